@@ -17,7 +17,7 @@ inside() {
     for number in 0 1 2 3 4; do disks+=("$(disk $number)"); done
     [ "$(cat /sys/block/nvme0n1/queue/discard_max_bytes)" -gt 0 ] || give_up "the disks take no discards"
     [ "$(cat /sys/block/nvme0n1/queue/write_zeroes_max_bytes)" -gt 0 ] || give_up "the disks take no write-zeroes"
-    must "create" "$WINDROW" pool create --redundancy 6 --segment 256K --chunk 64K tank "${disks[@]}"
+    must "create" "$WINDROW" pool create --whole-disk --redundancy 6 --segment 256K --chunk 64K tank "${disks[@]}"
     must "volume" "$WINDROW" volume create tank/data 16M
     serve || give_up "start"
     must "load" load --seconds 20 --seed 1
@@ -26,12 +26,12 @@ inside() {
 
     # All of disk 4, as it is while the pool runs: what it would have if it were pulled now.
     dd if="$(disk 4)" of=/dev/shm/pulled bs=1M status=none || give_up "copy"
-    must "disk 5 takes the place of 4" "$WINDROW" pool replace tank 4 "$(disk 5)"
+    must "disk 5 takes the place of 4" "$WINDROW" pool replace tank 4 "$(disk 5)" --whole-disk
     must "load while it is rebuilt" load --seconds 5 --seed 2
     must "it is whole" wait_until_whole
     dd if=/dev/shm/pulled of="$(disk 4)" bs=1M conv=fsync status=none || give_up "copy back"
-    "$WINDROW" pool add tank --spare "$(disk 4)" >/dev/null 2>&1 && fail "a disk that holds something was taken without a question" || pass "what it holds is not overwritten unasked"
-    must "disk 4 comes back as a spare" "$WINDROW" pool add tank --spare "$(disk 4)" --overwrite
+    "$WINDROW" pool add tank --spare "$(disk 4)" --whole-disk >/dev/null 2>&1 && fail "a disk that holds something was taken without a question" || pass "what it holds is not overwritten unasked"
+    must "disk 4 comes back as a spare" "$WINDROW" pool add tank --spare "$(disk 4)" --overwrite --whole-disk
     local left
     left=$(bytes_that_are_not_zero 4)
     [ "$left" -lt 16384 ] && pass "$left bytes of it are not zero: its label" || fail "$left bytes of what it held are left"

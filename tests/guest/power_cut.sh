@@ -8,7 +8,7 @@ inside() {
     pool_in /dev/shm/pool
     NOTES=/out/notes
     if [ ! -e $NOTES ]; then
-        must "create" "$WINDROW" pool create --redundancy 5 --segment 256K --chunk 64K tank /dev/vd[abcd]
+        must "create" "$WINDROW" pool create --whole-disk --redundancy 5 --segment 256K --chunk 64K tank /dev/vd[abcd]
         must "volume" "$WINDROW" volume create tank/data 16M
     fi
     serve --members /dev/vda,/dev/vdb,/dev/vdc,/dev/vdd || give_up "start"

@@ -6,7 +6,7 @@ inside() {
     pool_in /dev/shm/pool
     NOTES=/dev/shm/notes
     [ "$(cat /sys/block/vda/queue/logical_block_size)" = 4096 ] || give_up "the disks have no sectors of 4 KiB"
-    must "create" "$WINDROW" pool create --redundancy 5 --segment 256K --chunk 64K tank /dev/vd[abcd]
+    must "create" "$WINDROW" pool create --whole-disk --redundancy 5 --segment 256K --chunk 64K tank /dev/vd[abcd]
     must "volume" "$WINDROW" volume create tank/data 16M
     for round in 1 2; do
         serve || give_up "start $round"

@@ -6,6 +6,7 @@ pub mod create;
 pub mod estimate;
 pub mod export;
 pub mod inspect;
+pub mod inspect_id;
 pub mod list;
 pub mod members;
 pub mod plan;

@@ -30,6 +30,7 @@ use windrow_device::{Allocation, FileMember, OpenOptions, create_file};
 use windrow_host::Failure;
 use windrow_host::daemon;
 use windrow_host::failure::id;
+use windrow_host::offline::partition::Partitioning;
 use windrow_host::offline::{self, CreateRequest, OpenRequest, PoolTarget};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
@@ -203,9 +204,10 @@ impl Stage<'_> {
             journal_devices: Vec::new(),
             journal_power_safe: false,
             force: true,
+            partitioning: Partitioning::Never,
         };
         let plan = offline::plan(&request)?;
-        offline::create(&request, &plan, &mut |_, _| ())
+        offline::create(&request, &plan, &mut |_, _| ()).map(drop)
     }
 
     /// Makes the volumes and writes at random without any protocol between. Returns the bytes of the volume.

@@ -73,6 +73,9 @@ enum Command {
     Stats(commands::stats::StatsArguments),
     /// Show what is on a member, without the engine.
     Inspect(commands::inspect::InspectArguments),
+    /// What a device says it is, for udev.
+    #[command(hide = true)]
+    InspectId(commands::inspect_id::InspectIdArguments),
     /// Check a pool that is not served; with --repair, put right what redundancy covers.
     Check(commands::inspect::CheckArguments),
     /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write amplification by layer.
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Export(command) => commands::export::run(command, &output),
         Command::Stats(arguments) => commands::stats::run(&arguments, &output),
         Command::Inspect(arguments) => commands::inspect::inspect(&arguments, &output),
+        Command::InspectId(arguments) => commands::inspect_id::run(&arguments),
         Command::Check(arguments) => commands::inspect::check(&arguments, &output),
         Command::Plan(arguments) => commands::plan::run(&arguments, &output),
         Command::Trace(command) => commands::trace::run(&command, &output),

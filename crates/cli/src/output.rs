@@ -43,7 +43,8 @@ impl Output {
     pub fn result(&self, name: &str, value: &impl Serialize, text: impl FnOnce() -> String) {
         match self.format {
             Format::Text => {
-                let text = text();
+                // Names that others gave are in it.
+                let text = windrow_host::text::plain_lines(&text());
                 let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
                 print(&format!("{text}{end}"));
             }

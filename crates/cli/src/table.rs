@@ -14,7 +14,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| windrow_host::text::shown(&cell)).collect());
     }
 
     /// The text, one line for each row.

@@ -160,6 +160,23 @@ fn a_file_in_memory_is_only_for_a_new_pool_and_with_a_warning() {
     assert!(made.contains("is in memory (tmpfs or ramfs)"), "{made}");
 }
 
+/// A member that was cut short in service stayed online, a scrub called all of it repaired, and the next start left it out.
+#[test]
+fn a_member_that_becomes_too_small_in_service_has_failed() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    std::fs::File::options().write(true).open(world.file("m1")).and_then(|file| file.set_len(8 << 20)).expect("cut short");
+    drop(world.run("pool scrub tank"));
+    assert_eq!(member_state(&world, 1), "faulted");
+    // Beyond what redundancy covers it stays: what is left of it is worth more than nothing.
+    std::fs::File::options().write(true).open(world.file("m2")).and_then(|file| file.set_len(8 << 20)).expect("cut short");
+    drop(world.run("pool scrub tank"));
+    assert_eq!(member_state(&world, 2), "online");
+    server.kill();
+    let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
+    assert!(log.contains("it has 8388608 bytes now, and its place needs"), "{log}");
+}
+
 /// It waited for the failure of a member whose place it could not take.
 #[test]
 fn a_spare_that_can_never_help_is_refused() {

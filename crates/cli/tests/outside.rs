@@ -239,4 +239,84 @@ fn a_client_beyond_a_bound_is_refused_and_counted() {
     assert!(server.stop());
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
     assert_eq!(log.matches("a client was refused: this client has 1 connections, the limit for one client").count(), 1, "{log}");
+/// A loop device over a sparse file.
+struct Loop(String);
+
+impl Loop {
+    /// `None` if this machine lets no loop device be made. With `options` as `losetup` has them.
+    fn new(world: &World, name: &str, bytes: u64, options: &[&str]) -> Option<Self> {
+        std::fs::File::create(world.file(name)).and_then(|file| file.set_len(bytes)).expect("a file");
+        let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(world.file(name)).output().ok()?;
+        output.status.success().then(|| Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+
+    fn partition(&self) -> String {
+        format!("{}p1", self.0)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").args(["-d", &self.0]).status());
+    }
+}
+
+const PARTITIONED: &str = "pool create --redundancy 5 --segment 256K --chunk 64K --partition tank";
+
+/// blkid and installers saw nothing on a disk that was a member.
+#[test]
+fn a_disk_gets_a_partition_that_other_tools_see() {
+    let world = World::new();
+    let disks: Option<Vec<Loop>> = (0..6).map(|number| Loop::new(&world, &format!("d{number}"), 64 << 20, &["-P"])).collect();
+    let Some(disks) = disks else { return eprintln!("skipped: no loop device can be made here") };
+    let names = disks[..4].iter().map(|disk| disk.0.as_str()).collect::<Vec<_>>().join(" ");
+    let planned = world.run(&format!("{PARTITIONED} --dry-run {names}"));
+    assert!(both(&planned).contains("empty; the disk gets a GPT with one partition"), "{}", both(&planned));
+    assert!(!Path::new(&disks[0].partition()).exists(), "a dry run writes nothing");
+    world.succeeds(&format!("{PARTITIONED} {names}"));
+    let path = |member: usize| {
+        let status: Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+        status["members"][member]["path"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!((path(0), path(3)), (disks[0].partition(), disks[3].partition()));
+    let said = world.succeeds(&format!("inspect-id --udev {}", disks[0].partition()));
+    assert!(said.contains("ID_FS_TYPE=windrow_member\n") && said.contains("ID_FS_LABEL_ENC=tank\n"), "{said}");
+    assert_eq!(world.run(&format!("inspect-id --udev {}", disks[0].0)).status.code(), Some(2));
+    if support::installed(&["blkid"]) {
+        let seen = support::tool(world.path(), "blkid", &["-p", "-o", "export", &disks[0].0]);
+        assert!(seen.contains("PTTYPE=gpt"), "{seen}");
+        let seen = support::tool(world.path(), "blkid", &["-p", "-o", "export", &disks[0].partition()]);
+        assert!(seen.contains(&format!("PART_ENTRY_TYPE={}", windrow_device::disk::PARTITION_TYPE)), "{seen}");
+    }
+    fails(&world, &format!("{PARTITIONED} {names}").replace("tank", "other"), "a GPT partition table");
+    // Found without being known.
+    world.succeeds("volume create tank/data 16M");
+    std::fs::remove_dir_all(world.file("state")).expect("forgotten");
+    world.succeeds(&format!("pool import tank --members {},{},{},{}", disks[0].partition(), disks[1].partition(), disks[2].partition(), disks[3].partition()));
+    let server = world.serve("");
+    world.succeeds(&format!("pool replace tank 1 {} --partition", disks[4].0));
+    assert_eq!(path(1), disks[4].partition());
+    world.succeeds(&format!("pool add tank --spare {} --partition --force", disks[5].0));
+    assert!(server.stop());
+    world.check().expect("sound");
+}
+
+/// Nothing is left of a partition table that was made for nothing, and a member's place is never too large for the device.
+#[test]
+fn a_partition_table_that_helps_nobody_is_not_left_behind() {
+    let world = World::new();
+    let part = |name: &str, options: &[&str]| Loop::new(&world, name, 64 << 20, options);
+    let (Some(one), Some(two), Some(unscanned)) = (part("d0", &["-P"]), part("d1", &["-P"]), part("d2", &[])) else {
+        return eprintln!("skipped: no loop device can be made here");
+    };
+    fails(&world, &format!("{PARTITIONED} {} {} {}", one.0, two.0, unscanned.0), "the kernel reads no partitions of");
+    for name in ["d0", "d1", "d2"] {
+        assert!(std::fs::read(world.file(name)).expect("a file").iter().all(|byte| *byte == 0), "{name}");
+    }
+    assert!(!Path::new(&one.partition()).exists());
+    // The bare device fits, and a partition on it would not.
+    let world_of_files = World::with_volume(CREATE, "16M");
+    let said = world_of_files.succeeds(&format!("pool replace tank 1 {} --partition", one.0));
+    assert!(said.contains("the bare disk") && said.contains(&one.0), "{said}");
+    assert!(!Path::new(&one.partition()).exists());
 }

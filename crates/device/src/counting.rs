@@ -98,6 +98,10 @@ impl<M: Member> Member for CountingMember<M> {
         self.inner.info()
     }
 
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        self.inner.size_now()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let result = self.inner.read_at(offset, buf);
         self.count(result, &self.counters.reads, Some((&self.counters.read_bytes, buf.len() as u64)))

@@ -201,6 +201,10 @@ impl<M: Member> Member for FaultyMember<M> {
         self.inner.info()
     }
 
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        self.inner.size_now()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let verdict = self.judge(Operation::Read, offset, buf.len() as u64);
         if let Some(kind) = verdict.error {

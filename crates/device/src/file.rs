@@ -294,6 +294,10 @@ impl Member for FileMember {
         &self.info
     }
 
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        properties::size(&self.fd, self.info.kind == MemberKind::BlockDevice).map(|bytes| bytes & !4095).map_err(|errno| DeviceError::from_errno(errno, 0))
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.info.check_range(offset, buf.len() as u64)?;
         if self.is_aligned(buf) {

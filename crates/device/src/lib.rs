@@ -15,6 +15,7 @@
 //! This crate knows nothing of the on-disk format: whoever looks for labels brings the decoder.
 
 mod counting;
+pub mod disk;
 mod error;
 mod faulty;
 mod file;

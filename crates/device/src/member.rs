@@ -122,6 +122,13 @@ pub trait Member: Send + Sync {
     fn erase_behind(&self) -> Result<(), DeviceError> {
         Ok(())
     }
+    /// Usable bytes that it has now: a file may be cut short, and a device may become smaller, while it is open.
+    ///
+    /// # Errors
+    /// It cannot be measured.
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        Ok(self.info().size_bytes)
+    }
     /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
     /// do something that the kernel cannot. Valid as long as the member lives.
     fn raw_fd(&self) -> Option<RawFd>;
@@ -162,6 +169,9 @@ impl<M: Member + ?Sized> Member for Arc<M> {
     }
     fn erase_behind(&self) -> Result<(), DeviceError> {
         (**self).erase_behind()
+    }
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        (**self).size_now()
     }
     fn raw_fd(&self) -> Option<RawFd> {
         (**self).raw_fd()

@@ -85,6 +85,10 @@ impl<M: Member> Member for PacedMember<M> {
         self.inner.info()
     }
 
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        self.inner.size_now()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
         self.paced(|wire, now| wire.read(now, length), || self.inner.read_at(offset, buf))

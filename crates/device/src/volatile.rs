@@ -248,6 +248,10 @@ impl<M: Member> Member for VolatileMember<M> {
         self.inner.info()
     }
 
+    fn size_now(&self) -> Result<u64, DeviceError> {
+        self.inner.size_now()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let cache = self.running(offset)?;
         self.inner.read_at(offset, buf)?;

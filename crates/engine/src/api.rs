@@ -164,6 +164,11 @@ pub enum Control {
 pub enum MemberChange {
     /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside those that are lost already.
     TakeOut,
+    /// The host has seen that its device cannot serve any more: it has failed. Refused if the redundancy does not cover its loss.
+    Fail {
+        /// What the host has seen.
+        reason: String,
+    },
     /// Answered when the member is out of use, that is on record, and none of its commands is in flight any more.
     Settle,
     /// The device that left is there again: this is the newest superblock that it bears. It is rebuilt.

@@ -23,6 +23,7 @@ pub use server::ControlServer;
 
 use crate::exports::{ClientReport, ExportReport};
 use crate::failure::{Failure, id};
+use crate::offline::partition::Partitioning;
 use crate::recorder::Lot;
 use crate::report::{MemberReport, PoolReport, VolumeReport};
 use serde::{Deserialize, Serialize};
@@ -190,6 +191,9 @@ pub enum Command {
         /// What is written to it is durable without a flush.
         #[serde(default)]
         power_safe: bool,
+        /// Whether a partition is made of it.
+        #[serde(default)]
+        partitioning: Partitioning,
     },
     /// Add a spare.
     SpareAdd {
@@ -201,6 +205,9 @@ pub enum Command {
         /// Although it is too small for the place of any member.
         #[serde(default)]
         small: bool,
+        /// Whether a partition is made of it.
+        #[serde(default)]
+        partitioning: Partitioning,
     },
     /// Use spares for data from now on.
     Grow {
@@ -217,6 +224,9 @@ pub enum Command {
         /// What is written to it is durable without a flush.
         #[serde(default)]
         power_safe: bool,
+        /// Whether a partition is made of it.
+        #[serde(default)]
+        partitioning: Partitioning,
     },
     /// Remove a spare or a journal device; or a member that holds data, which leaves when that has moved to the others.
     SpareRemove {

@@ -76,6 +76,7 @@ impl Daemon {
         if next_scrub(&status, &clock).is_none_or(|next| now_unix_s < next) {
             return;
         }
+        self.pool.check_sizes();
         match self.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: now_unix_s, bytes_per_second: 0 })) {
             Ok(_) => tracing::info!("pool '{}': a scrub was due and has begun (every {} days)", self.name, status.properties.scrub_interval_days),
             Err(error) => self.pool.warn_once(&format!("a scrub was due and could not begin: {error}")),
@@ -372,16 +373,23 @@ impl Daemon {
                 let path = path.or_else(|| self.where_it_was(MemberId(member)));
                 self.change_member(MemberId(member), |pool| pool.bring_back(MemberId(member), path.as_deref()))
             }
-            Command::MemberReplace { member, path, overwrite, power_safe } => {
-                self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }, power_safe))
+            Command::MemberReplace { member, path, overwrite, power_safe, partitioning } => {
+                let (member, newcomer) = (MemberId(member), Newcomer { path, overwrite });
+                let what = format!("cannot replace member {member}");
+                let replace =
+                    |pool: &Pool| pool.on_partition(&newcomer, partitioning, Some(member), &what, |newcomer| pool.replace(member, newcomer, power_safe));
+                self.change_member(member, replace)
             }
-            Command::SpareAdd { path, overwrite, small } => {
-                let newcomer = Newcomer { path, overwrite };
-                let slot = if small { self.pool.add_spare(&newcomer) } else { self.pool.add_fitting_spare(&newcomer) }?;
+            Command::SpareAdd { path, overwrite, small, partitioning } => {
+                let what = format!("cannot add {} as a spare", path.display());
+                let add = |newcomer: &Newcomer| if small { self.pool.add_spare(newcomer) } else { self.pool.add_fitting_spare(newcomer) };
+                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, None, &what, add)?;
                 self.change_member(slot, |_| Ok(()))
             }
-            Command::JournalAdd { path, overwrite, power_safe } => {
-                let slot = self.pool.add_journal_device(&Newcomer { path, overwrite }, power_safe)?;
+            Command::JournalAdd { path, overwrite, power_safe, partitioning } => {
+                let what = format!("cannot add {} as a journal device", path.display());
+                let add = |newcomer: &Newcomer| self.pool.add_journal_device(newcomer, power_safe);
+                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, None, &what, add)?;
                 self.change_member(slot, |_| Ok(()))
             }
             Command::Grow { members } => {
@@ -552,6 +560,9 @@ pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) ->
     let what = format!("cannot {verb} a scrub");
     if bytes_per_second.is_some() && action != ScrubAction::Start {
         return Err(Failure::new(id::POOL_VALUE, what, "a rate can be given to a new scrub only").remedy("stop the scrub and start it with the new rate"));
+    }
+    if action == ScrubAction::Start {
+        pool.check_sizes();
     }
     let end = Instant::now() + ENDING;
     loop {

@@ -130,10 +130,7 @@ impl std::fmt::Display for OneLine<'_> {
         for c in self.0.chars() {
             match c {
                 '\n' => f.write_char(' ')?,
-                // The last ones turn the direction of what follows.
-                c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
-                    write!(f, "{}", c.escape_default())?;
-                }
+                c if crate::text::is_command(c) => write!(f, "{}", c.escape_default())?,
                 c => f.write_char(c)?,
             }
         }

@@ -37,6 +37,7 @@ pub mod scrub;
 mod sessions;
 pub mod space;
 mod wording;
+pub mod text;
 mod workers;
 
 pub use connections::{ConnectionReport, PeerReport};

@@ -14,6 +14,7 @@ mod former;
 mod known;
 mod newcomer;
 mod open;
+pub mod partition;
 mod ram;
 
 use again::unmake;

@@ -3,7 +3,9 @@
 pub(crate) mod clients;
 mod exchange;
 mod looks;
+mod partition;
 mod settle;
+mod sizes;
 mod steward;
 
 use crate::ConnectionReport;

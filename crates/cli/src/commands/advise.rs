@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use windrow_host::Failure;
 use windrow_host::failure::id;
+use windrow_host::text::quoted;
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::run::{PlacementKind, Policy, memory_bytes};
 use windrow_lab::wa::served::Pool;
@@ -451,7 +452,7 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
 }
 
 fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64, pool: &str) -> Vec<String> {
-    let best = &advice.best;
+    let (best, pool) = (&advice.best, quoted(pool));
     let mut commands = vec![format!("windrow pool set {pool} policy={}+{} spare={}%", best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
     if best.segment_bytes != usual {
         // A segment's data is spread over the data drives.

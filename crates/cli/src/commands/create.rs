@@ -1,5 +1,6 @@
 //! `pool create`.
 
+use super::members::Disks;
 use crate::context::{self, PoolPlace};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -14,6 +15,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, CreatePlan, CreateRequest, MemberTarget};
 use windrow_host::registry::PoolEntry;
+use windrow_host::text::{quoted, shown_path};
 use windrow_layout::superblock::{Properties, Reduction};
 use windrow_units::{BLOCK_BYTES, Redundancy};
 
@@ -72,6 +74,8 @@ pub struct CreateArguments {
     /// Do not reserve the room of new files: the pool stops if the file system fills up.
     #[arg(long)]
     sparse: bool,
+    #[command(flatten)]
+    disks: Disks,
     /// Overwrite members that hold data or bear a signature. What is in use is refused all the same.
     #[arg(long)]
     force: bool,
@@ -124,6 +128,7 @@ impl CreateArguments {
             journal_devices,
             journal_power_safe: self.journal_power_safe,
             force: self.force,
+            partitioning: self.disks.partitioning(),
         })
     }
 }
@@ -181,24 +186,23 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         "created_files": created,
         "members": plan.members.iter().map(|member| json!({
             "path": member.path.to_string_lossy(), "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
-            "bears_data": member.bears_data, "remarks": member.remarks,
+            "bears_data": member.bears_data, "partition": member.partition.is_some(), "remarks": member.remarks,
         })).collect::<Vec<_>>(),
     });
     if !arguments.dry_run {
         let mut progress = Progress::new("creating members");
         let all: u64 = plan.members.iter().map(|member| member.size_bytes).sum();
         let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
-        offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
-        let devices = request.members.iter().chain(&request.journal_devices);
-        let paths = devices.map(|path| offline::absolute(path)).collect();
+        let members = offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
+        let paths = members.iter().map(|path| offline::absolute(path)).collect();
         registry.save(&PoolEntry::new(&request.name, plan.pool(), paths)).map_err(|failure| {
             let what = format!("pool '{}' is created, but where its members are could not be kept", request.name);
-            let remedy = format!("{}, and import it with `windrow pool import {} --members ...`", failure.remedy, request.name);
+            let remedy = format!("{}, and import it with `windrow pool import {} --members ...`", failure.remedy, quoted(&request.name));
             Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(remedy)
         })?;
     }
     let notes = || {
-        let of_unused = unused.iter().map(|unused| format!("{} of {} are not used: {}", Size(unused.unused_bytes), unused.path.display(), unused.remedy));
+        let of_unused = unused.iter().map(|unused| format!("{} of {} are not used: {}", Size(unused.unused_bytes), shown_path(&unused.path), unused.remedy));
         warnings.iter().cloned().chain(of_unused).map(|note| format!("note       {note}\n")).collect::<String>()
     };
     output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run, &notes()));
@@ -234,6 +238,11 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &s
             (false, true) => "empty".to_owned(),
             (false, false) => member.remarks.join("; "),
         };
+        let now = match (&member.partition, dry_run) {
+            (None, _) => now,
+            (Some(_), true) => format!("{now}; the disk gets a GPT with one partition"),
+            (Some(_), false) => format!("{now}; the disk has a GPT with one partition"),
+        };
         table.row([member.path.display().to_string(), Size(member.size_bytes).to_string(), now]);
     }
     let shapes: Vec<String> = figures
@@ -259,7 +268,9 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &s
     let next = if dry_run {
         String::new()
     } else {
-        format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd{option}\n", request.name)
+        let (pool, volume) = (quoted(&request.name), quoted(&format!("{}/data", request.name)));
+        let address = quoted(&format!("unix:/tmp/{}.nbd", request.name));
+        format!("next       windrow volume create {volume} SIZE; windrow serve {pool} --nbd {address}{option}\n")
     };
     format!(
         "{head}{}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{notes}{warning}{next}",

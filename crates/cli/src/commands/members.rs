@@ -14,7 +14,9 @@ use windrow_host::control::{Command, Reply};
 use windrow_host::failure::id;
 use windrow_host::offline;
 use windrow_host::offline::files::{self, NewFile, Purpose};
+use windrow_host::offline::partition::Partitioning;
 use windrow_host::report::{MemberReport, PoolReport};
+use windrow_host::text::{shown, shown_path};
 
 /// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal uses at most, and its label and superblocks.
 const JOURNAL_FILE_BYTES: u64 = 257 << 20;
@@ -28,6 +30,37 @@ struct Making {
     /// Do not reserve the room of a new file.
     #[arg(long, requires = "create_files")]
     sparse: bool,
+}
+
+/// Whether disks get a partition table.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Disks {
+    /// Use disks bare. Else a disk gets a GPT with one partition, so that other tools see that it is taken; the partition is the member.
+    #[arg(long, conflicts_with = "partition")]
+    whole_disk: bool,
+    /// Make a partition on block devices that are no disks, too (loop devices, volumes of device mapper).
+    #[arg(long)]
+    partition: bool,
+}
+
+impl Disks {
+    /// The same, for the host.
+    pub fn partitioning(&self) -> Partitioning {
+        match (self.whole_disk, self.partition) {
+            (true, _) => Partitioning::Never,
+            (_, true) => Partitioning::AllDevices,
+            _ => Partitioning::Disks,
+        }
+    }
+
+    /// What to add where a device was used bare although a partition was asked for.
+    fn remark(&self, given: &Path, used: &str) -> String {
+        let wanted = offline::partition::planned(given, self.partitioning(), 1 << 20).is_some();
+        match wanted && offline::absolute(given) == Path::new(used) {
+            true => format!("\nthe bare disk {} is used: a partition on it would be too small for the place that it takes", shown_path(given)),
+            false => String::new(),
+        }
+    }
 }
 
 /// Arguments of `pool replace`.
@@ -50,6 +83,8 @@ pub struct ReplaceArguments {
     place: PoolPlace,
     #[command(flatten)]
     making: Making,
+    #[command(flatten)]
+    disks: Disks,
     /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
@@ -128,6 +163,8 @@ pub struct AddArguments {
     place: PoolPlace,
     #[command(flatten)]
     making: Making,
+    #[command(flatten)]
+    disks: Disks,
     /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
@@ -167,13 +204,19 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     let made = make(&arguments.new, member.size_bytes, &arguments.making, &what)?;
     announce(&report, &arguments.new, arguments.overwrite);
     let path = offline::absolute(&arguments.new);
-    let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite, power_safe: arguments.power_safe };
+    let command = Command::MemberReplace {
+        member: member.member,
+        path,
+        overwrite: arguments.overwrite,
+        power_safe: arguments.power_safe,
+        partitioning: arguments.disks.partitioning(),
+    };
     let member = ask(&arguments.pool, &arguments.place, command, arguments.force).map_err(|failure| unmake(made, &arguments.new, failure))?;
     let when = if report.served { "now" } else { "when the pool is served" };
     let created: &[&Path] = if made { &[&arguments.new] } else { &[] };
     output.result("pool-replace", &with_created(&member, created), || {
-        let lines = created_lines(created, member.size_bytes);
-        format!("{} is member {} of pool '{}' now; it is rebuilt {when}{lines}", arguments.new.display(), member.member, arguments.pool)
+        let lines = created_lines(created, member.size_bytes) + &arguments.disks.remark(&arguments.new, &member.path);
+        format!("{} is member {} of pool '{}' now; it is rebuilt {when}{lines}", shown(&member.path), member.member, arguments.pool)
     });
     Ok(0)
 }
@@ -218,7 +261,13 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let created: &[&Path] = if made { &[spare] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
         let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
-        format!("{} is spare {} of pool '{}'{remark}{}", spare.display(), member.member, arguments.pool, created_lines(created, member.size_bytes))
+        format!(
+            "{} is spare {} of pool '{}'{remark}{}",
+            shown(&member.path),
+            member.member,
+            arguments.pool,
+            created_lines(created, member.size_bytes) + &arguments.disks.remark(spare, &member.path)
+        )
     });
     Ok(0)
 }
@@ -230,13 +279,18 @@ fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result
     let size = report.members.iter().filter(|member| member.journal).map(|member| member.size_bytes).max().unwrap_or(JOURNAL_FILE_BYTES);
     let made = make(path, size, &arguments.making, &what)?;
     announce(&report, path, arguments.overwrite);
-    let command = Command::JournalAdd { path: offline::absolute(path), overwrite: arguments.overwrite, power_safe: arguments.power_safe };
+    let command = Command::JournalAdd {
+        path: offline::absolute(path),
+        overwrite: arguments.overwrite,
+        power_safe: arguments.power_safe,
+        partitioning: arguments.disks.partitioning(),
+    };
     let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
     let when = if report.served { "when the log has what was written before" } else { "when the pool is served" };
     let created: &[&Path] = if made { &[path] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
         let lines = created_lines(created, member.size_bytes);
-        format!("{} is journal device {} of pool '{}'; it is used {when}{lines}", path.display(), member.member, arguments.pool)
+        format!("{} is journal device {} of pool '{}'; it is used {when}{lines}", shown(&member.path), member.member, arguments.pool)
     });
     Ok(0)
 }
@@ -252,7 +306,7 @@ fn add_one(arguments: &AddArguments, path: &Path, report: &PoolReport, what: &st
     announce(report, path, arguments.overwrite);
     // What the pool grows over may be of any size.
     let small = arguments.force || arguments.spare.is_none();
-    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite, small };
+    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite, small, partitioning: arguments.disks.partitioning() };
     let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
     Ok((member, made))
 }
@@ -344,8 +398,8 @@ fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else { return };
     crate::output::error_text(&format!(
         "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once\n",
-        path.display(),
-        report.name,
+        shown_path(path),
+        shown(&report.name),
         Size(bytes)
     ));
 }
@@ -381,7 +435,7 @@ fn with_created(result: &impl Serialize, created: &[&Path]) -> Value {
 
 /// A line for each file that was made.
 fn created_lines(created: &[&Path], size_bytes: u64) -> String {
-    created.iter().map(|path| format!("\ncreated the file {} ({})", offline::absolute(path).display(), Size(size_bytes))).collect()
+    created.iter().map(|path| format!("\ncreated the file {} ({})", shown_path(&offline::absolute(path)), Size(size_bytes))).collect()
 }
 
 /// The member that is meant: by index, identifier or path.

@@ -35,6 +35,7 @@ use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
 use windrow_host::report::MemberReport;
 use windrow_host::schedule::unix_now;
+use windrow_host::text::quoted;
 use windrow_host::{ExportTable, Failure, HostOptions, KnownMember, Pool, paths};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
@@ -208,7 +209,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         let notes: String = report.notes.iter().map(|note| format!("\nnote: {note}")).collect();
         let missing = match missing.len() {
             0 => String::new(),
-            _ => format!("\nnote: without member {}: see `windrow pool status {name}`", missing.join(", ")),
+            _ => format!("\nnote: without member {}: see `windrow pool status {}`", missing.join(", "), quoted(&name)),
         };
         let elsewhere = super::pool::made_elsewhere(&not_served);
         format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{elsewhere}{notes}", recovery.as_millis())

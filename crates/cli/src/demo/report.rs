@@ -5,6 +5,7 @@ use crate::commands::stats;
 use crate::figures::{factor, megabytes};
 use crate::values::Size;
 use serde_json::{Value, json};
+use windrow_host::text::quoted;
 
 /// Data columns of all columns.
 const DATA_SHARE: f64 = (MEMBERS - 2) as f64 / MEMBERS as f64;
@@ -100,9 +101,11 @@ impl Findings {
             Some(_) => (self.socket.display().to_string(), self.dir.display().to_string()),
             None => (format!("DIR/{name}"), "DIR".to_owned()),
         };
+        let (all, data) = (quoted(&format!("nbd+unix://?socket={socket}")), quoted(&format!("nbd+unix:///data?socket={socket}")));
+        let (control, dir) = (quoted(&format!("{dir}/demo.control")), quoted(&dir));
         let clients = format!(
-            "nbdinfo --list 'nbd+unix://?socket={socket}'\n             nbdcopy FILE 'nbd+unix:///data?socket={socket}'\n             \
-             qemu-io -f raw 'nbd+unix:///data?socket={socket}'\n             windrow stats demo --control {dir}/demo.control\n"
+            "nbdinfo --list {all}\n             nbdcopy FILE {data}\n             \
+             qemu-io -f raw {data}\n             windrow stats demo --control {control}\n"
         );
         match self.left_running {
             Some(process) => format!("\nto play on:  {clients}to end:      kill {process}; rm -r {dir}\n"),

@@ -22,8 +22,7 @@ pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, 
     let is_device = kind == MemberKind::BlockDevice;
     let number = DeviceNumber::from_raw(if is_device { stat.st_rdev } else { stat.st_dev });
     let limits = QueueLimits::read(number).unwrap_or_default();
-    let size =
-        if is_device { rustix::fs::seek(fd, SeekFrom::End(0)).map_err(|e| system("measure", path, e))? } else { u64::try_from(stat.st_size).unwrap_or(0) };
+    let size = size(fd, is_device).map_err(|e| system("measure", path, e))?;
     let device_sector = if is_device { Some(rustix::fs::ioctl_blksszget(fd).map_err(|e| system("examine", path, e))?) } else { None };
     let direct = match options.direct {
         DirectMode::Never => DirectIo::No { reason: "not wanted".to_owned() },
@@ -57,6 +56,11 @@ pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, 
         erase_block_hint_bytes: limits.erase_block_hint(),
         read_only: options.access == Access::ReadOnly,
     })
+}
+
+/// Bytes that an open file or block device has now.
+pub(super) fn size(fd: &OwnedFd, is_device: bool) -> Result<u64, Errno> {
+    if is_device { rustix::fs::seek(fd, SeekFrom::End(0)) } else { rustix::fs::fstat(fd).map(|stat| u64::try_from(stat.st_size).unwrap_or(0)) }
 }
 
 fn discard_of(kind: MemberKind, limits: &QueueLimits, options: &OpenOptions) -> Discard {

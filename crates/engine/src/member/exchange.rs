@@ -41,6 +41,12 @@ impl Engine {
         let Some(record) = self.superblock.members.get(member.index()) else { return Err(refused(member, "there is no such member")) };
         match change {
             MemberChange::TakeOut => self.take_out(member, out)?,
+            MemberChange::Fail { reason } => {
+                self.must_do_without(member)?;
+                self.latch_member(member, Change::Fault, reason, out);
+                // Its loss is recorded as that of any member that fails.
+                return self.record_change(id, out);
+            }
             MemberChange::Settle if record.is_in_use() => return Err(refused(member, "it is in use; take it out first")),
             MemberChange::Settle => {
                 self.exchanges.settling.push((id, member));
@@ -93,6 +99,17 @@ impl Engine {
             self.disown(member);
             return Ok(());
         }
+        self.must_do_without(member)?;
+        self.latch_member(member, Change::TakeOut, String::new(), out);
+        self.disown(member);
+        Ok(())
+    }
+
+    /// That the pool continues if a member that is in use is lost now.
+    fn must_do_without(&mut self, member: MemberId) -> Changed {
+        if !self.members.list[member.index()].online {
+            return Err(refused(member, "it is out of use already"));
+        }
         self.members.list[member.index()].online = false;
         let (holds, must_stop) = (super::redundancy_holds(&self.zones, &self.members.list), self.must_stop_without());
         self.members.list[member.index()].online = true;
@@ -102,8 +119,6 @@ impl Engine {
         if must_stop {
             return Err(refused(member, "a growth is being put on record or taken back, and the pool could not go on without it; try again"));
         }
-        self.latch_member(member, Change::TakeOut, String::new(), out);
-        self.disown(member);
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 
 use super::capacity::{self, Capacity, Unused};
 use super::files::{self, NewFile, Purpose};
+use super::partition::{self, Partitioning, Planned};
 use super::{must_be_as_probed, random_uuid, unmake};
 use crate::failure::{Failure, id};
 use std::collections::HashMap;
@@ -52,6 +53,8 @@ pub struct CreateRequest {
     pub journal_power_safe: bool,
     /// Overwrite members that bear data.
     pub force: bool,
+    /// Which devices get a partition table.
+    pub partitioning: Partitioning,
 }
 
 /// What was found where a member is to be.
@@ -73,6 +76,8 @@ pub struct MemberTarget {
     pub remarks: Vec<String>,
     /// What is there, to see under its lock whether that is still so.
     mark: Mark,
+    /// It is a disk, and the member is the one partition that is made of it.
+    pub partition: Option<Planned>,
 }
 
 /// What a creation would do.
@@ -127,6 +132,10 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
             return Err(files::does_not_exist(path, &what(request), "--size"));
         }
     };
+    // (A disk without room for one stays bare.)
+    let is_device = report.target == Target::BlockDevice;
+    let partition = if is_device { partition::planned(path, request.partitioning, request.align_bytes) } else { None };
+    let size_bytes = partition.as_ref().map_or(size_bytes, Planned::size_bytes);
     let bears_data = !report.signatures.is_empty() || report.has_data;
     Ok(MemberTarget {
         path: path.to_owned(),
@@ -137,6 +146,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
         bears_data,
         remarks: report.lines(),
         mark: report.mark,
+        partition,
     })
 }
 
@@ -199,18 +209,40 @@ fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
     Failure::new(id::POOL_CREATE, what(request), error).remedy(remedy)
 }
 
-/// Creates what was planned. `progress` hears `(member, bytes)` while files are filled.
+/// Creates what was planned; where the members are. `progress` hears `(member, bytes)` while files are filled.
 ///
 /// # Errors
 /// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it is written.
-pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
+pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnMut(usize, u64)) -> Result<Vec<PathBuf>, Failure> {
     must_be_usable(request, plan)?;
-    let mut made = Vec::new();
-    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| format(request, plan));
+    let (mut made, mut partitions) = (Vec::new(), Vec::new());
+    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| make_partitions(request, plan, &mut partitions)).and_then(|members| {
+        format(request, &members, plan)?;
+        Ok(members.into_iter().map(|(path, _)| path).collect())
+    });
     if outcome.is_err() {
         made.iter().for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
+        partitions.iter().for_each(|partition| partition.undo());
     }
     outcome
+}
+
+/// Where members are, and what was found there. A partition was just made, and what it holds was examined with its disk.
+type Members = Vec<(PathBuf, Option<Mark>)>;
+
+fn make_partitions<'p>(request: &CreateRequest, plan: &'p CreatePlan, made: &mut Vec<&'p Planned>) -> Result<Members, Failure> {
+    let mut members = Members::with_capacity(plan.members.len());
+    for member in &plan.members {
+        members.push(match &member.partition {
+            None => (member.path.clone(), Some(member.mark)),
+            Some(partition) => {
+                let path = partition.make(member.mark, &what(request))?;
+                made.push(partition);
+                (path, None)
+            }
+        });
+    }
+    Ok(members)
 }
 
 /// That no member is in use, nor bears data that is not to be erased; that those that exist can be opened, and the others can be made. Nothing is written. What there
@@ -229,7 +261,7 @@ pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<
         }
     }
     for member in plan.members.iter().filter(|member| !member.is_new) {
-        open(request, member)?;
+        open(request, &member.path, member)?;
     }
     let mut warnings = Vec::new();
     let mut room: HashMap<u64, u64> = HashMap::new();
@@ -258,26 +290,26 @@ fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf
     Ok(())
 }
 
-/// Opens and locks a member.
-fn open(request: &CreateRequest, member: &MemberTarget) -> Result<FileMember, Failure> {
+/// Opens and locks what is, or has, a member.
+fn open(request: &CreateRequest, path: &Path, member: &MemberTarget) -> Result<FileMember, Failure> {
     let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
     let failure = |why: String| Failure::new(id::MEMBER_OPEN, what(request), why);
-    let opened = FileMember::open(&member.path, &options)
-        .map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
+    let opened =
+        FileMember::open(path, &options).map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
     if opened.info().size_bytes < member.size_bytes {
-        return Err(failure(format!("{} became smaller", member.path.display())).remedy("nothing was written; run it again"));
+        return Err(failure(format!("{} became smaller", path.display())).remedy("nothing was written; run it again"));
     }
     Ok(opened)
 }
 
-fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
+fn format(request: &CreateRequest, members: &Members, plan: &CreatePlan) -> Result<(), Failure> {
     let mut table: MemberTable = Vec::with_capacity(plan.members.len());
-    for member in &plan.members {
-        table.push(Some(Arc::new(open(request, member)?)));
+    for (member, (path, _)) in plan.members.iter().zip(members) {
+        table.push(Some(Arc::new(open(request, path, member)?)));
     }
     let devices = || table.iter().flatten().enumerate().map(|(index, device)| (MemberId(index as u8), device));
-    for ((index, device), member) in devices().zip(&plan.members) {
-        must_be_as_probed(&**device, index, member.mark, &what(request))?;
+    for ((index, device), (_, mark)) in devices().zip(members) {
+        mark.map_or(Ok(()), |mark| must_be_as_probed(&**device, index, mark, &what(request)))?;
     }
     let mut spec = plan.spec.clone();
     if let Some(journal) = &mut spec.journal {

@@ -30,6 +30,7 @@ pub(super) fn request(dir: &Path) -> CreateRequest {
         journal_devices: Vec::new(),
         journal_power_safe: false,
         force: false,
+        partitioning: Default::default(),
     }
 }
 

@@ -369,7 +369,12 @@ impl Pool {
         self.must_be_vacant(member, spare, &what)?;
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
-        check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
+        let place = self.member_status(member, &what)?.1;
+        check_sector(&*device, place.sector_bytes_max, &what)?;
+        if let Some(size) = self.too_small(spare, &place) {
+            let why = format!("it has {size} bytes now, and the place needs {}", place.needed_bytes);
+            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("remove the spare, and add a larger one"));
+        }
         self.settle_within(member, WITH_LOCK, &what)?;
         // A scrub may be writing the label of the spare. (One that does not answer must not come in.)
         self.settle_within(spare, WITH_LOCK, &what)?;
@@ -476,13 +481,18 @@ impl Pool {
     /// A second path to a drive that is in the pool, or a copy of one, is no other device, whatever it may be overwritten for.
     fn must_not_serve(&self, device: &dyn Member, newcomer: &Newcomer, what: &str) -> Result<(), Failure> {
         let Ok(Some(borne)) = offline::borne_by(device, &newcomer.path) else { return Ok(()) };
+        self.must_not_be_served(&borne, &newcomer.path, what)
+    }
+
+    /// The same of what was found on a device.
+    pub(super) fn must_not_be_served(&self, borne: &FoundMember, path: &Path, what: &str) -> Result<(), Failure> {
         let pool = self.status_now(what)?;
         let is_it = |member: &&MemberStatus| member.uuid == borne.label.member_uuid && self.0.driver.device(member.member).is_some();
         let serving = pool.members.iter().filter(|member| ["online", "rebuilding", "spare"].contains(&member.state)).find(is_it);
         match serving.filter(|_| borne.label.pool == pool.pool) {
             None => Ok(()),
             Some(member) => {
-                let why = format!("{} is member {} by another path, or a copy of it", newcomer.path.display(), member.member);
+                let why = format!("{} is member {} by another path, or a copy of it", path.display(), member.member);
                 let remedy = "choose another device; one that is surely a copy has to be zeroed first (blkdiscard --zeroout)";
                 Err(Failure::new(id::MEMBER_IN_USE, what, why).remedy(remedy))
             }
@@ -515,11 +525,11 @@ impl Pool {
         })
     }
 
-    fn change(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
+    pub(super) fn change(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
         self.control(Control::Member { member, change }).map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error))
     }
 
-    fn status_now(&self, what: &str) -> Result<PoolStatus, Failure> {
+    pub(super) fn status_now(&self, what: &str) -> Result<PoolStatus, Failure> {
         self.status().ok_or_else(|| control_failure(what.to_owned(), &ControlError::Stopped))
     }
 

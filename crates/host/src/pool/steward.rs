@@ -79,6 +79,7 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, until: Instant) ->
             let pool = Pool(inner);
             pool.dismiss_removed();
             pool.close_left();
+            pool.check_sizes();
             fill_vacancies(&pool, Instant::now() >= until);
         }
     };

@@ -1,0 +1,83 @@
+//! `inspect-id`: what a device says it is, for udev. One read, nothing is locked or written.
+//!
+//! The rule in `packaging/udev` imports the lines, so that `blkid`, `lsblk -f` and installers see a member for what it is, also where it has no partition. Names
+//! come from the device: each is encoded as libblkid does it, so that no byte of it is more than text to udev, a shell or a link below `/dev/disk`.
+
+use clap::Args;
+use std::path::PathBuf;
+use windrow_host::Failure;
+use windrow_host::offline::{self, FoundMember};
+
+/// Exit code for a device that is no member.
+const NO_MEMBER: u8 = 2;
+
+/// Arguments of `inspect-id`.
+#[derive(Args)]
+pub struct InspectIdArguments {
+    /// Print KEY=VALUE lines for udev.
+    #[arg(long, required = true)]
+    udev: bool,
+    /// Block device or file.
+    device: PathBuf,
+}
+
+/// Runs it. Exit code 2, and nothing is said, if the device is no member.
+pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
+    let Some(found) = offline::examine(&arguments.device)? else { return Ok(NO_MEMBER) };
+    crate::output::print(&lines(&found));
+    Ok(0)
+}
+
+fn lines(found: &FoundMember) -> String {
+    let name = found.superblock.as_ref().map_or(found.label.pool_name.as_str(), |superblock| &superblock.pool_name);
+    let (pool, member) = (found.label.pool, found.label.member_uuid);
+    let fields = [
+        ("ID_FS_TYPE", "windrow_member".to_owned()),
+        ("ID_FS_USAGE", "raid".to_owned()),
+        ("ID_FS_VERSION", found.label.version.to_string()),
+        ("ID_FS_UUID", pool.to_string()),
+        ("ID_FS_UUID_ENC", pool.to_string()),
+        ("ID_FS_UUID_SUB", member.to_string()),
+        ("ID_FS_UUID_SUB_ENC", member.to_string()),
+        ("ID_FS_LABEL", safe(name)),
+        ("ID_FS_LABEL_ENC", encoded(name)),
+    ];
+    fields.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+}
+
+/// Characters that need no encoding, as in libblkid.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
+}
+
+/// The name with `_` for what is not plain.
+fn safe(name: &str) -> String {
+    name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+}
+
+/// The name with `\xNN` for each byte of what is not plain.
+fn encoded(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    let mut bytes = [0; 4];
+    for c in name.chars() {
+        match is_plain(c) {
+            true => text.push(c),
+            false => c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("\\x{byte:02x}"))),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name is written by whoever made the pool, and read by udev as root.
+    #[test]
+    fn no_name_is_more_than_text_to_udev() {
+        let name = "a b\"$(x)`\n%k\u{85}ü/..";
+        assert_eq!(safe(name), "a_b___x_____k_ü_..");
+        assert_eq!(encoded(name), "a\\x20b\\x22\\x24\\x28x\\x29\\x60\\x0a\\x25k\\xc2\\x85ü\\x2f..");
+        assert_eq!((safe("tank-1_b.c"), encoded("tank-1_b.c")), ("tank-1_b.c".to_owned(), "tank-1_b.c".to_owned()));
+    }
+}

@@ -1,0 +1,119 @@
+//! Whole disks that get a partition table before they become members, and what happens to the table where they do not.
+
+use super::again::borne_by;
+use super::{FoundMember, Newcomer};
+use crate::failure::{Failure, id};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use windrow_device::disk::{Disk, PartitionError};
+use windrow_device::probe::signature::Mark;
+use windrow_device::{FileMember, LockMode, OpenOptions};
+use windrow_units::Zone;
+
+/// Alignment of a partition at least.
+const ALIGN_MIN: u64 = 1 << 20;
+/// Largest alignment that a pool may have.
+const ALIGN_MAX: u64 = 64 << 20;
+
+/// Which devices get a partition table with one partition, which is the member then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Partitioning {
+    /// Disks: block devices that are hardware.
+    #[default]
+    Disks,
+    /// Loop devices, volumes of device mapper and the like, too.
+    AllDevices,
+    /// None: disks are used bare.
+    Never,
+}
+
+/// A partition that is to be made.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    disk: Disk,
+    range: Range<u64>,
+}
+
+/// The partition that the device at this path would get.
+pub fn planned(path: &Path, partitioning: Partitioning, align_bytes: u64) -> Option<Planned> {
+    // What cannot be examined is refused when it is probed.
+    let disk = Disk::at(path).ok().flatten()?;
+    let wanted = match partitioning {
+        Partitioning::Never => false,
+        Partitioning::Disks => disk.is_hardware,
+        Partitioning::AllDevices => true,
+    };
+    let range = disk.partition(align_bytes).filter(|_| wanted)?;
+    Some(Planned { disk, range })
+}
+
+/// The alignment of a pool with these zones.
+pub fn alignment_of(zones: &[Zone]) -> u64 {
+    let bits = zones.iter().fold(ALIGN_MAX, |bits, zone| bits | zone.start | zone.shape.extent_bytes());
+    (1 << bits.trailing_zeros()).clamp(ALIGN_MIN, ALIGN_MAX)
+}
+
+impl Planned {
+    /// Bytes of the partition.
+    pub fn size_bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Bytes of the bare disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.disk.size_bytes
+    }
+
+    /// What the partitions that the disk has now bear, as far as they are members.
+    pub(crate) fn members(&self) -> Vec<FoundMember> {
+        let options = OpenOptions { lock: LockMode::None, ..OpenOptions::read_only() };
+        let borne = |path: PathBuf| borne_by(&FileMember::open(&path, &options).ok()?, &path).ok().flatten();
+        self.disk.partitions().into_iter().filter_map(borne).collect()
+    }
+
+    /// Makes it; its path. Nothing is left of it where that fails.
+    ///
+    /// # Errors
+    /// The disk is in use, was written since it was `probed`, fails, or has no partitions.
+    pub fn make(&self, probed: Mark, what: &str) -> Result<PathBuf, Failure> {
+        self.disk.write_table(&self.range, probed).map_err(|error| {
+            let is_written = matches!(error, PartitionError::NoNode(_) | PartitionError::Busy(_));
+            if is_written {
+                self.undo();
+            }
+            let id = if matches!(error, PartitionError::Changed(_)) { id::MEMBER_IN_USE } else { id::MEMBER_OPEN };
+            let remedy = match error {
+                PartitionError::Changed(_) => "nothing was written; run it again to see what is there now",
+                _ => "give --whole-disk to use the disk without a partition table",
+            };
+            Failure::new(id, what, error).remedy(remedy)
+        })
+    }
+
+    /// Takes the table away again: nothing came onto the partition.
+    pub fn undo(&self) {
+        if let Err(error) = self.disk.erase_table() {
+            tracing::warn!("a partition table that was made for nothing stays: {error}");
+        }
+    }
+
+    /// The same, unless a pool may have the partition.
+    pub(crate) fn undo_unless_used(&self, partition: &Path) {
+        let options = OpenOptions { lock_patience: std::time::Duration::from_secs(1), ..OpenOptions::default() };
+        let Ok(device) = FileMember::open(partition, &options) else { return };
+        let is_unused = borne_by(&device, partition).is_ok_and(|borne| borne.is_none());
+        drop(device);
+        if is_unused {
+            self.undo();
+        }
+    }
+}
+
+impl Newcomer {
+    /// The same, on the partition that was made of the disk. What the disk held was examined, and is erased.
+    pub(crate) fn on(&self, partition: PathBuf) -> Self {
+        Self { path: partition, overwrite: true }
+    }
+}
