@@ -4,8 +4,10 @@ mod support;
 
 use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::{CREATE, World, both};
 
 fn states(world: &World, place: &str) -> Vec<String> {
@@ -261,14 +263,51 @@ impl Drop for Loop {
     }
 }
 
+/// Adds the partitions of disks on which a GPT shows, as the kernel does it: some kernels are built without a reader of GPT.
+fn stand_in_for_a_kernel_without_gpt(world: &World, disks: &[&Loop], files: &[&str], end: &AtomicBool) {
+    while !end.load(Ordering::Relaxed) {
+        for (disk, file) in disks.iter().zip(files).filter(|(disk, _)| !Path::new(&disk.partition()).exists()) {
+            let mut head = [0; 2048];
+            std::fs::File::open(world.file(file)).and_then(|file| file.read_exact_at(&mut head, 0)).expect("a file");
+            let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+            let (first, last) = (number(1024 + 32), number(1024 + 40));
+            if &head[512..520] == b"EFI PART" && first > 0 {
+                drop(Command::new("addpart").arg(&disk.0).args(["1", &first.to_string(), &(last - first + 1).to_string()]).status());
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Ends the stand-in, also where the test fails.
+struct End<'e>(&'e AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 const PARTITIONED: &str = "pool create --redundancy 5 --segment 256K --chunk 64K --partition tank";
 
 /// blkid and installers saw nothing on a disk that was a member.
 #[test]
 fn a_disk_gets_a_partition_that_other_tools_see() {
+    if !support::installed(&["losetup", "addpart"]) {
+        return;
+    }
     let world = World::new();
     let disks: Option<Vec<Loop>> = (0..6).map(|number| Loop::new(&world, &format!("d{number}"), 64 << 20, &["-P"])).collect();
     let Some(disks) = disks else { return eprintln!("skipped: no loop device can be made here") };
+    let (all, end) = (disks.iter().collect::<Vec<_>>(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| stand_in_for_a_kernel_without_gpt(&world, &all, &["d0", "d1", "d2", "d3", "d4", "d5"], &end));
+        let _end = End(&end);
+        disks_become_members(&world, &disks);
+    });
+}
+
+fn disks_become_members(world: &World, disks: &[Loop]) {
     let names = disks[..4].iter().map(|disk| disk.0.as_str()).collect::<Vec<_>>().join(" ");
     let planned = world.run(&format!("{PARTITIONED} --dry-run {names}"));
     assert!(both(&planned).contains("empty; the disk gets a GPT with one partition"), "{}", both(&planned));
@@ -288,7 +327,7 @@ fn a_disk_gets_a_partition_that_other_tools_see() {
         let seen = support::tool(world.path(), "blkid", &["-p", "-o", "export", &disks[0].partition()]);
         assert!(seen.contains(&format!("PART_ENTRY_TYPE={}", windrow_device::disk::PARTITION_TYPE)), "{seen}");
     }
-    fails(&world, &format!("{PARTITIONED} {names}").replace("tank", "other"), "a GPT partition table");
+    fails(world, &format!("{PARTITIONED} {names}").replace("tank", "other"), "a GPT partition table");
     // Found without being known.
     world.succeeds("volume create tank/data 16M");
     std::fs::remove_dir_all(world.file("state")).expect("forgotten");
@@ -303,13 +342,21 @@ fn a_disk_gets_a_partition_that_other_tools_see() {
 
 /// Nothing is left of a partition table that was made for nothing, and a member's place is never too large for the device.
 #[test]
-fn a_partition_table_that_helps_nobody_is_not_left_behind() {
+fn a_partition_table_for_nothing_is_not_left_behind() {
+    if !support::installed(&["losetup", "addpart"]) {
+        return;
+    }
     let world = World::new();
     let part = |name: &str, options: &[&str]| Loop::new(&world, name, 64 << 20, options);
     let (Some(one), Some(two), Some(unscanned)) = (part("d0", &["-P"]), part("d1", &["-P"]), part("d2", &[])) else {
         return eprintln!("skipped: no loop device can be made here");
     };
-    fails(&world, &format!("{PARTITIONED} {} {} {}", one.0, two.0, unscanned.0), "the kernel reads no partitions of");
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| stand_in_for_a_kernel_without_gpt(&world, &[&one, &two], &["d0", "d1"], &end));
+        let _end = End(&end);
+        fails(&world, &format!("{PARTITIONED} {} {} {}", one.0, two.0, unscanned.0), "the kernel reads no partitions of");
+    });
     for name in ["d0", "d1", "d2"] {
         assert!(std::fs::read(world.file(name)).expect("a file").iter().all(|byte| *byte == 0), "{name}");
     }
