@@ -116,7 +116,7 @@ fn a_dry_run_refuses_what_creation_refuses() {
         ("--size 64M over empty soft c", "WR-POOL-002", "empty and soft are two names of one file"),
         ("--size 64M over a ./a b", "WR-POOL-002", "./a is named twice"),
         ("--size 64M over a b none/c", "WR-MEMBER-001", "the folder none does not exist"),
-        ("--size 64M over a b foreign/c", "WR-MEMBER-001", "no file can be made in the folder foreign: not a directory"),
+        ("--size 64M over a b foreign/c", "WR-MEMBER-001", "foreign/c: not a directory"),
         ("--size 4096T --segment 64M over a b c", "WR-MEMBER-001", "give a smaller size"),
         ("over a b c", "WR-MEMBER-001", "--size"),
     ] {

@@ -54,7 +54,9 @@ pub enum PartitionError {
     #[error("partitions of {0} are in use")]
     Busy(PathBuf),
     /// There is a partition table and no partition.
-    #[error("{0} has a partition table now, but its partition has not shown in /sys and /dev within 10 s (does the kernel read GPT, CONFIG_EFI_PARTITION, and is /dev a devtmpfs?)")]
+    #[error(
+        "{0} has a partition table now, but its partition has not shown in /sys and /dev within 10 s (does the kernel read GPT, CONFIG_EFI_PARTITION, and is /dev a devtmpfs?)"
+    )]
     NoNode(PathBuf),
 }
 

@@ -13,6 +13,8 @@ const NO_MEMBER: u8 = 2;
 
 /// Arguments of `inspect-id`.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  windrow inspect-id --udev /dev/sdb1")]
 pub struct InspectIdArguments {
     /// Print KEY=VALUE lines for udev.
     #[arg(long, required = true)]
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn no_name_is_more_than_text_to_udev() {
         let name = "a b\"$(x)`\n%k\u{85}ü/..";
-        assert_eq!(safe(name), "a_b___x_____k_ü_..");
+        assert_eq!(safe(name), "a_b___x____k_ü_..");
         assert_eq!(encoded(name), "a\\x20b\\x22\\x24\\x28x\\x29\\x60\\x0a\\x25k\\xc2\\x85ü\\x2f..");
         assert_eq!((safe("tank-1_b.c"), encoded("tank-1_b.c")), ("tank-1_b.c".to_owned(), "tank-1_b.c".to_owned()));
     }

@@ -50,15 +50,14 @@ impl<'p> Named<'p> {
 
     fn in_common(&self, other: &Self) -> Option<String> {
         let (one, two) = (self.path.display(), other.path.display());
+        let is_same_path = || std::path::absolute(self.path).ok() == std::path::absolute(other.path).ok();
+        let names = |kind: &str| if is_same_path() { format!("{two} is named twice") } else { format!("{one} and {two} are two names of one {kind}") };
         let (Some(metadata), Some(_)) = (&self.metadata, &other.metadata) else {
-            return (self.metadata.is_none() && other.metadata.is_none() && self.place == other.place).then(|| format!("{one} is named twice"));
+            let is_same_place = self.metadata.is_none() && other.metadata.is_none() && self.place == other.place;
+            return is_same_place.then(|| names("file"));
         };
         if is_same(other.path, metadata) {
-            if self.place == other.place {
-                return Some(format!("{two} is named twice"));
-            }
-            let kind = if metadata.file_type().is_block_device() { "device" } else { "file" };
-            return Some(format!("{one} and {two} are two names of one {kind}"));
+            return Some(names(if metadata.file_type().is_block_device() { "device" } else { "file" }));
         }
         if other.disk().is_some() && other.disk() == self.folder.as_deref() {
             return Some(format!("{two} is a partition of {one}"));

@@ -122,8 +122,9 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
         let why = format!("the path {} is not UTF-8, and could not be kept for the next start", path.display());
         return Err(Failure::new(id::USAGE, what(request), why).remedy("give the member another name"));
     }
-    let report: ProbeReport = probe(path, own_label)
-        .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {error}", path.display())).remedy("check the path and its permissions"))?;
+    let report: ProbeReport = probe(path, own_label).map_err(|error| {
+        Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {}", path.display(), files::reason(&error))).remedy("check the path and its permissions")
+    })?;
     let is_new = report.target == Target::Missing;
     let size_bytes = match (is_new, request.file_bytes) {
         (false, _) => report.size_bytes / BLOCK_BYTES * BLOCK_BYTES,

@@ -26,8 +26,9 @@ impl Newcomer {
     /// It is not there, is in use, or holds something.
     pub fn examine(&self, what: &str) -> Result<Mark, Failure> {
         let shown = self.path.display();
-        let report = probe(&self.path, own_label)
-            .map_err(|error| Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {error}")).remedy("check the path and its permissions"))?;
+        let report = probe(&self.path, own_label).map_err(|error| {
+            Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {}", super::files::reason(&error))).remedy("check the path and its permissions")
+        })?;
         if report.target == Target::Missing {
             return Err(Failure::new(id::MEMBER_OPEN, what, format!("{shown} does not exist")).remedy("check the path"));
         }

@@ -126,7 +126,7 @@ fn of_two_creations_on_the_same_members_the_second_is_refused() {
     create(&first, &plans[0], &mut |_, _| ()).unwrap();
     let before = contents(&first.members);
     for (request, plan) in [(&second, &plans[1]), (&forced, &plans[2])] {
-        must_say_run_it_again(create(request, plan, &mut |_, _| ()), id::MEMBER_IN_USE);
+        must_say_run_it_again(create(request, plan, &mut |_, _| ()).map(drop), id::MEMBER_IN_USE);
     }
     assert!(contents(&first.members) == before);
     open_again(&first.members, &Registry::new(state.path())).shutdown(false).unwrap();
