@@ -5,7 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use windrow_host::registry::Registry;
 
-static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder"));
+/// Never dropped; `cargo xtask fuzz` removes it with all of its temporary folder.
+static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fuzz_target!(|input: &[u8]| {
     let registry = Registry::new(FOLDER.path());

@@ -5,6 +5,7 @@
 //! that were found to fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds of processor time, as many at a time as there are processors: on a machine
 //! that others use as well, an hour by the clock would say little.
 
+use crate::scratch::{self, Scratch};
 use crate::steps::Done;
 use crate::tools;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
         return Err(format!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", ")));
     }
+    let _scratch = Scratch::make(&std::env::temp_dir())?;
     fuzz(root, if wanted.is_empty() { &targets } else { &wanted }, seconds).map(|summary| println!("{summary}"))
 }
 
@@ -156,6 +158,10 @@ impl Running {
         command.arg(format!("-rss_limit_mb={MEMORY_MIB}")).arg(format!("-timeout={INPUT_S}")).arg("-print_final_stats=1");
         command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+        // What it keeps in statics is never dropped.
+        if let Some(folder) = scratch::folder() {
+            command.env("TMPDIR", folder);
+        }
         let child = command.spawn().map_err(cannot)?;
         let late = Instant::now() + Duration::from_secs(seconds.saturating_mul(CLOCK_SECONDS).saturating_add(4 * u64::from(INPUT_S)));
         Ok(Self { name: name.to_owned(), child, log, seconds, asked: false, late })

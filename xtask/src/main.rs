@@ -10,6 +10,7 @@ mod guest;
 mod kills;
 mod metadata;
 mod packages;
+mod scratch;
 mod sim;
 mod source;
 mod steps;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 /// Name and one line of help of each task; documents may only name these.
 const TASKS: &[(&str, &str)] = &[
     ("ci", "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree"),
-    ("test", "everything that must pass; with names of steps, only those"),
+    ("test", "everything that must pass; with names of steps, only those; with --quick, whether it works here, in a few minutes"),
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
     ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
     (
@@ -57,6 +58,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
     }
     match task {
         "ci" => test::run(&root, test::Mode::Ci, rest),
+        "test" if rest == ["--quick"] => test::quick(&root),
         "test" => test::run(&root, test::Mode::Local, rest),
         "tidy" => tidy::run(&root),
         "bench" => bench::run(&root, rest),
@@ -69,7 +71,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
             for (name, help) in TASKS {
                 println!("  {name:<9} {help}");
             }
-            println!("\nsteps of `test`: {}", test::STEPS.join(", "));
+            println!("\nsteps of `test`: {}; of `test --quick`: {}", test::STEPS.join(", "), test::QUICK_STEPS.join(", "));
             Ok(())
         }
         other => Err(format!("there is no task `{other}`; see `cargo xtask help`")),

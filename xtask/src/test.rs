@@ -1,5 +1,6 @@
 //! `test` and `ci`: the steps, in the order in which a failure is cheapest to learn of.
 
+use crate::scratch::Scratch;
 use crate::steps::{Done, Steps, passed};
 use crate::tidy::{self, Tree, commands};
 use crate::{fuzz, packages, sim, tools};
@@ -18,7 +19,23 @@ pub enum Mode {
 pub const STEPS: &[&str] =
     &["packages", "lock file", "format", "tidy", "clippy", "tests", "documentation", "simulator", "fuzzing", "documented commands", "demo", "clean tree"];
 
+/// The names of the steps of `--quick`.
+pub const QUICK_STEPS: &[&str] = &["build", "engine", "end to end", "simulator", "demo"];
+
 const MINUTE_S: u32 = 60;
+
+/// Whether it works on this machine: a build, the core, a life of a pool through the command, some seeds, the demonstration. It says nothing of a change.
+pub fn quick(root: &Path) -> Result<(), String> {
+    let _scratch = Scratch::make(&std::env::temp_dir())?;
+    let mut steps = Steps::new(&[]);
+    steps.step("build", || build_windrow(root).and_then(|_| passed()));
+    steps.step("engine", || cargo(root, &["test", "--quiet", "--package", "windrow-engine", "--lib"], 20));
+    steps.step("end to end", || cargo(root, &["test", "--quiet", "--package", "windrow", "--test", "life_of_a_pool"], 20));
+    steps.step("simulator", || sim::few(root));
+    steps.step("demo", || demo(root));
+    println!("{}", steps.table());
+    if steps.failed() { Err("a step failed".to_owned()) } else { Ok(()) }
+}
 
 /// Runs the steps, prints the table, fails if one failed.
 pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
@@ -26,6 +43,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
         return Err(format!("there is no step `{unknown}`; there are: {}", STEPS.join(", ")));
     }
     let before = untracked(root);
+    let scratch = Scratch::make(&std::env::temp_dir())?;
     let wanted = |name: &str| mode == Mode::Ci || only.iter().any(|only| only == name);
     let mut steps = Steps::new(only);
     steps.step("packages", || packages::install(root));
@@ -45,6 +63,10 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
         steps.step("clean tree", || clean_tree(&before, &untracked(root)));
     }
     println!("{}", steps.table());
+    match scratch.entries() {
+        0 => {}
+        left => println!("removed from the temporary folder: {left} entries that were left behind"),
+    }
     if steps.failed() { Err("a step failed".to_owned()) } else { Ok(()) }
 }
 

@@ -1,5 +1,6 @@
 //! Running other programs.
 
+use crate::scratch;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,15 +13,20 @@ pub fn workspace_root() -> Result<PathBuf, String> {
 /// The cargo that runs us, so that a toolchain override stays in force.
 pub fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
-    command.current_dir(root).stdin(Stdio::null());
-    command
+    prepared(root, Command::new(program))
 }
 
 /// Any program, run in `root` without standard input.
 pub fn program(root: &Path, name: &str) -> Command {
-    let mut command = Command::new(name);
+    prepared(root, Command::new(name))
+}
+
+/// Without standard input, and with the temporary folder of this run if there is one.
+fn prepared(root: &Path, mut command: Command) -> Command {
     command.current_dir(root).stdin(Stdio::null());
+    if let Some(folder) = scratch::folder() {
+        command.env("TMPDIR", folder);
+    }
     command
 }
 

@@ -130,20 +130,21 @@ fn run(arguments: Vec<String>, seconds: u64) -> Result<FioResult, Failure> {
     let mut child = command.spawn().map_err(|error| Failure::new(id::NOT_AVAILABLE, what, error).remedy("install fio"))?;
     let limit = if seconds > 0 { Duration::from_secs(seconds) + PATIENCE } else { UNLIMITED };
     let end = Instant::now() + limit;
-    while child.try_wait().map_err(|error| Failure::new(id::BENCH, what, error))?.is_none() {
+    while child.try_wait().map_err(|error| Failure::new(id::BENCH_LOAD, what, error))?.is_none() {
         if Instant::now() > end {
             drop(child.kill());
             drop(child.wait());
-            return Err(Failure::new(id::BENCH, "the load failed", "requests were not answered in time"));
+            return Err(Failure::new(id::BENCH_LOAD, "the load failed", "requests were not answered in time"));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     let text = std::fs::read_to_string(&result).unwrap_or_default();
     let start = text.find('{').unwrap_or(0);
-    let json: Value = serde_json::from_str(&text[start..]).map_err(|error| Failure::new(id::BENCH, what, format!("its result cannot be read: {error}")))?;
+    let json: Value =
+        serde_json::from_str(&text[start..]).map_err(|error| Failure::new(id::BENCH_LOAD, what, format!("its result cannot be read: {error}")))?;
     let job = &json["jobs"][0];
     if job["error"].as_i64() != Some(0) {
-        return Err(Failure::new(id::BENCH, "the load failed", format!("fio reports error {}", job["error"])));
+        return Err(Failure::new(id::BENCH_LOAD, "the load failed", format!("fio reports error {}", job["error"])));
     }
     let sides = [&job["read"], &job["write"]];
     let sum = |field: &str| sides.iter().filter_map(|side| side[field].as_f64()).sum::<f64>();

@@ -14,7 +14,8 @@ mod writer;
 use crate::bench_fio::{FioLoad, fio, fio_available};
 use crate::commands::serve::ChildServer;
 use crate::context::OpenedAtRest;
-use crate::load::linear;
+use crate::load::in_place;
+use crate::load::linear::{self, LinearResult};
 use crate::load::session::{self, LoadResult, LoadSpec};
 use crate::nbd_client::NbdClient;
 use crate::output::Output;
@@ -76,6 +77,7 @@ pub struct DemoArguments {
 struct Findings {
     dir: PathBuf,
     linear_bytes_per_second: f64,
+    in_place: LinearResult,
     in_process: LoadResult,
     load: &'static str,
     writes_per_second: f64,
@@ -123,7 +125,7 @@ pub fn run(arguments: &DemoArguments, output: &Output) -> Result<u8, Failure> {
 
 impl Stage<'_> {
     fn run(&self) -> Result<Findings, Failure> {
-        let linear_bytes_per_second = self.measure_members()?;
+        let (linear_bytes_per_second, in_place) = self.measure_members()?;
         self.create_pool()?;
         let (span, in_process) = self.load_in_process()?;
         let server = self.serve(None)?;
@@ -148,6 +150,7 @@ impl Stage<'_> {
         Ok(Findings {
             dir: self.dir.clone(),
             linear_bytes_per_second,
+            in_place,
             in_process,
             load,
             writes_per_second,
@@ -163,7 +166,8 @@ impl Stage<'_> {
         })
     }
 
-    fn measure_members(&self) -> Result<f64, Failure> {
+    /// What the members do by themselves: linear writes, and random ones in place, as a RAID-6 without a log makes them.
+    fn measure_members(&self) -> Result<(f64, LinearResult), Failure> {
         let failure = |error: &dyn std::fmt::Display| {
             Failure::new(id::MEMBER_OPEN, "cannot make the members", error).remedy("choose another folder with --dir, or a smaller --size")
         };
@@ -186,7 +190,9 @@ impl Stage<'_> {
         let time = Duration::from_secs((self.arguments.seconds / 2).clamp(3, 10));
         let mut progress = Progress::new("members: linear rate");
         let result = linear::measure(&members, CHUNK_BYTES as usize, time, &mut |bytes| progress.time(time, &Size(bytes).to_string()))?;
-        Ok(result.bytes_per_second())
+        let mut progress = Progress::new("members: random writes in place");
+        let in_place = in_place::measure(&members, time, self.arguments.seed, &mut |bytes| progress.time(time, &Size(bytes).to_string()))?;
+        Ok((result.bytes_per_second(), in_place))
     }
 
     fn create_pool(&self) -> Result<(), Failure> {
@@ -238,7 +244,7 @@ impl Stage<'_> {
         progress.time(time, "");
         let result = session::run(&opened.pool, "data", &spec)?;
         if result.errors > 0 {
-            return Err(Failure::new(id::BENCH, format!("{} writes failed", result.errors), opened.pool.stop_reason().unwrap_or_default()));
+            return Err(Failure::new(id::BENCH_LOAD, format!("{} writes failed", result.errors), opened.pool.stop_reason().unwrap_or_default()));
         }
         opened.close(false)?;
         Ok((span, result))
@@ -295,7 +301,7 @@ impl Stage<'_> {
         let mut progress = Progress::new("random writes");
         let begin = Instant::now();
         let writes = writer::hammer(&mut client, self.arguments.seed, span, 64, time, &mut |writes| progress.time(time, &format!("{writes} writes")))
-            .map_err(|error| Failure::new(id::BENCH, "the load failed", error))?;
+            .map_err(|error| Failure::new(id::BENCH_LOAD, "the load failed", error))?;
         Ok(("built-in", writes as f64 / begin.elapsed().as_secs_f64()))
     }
 
@@ -318,7 +324,7 @@ impl Stage<'_> {
             match outcome {
                 // The server is gone: that is what was wanted.
                 Err(_) => Ok(acknowledged),
-                Ok(_) => Err(Failure::new(id::BENCH, "the server was not killed", "the load ended before")),
+                Ok(_) => Err(Failure::new(id::BENCH_LOAD, "the server was not killed", "the load ended before")),
             }
         })
     }
@@ -327,7 +333,7 @@ impl Stage<'_> {
         let mut client = connect(server.socket(), "check")?;
         let mut progress = Progress::new("verifying");
         let verdict = writer::verify(&mut client, ledger, &mut |bytes| progress.bytes(bytes, CHECK_BYTES));
-        let verdict = verdict.map_err(|error| Failure::new(id::BENCH, "cannot verify", error))?;
+        let verdict = verdict.map_err(|error| Failure::new(id::BENCH_LOAD, "cannot verify", error))?;
         drop(client.disconnect());
         Ok(verdict)
     }
@@ -339,5 +345,5 @@ fn progress_is_slow(part: &linear::LinearResult) -> bool {
 }
 
 fn connect(socket: &Path, export: &str) -> Result<NbdClient, Failure> {
-    NbdClient::connect(socket, export).map_err(|error| Failure::new(id::BENCH, format!("cannot connect to export '{export}'"), error))
+    NbdClient::connect(socket, export).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot connect to export '{export}'"), error))
 }

@@ -1,6 +1,7 @@
 //! Loads: random numbers, data that cannot be compressed, requests in process through a session, and raw reads and writes of members.
 
 pub mod chained;
+pub mod in_place;
 pub mod linear;
 pub mod mixed;
 pub mod paced;

@@ -88,6 +88,37 @@ fn layers_mixes_tables_and_reports_of_drives() {
     refused(&world, "plan --smart smart.json --drive-wear 4", "WR-PLAN-001", "nothing to work on");
 }
 
+/// Reports whose units or number are not what names suggest.
+#[test]
+fn reports_of_drives_are_read_in_their_own_units() {
+    let world = World::new();
+    let ata = r#"{"device":{"protocol":"ATA"},"model_name":"SATA 4Kn","serial_number":"S1","user_capacity":{"bytes":960197124096},"logical_block_size":4096,
+        "power_on_time":{"hours":10000},"ata_smart_attributes":{"table":[{"id":241,"name":"Total_LBAs_Written","value":100,"raw":{"value":25000000000}},
+        {"id":177,"name":"Wear_Leveling_Count","value":95,"raw":{"value":50}}]}}"#;
+    let nvme = r#"{"device":{"protocol":"NVMe"},"model_name":"NVME 7T6","serial_number":"N1","nvme_total_capacity":7681501126656,"power_on_time":{"hours":12000},
+        "nvme_smart_health_information_log":{"percentage_used":7,"data_units_written":900000000,"power_on_hours":12000}}"#;
+    std::fs::write(world.file("ata.json"), ata).unwrap();
+    std::fs::write(world.file("nvme.json"), format!("\u{feff}{nvme}")).unwrap();
+    let report = json(&world, "plan smart ata.json");
+    assert_eq!(report["health"]["host_bytes"].as_u64(), Some(102_400_000_000_000));
+    assert!(world.succeeds("plan smart ata.json").contains("assumed: Total_LBAs_Written is taken for sectors of 4096 bytes"));
+    let report = json(&world, "plan smart nvme.json");
+    assert!((report["findings"]["overwrites_per_day"].as_f64().unwrap() - 900e6 * 512e3 / 7_681_501_126_656.0 / 500.0).abs() < 1e-9, "{report}");
+    assert!(json(&world, "plan --smart nvme.json --drives 8")["rows"][0]["outcome"]["landable_gb"].as_f64().unwrap() > 40_000.0);
+    // Two drives: each on its own, however they come, and never one made of both.
+    std::fs::write(world.file("two.json"), format!("{ata}\n{nvme}\n")).unwrap();
+    std::fs::write(world.file("list.json"), format!("[{ata},{nvme}]")).unwrap();
+    for line in ["plan smart ata.json nvme.json", "plan smart two.json", "plan smart list.json"] {
+        let found = json(&world, line);
+        let models: Vec<&str> = found["drives"].as_array().unwrap().iter().map(|drive| drive["health"]["model"].as_str().unwrap()).collect();
+        assert!(models == ["SATA 4Kn", "NVME 7T6"] && found["health"].is_null(), "{line}: {found}");
+        assert!(world.succeeds(line).contains("SATA 4Kn S1\n") && world.succeeds(line).contains("NVME 7T6 N1\n"));
+    }
+    refused(&world, "plan --smart two.json", "WR-PLAN-001", "reports of 2 drives: SATA 4Kn S1, NVME 7T6 N1");
+    std::fs::write(world.file("wide.json"), nvme.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+    refused(&world, "plan smart wide.json", "WR-PLAN-001", "UTF-16");
+}
+
 #[test]
 fn traces_are_shown_converted_and_drawn() {
     let world = World::new();
@@ -143,9 +174,9 @@ fn traces_are_replayed_on_a_simulated_pool() {
     assert!(blocks > 4000 && factors[0] > 2.0 && factors[1] > 1.1 && factors[1] < factors[0], "{blocks} blocks, {factors:?}");
     assert_eq!(waf("random.wtrc --fill --spare 10%,30%"), (blocks, factors));
     assert!(world.succeeds("replay random.csv --spare 10% --segment 128K").contains("SECOND HALF"));
-    refused(&world, "replay random.csv", "WR-BENCH-001", "smaller segments");
+    refused(&world, "replay random.csv", "WR-BENCH-002", "smaller segments");
     std::fs::write(world.file("reads.csv"), "R,0,4096,0\n").unwrap();
-    refused(&world, "replay reads.csv", "WR-BENCH-001", "writes nothing");
+    refused(&world, "replay reads.csv", "WR-BENCH-002", "writes nothing");
 }
 
 /// `count` writes of 4 KiB to random ones of the first `blocks` blocks.
@@ -176,10 +207,10 @@ fn a_volume_of_a_size_has_cold_data() {
         (Some(1), Some(128 << 10), Some("strict"), Some(1))
     );
     assert!(world.succeeds("replay t.csv --size 32M --prefill linear --segment 128K").contains("written to a volume of 32 MiB"));
-    refused(&world, "replay t.csv --size 1M", "WR-BENCH-001", "beyond a size of 1048576");
-    refused(&world, "replay t.csv --size 100T", "WR-BENCH-001", "16 TiB");
-    refused(&world, "replay t.csv --size 8T --memory 4G", "WR-BENCH-001", "--memory allows (4 GiB)");
-    refused(&world, "replay t.csv --memory 100K", "WR-BENCH-001", "for its operations");
+    refused(&world, "replay t.csv --size 1M", "WR-BENCH-002", "beyond a size of 1048576");
+    refused(&world, "replay t.csv --size 100T", "WR-BENCH-002", "16 TiB");
+    refused(&world, "replay t.csv --size 8T --memory 4G", "WR-BENCH-002", "--memory allows (4 GiB)");
+    refused(&world, "replay t.csv --memory 100K", "WR-BENCH-002", "for its operations");
     for (line, says) in [
         ("--mode engine --report x.html", "--report"),
         ("--mode both --pictures x", "--pictures"),
@@ -189,7 +220,7 @@ fn a_volume_of_a_size_has_cold_data() {
         ("--flush-every 2", "--flush-every"),
         ("--headers 512", "beside its headers"),
     ] {
-        refused(&world, &format!("replay t.csv {line}"), "WR-BENCH-001", says);
+        refused(&world, &format!("replay t.csv {line}"), "WR-BENCH-002", says);
     }
     let advice = json(&world, "advise t.csv --size 32M --prefill linear --spare 10% --repeat 1");
     assert_eq!((advice["blocks"].as_u64(), advice["filled"].as_bool(), advice["trace"]["end_is_missing"].as_bool()), (Some(8192), Some(true), Some(false)));
@@ -231,7 +262,7 @@ fn a_drive_is_asked_with_smartctl() {
     assert!(output.status.code() == Some(4) && error(&output).contains("smartctl does not run") && error(&output).contains("install smartmontools"));
     // A status of 64 is an entry in the drive's log of errors: that is no failure to ask it.
     let says = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
-    smartctl(&format!("[ \"$*\" = \"-j -a /dev/null\" ] || exit 1\necho '{says}'\nexit 64"));
+    smartctl(&format!("[ \"$*\" = \"-j -x /dev/null\" ] || exit 1\necho '{says}'\nexit 64"));
     let output = asked();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", error(&output)));
     assert_eq!((&report["health"]["model"], &report["health"]["used_percent"]), (&"A drive".into(), &5.into()));
@@ -279,13 +310,13 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
     let page = std::fs::read_to_string(world.file("b.html")).unwrap();
     assert!(page.contains("Cleaning in pauses: none+greedy/1 at 20 %") && page.contains("What users wait for: none+greedy/1 at 20 %"));
     std::fs::write(world.file("still.txt"), "W 0 8\nW 8 8\n").unwrap();
-    refused(&world, "replay still.txt --format jesd219 --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "no times");
+    refused(&world, "replay still.txt --format jesd219 --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-002", "no times");
     std::fs::write(world.file("one.csv"), "W,0,4096,7\nW,4096,4096,7\n").unwrap();
-    refused(&world, "replay one.csv --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "come at one time");
+    refused(&world, "replay one.csv --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-002", "come at one time");
     // Members that take more blocks than can be counted; it was an overflow.
     let absurd = "replay b.csv --idle-cleaning 1 --rate 1000000000 --time-scale 0.000001";
-    refused(&world, absurd, "WR-BENCH-001", "more than 2^53 blocks, which is not counted: a lower --rate");
-    refused(&world, "replay b.csv --mode engine --idle-cleaning 1", "WR-BENCH-001", "--mode model");
+    refused(&world, absurd, "WR-BENCH-002", "more than 2^53 blocks, which is not counted: a lower --rate");
+    refused(&world, "replay b.csv --mode engine --idle-cleaning 1", "WR-BENCH-002", "--mode model");
     for usage in ["--time-scale 2", "--rate 5", "--idle-cleaning 1 --time-scale 0", "--idle-cleaning 1 --rate 0"] {
         assert_eq!(world.run(&format!("replay b.csv {usage}")).status.code(), Some(2), "{usage}");
     }
@@ -333,7 +364,7 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
     assert_eq!(blocks(&format!("replay two.csv {shape} --policy none --device disk")), all.map(|all| all - 1));
     assert_eq!((blocks("trace info two.csv"), blocks(&format!("sim run --trace two.csv {shape} --policy none"))), (None, all));
     assert!(world.succeeds(&format!("replay two.csv {shape}")).contains("devices side by side"));
-    refused(&world, "replay two.csv --size 2M", "WR-BENCH-001", "--device");
+    refused(&world, "replay two.csv --size 2M", "WR-BENCH-002", "--device");
     refused(&world, "trace info two.csv --device sdz", "WR-TRACE-001", "no device 'sdz'");
     let flushed = json(&world, &format!("replay two.csv {shape} --policy separate --mode engine"));
     assert_eq!(flushed["flushes"].as_u64(), Some(1));
@@ -341,9 +372,64 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
     refused(&world, "sim run --trace hostile.csv", "WR-TRACE-001", "no known format");
     let many: String = (0..60u64).map(|at| format!("W,{},4294967296,{at}\n", at << 32)).collect();
     std::fs::write(world.file("large.csv"), many).unwrap();
-    refused(&world, "sim run --trace large.csv --memory 100M", "WR-BENCH-001", "--memory");
-    refused(&world, "replay large.csv --memory 100M", "WR-BENCH-001", "--memory");
-    refused(&world, "sim run --size 15T", "WR-BENCH-001", "--memory");
+    refused(&world, "sim run --trace large.csv --memory 100M", "WR-BENCH-002", "--memory");
+    refused(&world, "replay large.csv --memory 100M", "WR-BENCH-002", "--memory");
+    refused(&world, "sim run --size 15T", "WR-BENCH-002", "--memory");
+}
+
+/// At its edges a value is refused or computed; none becomes another one without a word.
+#[test]
+fn values_at_the_edges_are_refused_or_computed() {
+    let world = World::new();
+    let drive = "--drive samsung-pm9d3a-7680";
+    for (line, id, says) in [
+        ("plan layers --write-size 0".to_owned(), "WR-CLI-001", "--write-size"),
+        ("plan layers --drive-spare 0%".to_owned(), "WR-CLI-001", "--drive-spare must be more than 0"),
+        ("plan layers --drive-spare 100%".to_owned(), "WR-CLI-001", "--drive-spare must be less than 100%"),
+        ("plan layers --cleaning uniform --usable 100%".to_owned(), "WR-CLI-001", "--usable"),
+        ("plan gain --cleaning uniform --usable 100%".to_owned(), "WR-CLI-001", "--usable"),
+        ("plan gain --usable 0".to_owned(), "WR-CLI-001", "--usable must be more than 0"),
+        (format!("plan {drive} --usable 100% --cleaning uniform"), "WR-CLI-001", "--usable must be less than 100%"),
+        (format!("plan {drive} --usable 99.99999999% --cleaning uniform"), "WR-CLI-001", "too little spare space"),
+        (format!("plan {drive} --compression 100%"), "WR-CLI-001", "--compression must be less than 100%"),
+        (format!("plan {drive} --drives 0"), "WR-PLAN-002", "0 drives"),
+        ("plan tuned --spare 0%".to_owned(), "WR-CLI-001", "--spare must be more than 0"),
+        ("sim graph --spare 0%".to_owned(), "WR-BENCH-002", "0.5 to 95 %"),
+        ("sim table 2 --static 100%".to_owned(), "WR-BENCH-002", "less than 100%"),
+        ("sim bursts --spare 100%".to_owned(), "WR-BENCH-002", "0.5 to 95 %"),
+        ("sim run --size 64M --static 100%".to_owned(), "WR-BENCH-002", "less than 100%"),
+        ("sim run --size 64M --trim 100%".to_owned(), "WR-BENCH-002", "less than 100%"),
+        ("sim run --size 0".to_owned(), "WR-BENCH-002", "--size 0 B"),
+        ("sim run --size 64M --segment 6K".to_owned(), "WR-BENCH-002", "--segment"),
+        ("sim speed --size 17T".to_owned(), "WR-BENCH-002", "--size"),
+    ] {
+        refused(&world, &line, id, says);
+    }
+    let wear = |usable: &str| json(&world, &format!("plan {drive} --cleaning uniform --usable {usable}"))["assumptions"]["log_wear"].as_f64().unwrap();
+    assert!(wear("99.99%") > 4000.0 && wear("99.99%") > 5.0 * wear("99.9%") && wear("99.9%") < 1000.0, "{} {}", wear("99.99%"), wear("99.9%"));
+    assert_eq!(json(&world, &format!("plan {drive} --usable 99.99%"))["assumptions"]["usable_share"].as_f64(), Some(0.9999));
+    assert!(json(&world, &format!("plan {drive} --compression 99.99%"))["assumptions"]["compression"].as_f64().unwrap() > 9999.0);
+    let inside = |spare: &str| json(&world, &format!("plan layers --file-system none --drive-spare {spare}"))["stack"]["alone"].as_f64().unwrap();
+    assert!(inside("0.05%") > inside("0.1%") && inside("99.95%") >= 1.0);
+    assert!(world.succeeds("plan mixed --reads 100 --writes 100 --read-share 0").starts_with("100 operations a second: 0 reads, 100 writes"));
+    // What is no number, or none of the kind.
+    for value in ["nan", "-1%", "-0", "101%", "1e400", "inf", ""] {
+        for option in ["--usable", "--compression"] {
+            let output = world.command("plan").args([drive.split(' ').next().unwrap(), "samsung-pm9d3a-7680", &format!("{option}={value}")]).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{option} {value}: {}", both(&output));
+        }
+    }
+}
+
+/// What a trace or a value makes impossible is no bug of Windrow's, and no id says that it is one.
+#[test]
+fn wrong_input_is_no_bug_to_report() {
+    let world = World::new();
+    std::fs::write(world.file("reads.csv"), "R,0,4096,0\nR,4096,4096,5\n").unwrap();
+    std::fs::write(world.file("small.csv"), "W,0,4096,0\nW,4096,4096,5\n").unwrap();
+    for line in ["replay reads.csv", "replay small.csv", "advise reads.csv", "sim run --trace reads.csv", "sim run --trace small.csv"] {
+        refused(&world, line, "WR-BENCH-002", "");
+    }
 }
 
 /// Downloads as they are: a mark in front, a packing that was cut off or padded, one that is not read, a beginning of completions.
@@ -418,8 +504,8 @@ fn what_is_wrong_is_told_in_one_line() {
         ("trace record /dev/null out.wtrc", "WR-TRACE-004", "no block device"),
         ("trace record /dev/none out.wtrc", "WR-TRACE-004", "No such file"),
         ("trace generate jetstress out.wtrc --size 1M", "WR-CLI-001", "64 MiB"),
-        ("sim run --workload jetstress --size 1M", "WR-BENCH-001", "64 MiB"),
-        ("sim run --workload jesd219-client --static 10%", "WR-BENCH-001", "are for patterns"),
+        ("sim run --workload jetstress --size 1M", "WR-BENCH-002", "64 MiB"),
+        ("sim run --workload jesd219-client --static 10%", "WR-BENCH-002", "are for patterns"),
         ("plan tuned --spare 0%", "WR-CLI-001", "--spare"),
     ] {
         refused(&world, line, id, says);

@@ -83,6 +83,10 @@ pub mod id {
     pub const RECORDING: &str = "WR-TRACE-004";
     /// A benchmark or demonstration did not hold what it should.
     pub const BENCH: &str = "WR-BENCH-001";
+    /// A benchmark, simulation or replay cannot run with the values or the trace that it was given.
+    pub const BENCH_INPUT: &str = "WR-BENCH-002";
+    /// The load of a benchmark or demonstration did not get through on this machine.
+    pub const BENCH_LOAD: &str = "WR-BENCH-003";
 }
 
 /// One failure.

@@ -1,8 +1,9 @@
-//! What drives say of themselves, from the JSON of `smartctl -j -a`, `nvme smart-log -o json` and `nvme ocp smart-add-log -o json`.
+//! What drives say of themselves, from the JSON of `smartctl -j -a` (`-x` for more), `nvme smart-log -o json` and `nvme ocp smart-add-log -o json`.
 //!
 //! Bytes written by the host and bytes written to flash give the amplification inside the drive, measured over its whole life; wear in
-//! per cent and the hours it took give what is left at the same load. Makers name ATA attributes as they like and count in their own units; only
-//! attributes whose name says the unit, or whose unit is the same with all makers that use the name, are read.
+//! per cent and the hours it took give what is left at the same load. Makers name ATA attributes as they like and count in their own units. What the report
+//! has from a standard (device statistics of ATA, logs of NVMe and SCSI) counts before them. An attribute of sectors is taken for logical sectors of the size
+//! that the report says, and [`Health::assumed`] says so.
 
 use crate::drive::Drive;
 use serde::Serialize;
@@ -23,6 +24,21 @@ pub struct Health {
     pub used_percent: Option<u64>,
     /// Hours under power.
     pub power_on_hours: Option<u64>,
+    /// Serial number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// What was assumed of units, where no standard fixes them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+}
+
+/// What one report says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The figures.
+    pub health: Health,
+    /// The counts of [`page_counts`].
+    pub pages: Option<(u128, u128)>,
 }
 
 /// Text that is no such report.
@@ -32,35 +48,150 @@ pub enum HealthError {
     #[error("not JSON: {0}")]
     Syntax(String),
     /// JSON with nothing in it that is known here.
-    #[error("no health figures in it: neither an NVMe log nor ATA attributes")]
+    #[error("no health figures in it: no NVMe log, no ATA attributes or statistics, no SCSI log of errors")]
     Nothing,
+    /// One of several with nothing in it that is known here.
+    #[error("report {number} of {count} in it has no health figures{name}")]
+    NothingIn {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        count: usize,
+        /// The name of its device, if it says one.
+        name: String,
+    },
+    /// Reports that may be of one drive or of several.
+    #[error("{0}")]
+    Ambiguous(String),
 }
 
 /// NVMe counts in thousands of sectors of 512 bytes.
 const DATA_UNIT: u128 = 512_000;
 
+/// Reads the reports of a text: one, several after each other (the output of several calls), or a list of them.
+pub fn parse_all(text: &str) -> Result<Vec<Report>, HealthError> {
+    let mut values = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        match value.map_err(|error| HealthError::Syntax(error.to_string()))? {
+            Value::Array(list) => values.extend(list),
+            value => values.push(value),
+        }
+    }
+    let count = values.len();
+    let read = |(number, value): (usize, &Value)| {
+        let health = of_value(value).map_err(|error| match error {
+            HealthError::Nothing if count > 1 => {
+                let name = value.pointer("/device/name").and_then(Value::as_str).map_or(String::new(), |name| format!(" ({name})"));
+                HealthError::NothingIn { number: number + 1, count, name }
+            }
+            error => error,
+        })?;
+        Ok(Report { health, pages: page_counts(value) })
+    };
+    if values.is_empty() { Err(HealthError::Nothing) } else { values.iter().enumerate().map(read).collect() }
+}
+
 /// Reads one report.
 pub fn parse(text: &str) -> Result<Health, HealthError> {
-    let json: Value = serde_json::from_str(text).map_err(|error| HealthError::Syntax(error.to_string()))?;
+    of_value(&serde_json::from_str(text).map_err(|error| HealthError::Syntax(error.to_string()))?)
+}
+
+/// Puts the reports of each drive together; what a later one says counts. A report without a serial number (a log of `nvme`) belongs to the drive before it.
+///
+/// # Errors
+/// A report without a serial number says other figures than the drive before it.
+pub fn by_drive(reports: Vec<Report>) -> Result<Vec<Report>, HealthError> {
+    let mut drives: Vec<Report> = Vec::new();
+    for report in reports {
+        let serial = report.health.serial.as_ref();
+        let known = drives.iter().position(|drive| serial.is_some() && drive.health.serial.as_ref() == serial);
+        let place = match (known, drives.last()) {
+            (Some(known), _) => Some(known),
+            (None, Some(last)) if serial.is_none() || last.health.serial.is_none() => {
+                if let Some(what) = contradiction(&last.health, &report.health) {
+                    let why = format!("two reports differ in {what}, and not both say their serial number: they may be of two drives; give them in two calls");
+                    return Err(HealthError::Ambiguous(why));
+                }
+                Some(drives.len() - 1)
+            }
+            _ => None,
+        };
+        match place {
+            Some(place) => join(&mut drives[place], report),
+            None => drives.push(report),
+        }
+    }
+    Ok(drives)
+}
+
+/// A figure in which two reports differ by more than the time between them makes.
+fn contradiction(one: &Health, next: &Health) -> Option<&'static str> {
+    let differ = |one: Option<u128>, next: Option<u128>| one.zip(next).is_some_and(|(one, next)| one.abs_diff(next) > one.max(next) / 50 + 1);
+    let wide = |value: Option<u64>| value.map(u128::from);
+    match () {
+        () if one.model.is_some() && next.model.is_some() && one.model != next.model => Some("their model"),
+        () if one.capacity_bytes.is_some() && next.capacity_bytes.is_some() && one.capacity_bytes != next.capacity_bytes => Some("their capacity"),
+        () if differ(one.host_bytes, next.host_bytes) => Some("what the host wrote"),
+        () if differ(one.flash_bytes, next.flash_bytes) => Some("what was written to flash"),
+        () if differ(wide(one.power_on_hours), wide(next.power_on_hours)) => Some("hours under power"),
+        () if differ(wide(one.used_percent), wide(next.used_percent)) => Some("rated life used"),
+        () => None,
+    }
+}
+
+fn join(drive: &mut Report, report: Report) {
+    let (before, one) = (std::mem::take(&mut drive.health), report.health);
+    // An assumption goes with the figure that it was made for.
+    let assumed = if one.host_bytes.is_some() { one.assumed } else { before.assumed };
+    drive.health = Health {
+        model: one.model.or(before.model),
+        capacity_bytes: one.capacity_bytes.or(before.capacity_bytes),
+        host_bytes: one.host_bytes.or(before.host_bytes),
+        flash_bytes: one.flash_bytes.or(before.flash_bytes),
+        used_percent: one.used_percent.or(before.used_percent),
+        power_on_hours: one.power_on_hours.or(before.power_on_hours),
+        serial: one.serial.or(before.serial),
+        assumed,
+    };
+    drive.pages = report.pages.or(drive.pages);
+}
+
+fn of_value(json: &Value) -> Result<Health, HealthError> {
+    let text = |names: &[&str]| names.iter().find_map(|name| json.get(name)?.as_str()).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let mut health = Health {
-        model: json.get("model_name").and_then(Value::as_str).map(str::to_owned),
-        capacity_bytes: json.pointer("/user_capacity/bytes").and_then(number).and_then(|bytes| u64::try_from(bytes).ok()),
+        model: text(&["model_name", "scsi_model_name"]),
+        capacity_bytes: capacity(json),
         power_on_hours: json.pointer("/power_on_time/hours").and_then(hours),
+        serial: text(&["serial_number"]),
         ..Health::default()
     };
-    nvme(json.get("nvme_smart_health_information_log").unwrap_or(&json), &mut health);
-    ocp(&json, &mut health);
+    nvme(json.get("nvme_smart_health_information_log").unwrap_or(json), &mut health);
+    ocp(json, &mut health);
+    scsi(json, &mut health);
     if let Some(table) = json.pointer("/ata_smart_attributes/table").and_then(Value::as_array) {
-        table.iter().for_each(|attribute| ata(attribute, &mut health));
+        let sector = json.get("logical_block_size").and_then(number).filter(|bytes| (512..=1 << 16).contains(bytes));
+        table.iter().for_each(|attribute| ata(attribute, sector, &mut health));
+        statistics(json, sector.unwrap_or(512), &mut health);
+    } else {
+        statistics(json, json.get("logical_block_size").and_then(number).unwrap_or(512), &mut health);
     }
     let says = health.host_bytes.is_some() || health.flash_bytes.is_some() || health.used_percent.is_some();
     if says { Ok(health) } else { Err(HealthError::Nothing) }
 }
 
+/// The capacity of the drive. The logs of an NVMe drive count for all of its namespaces, of which the capacity for users may be that of one.
+fn capacity(json: &Value) -> Option<u64> {
+    let of = |path: &str| json.pointer(path).and_then(number).and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+    of("/user_capacity/bytes").max(of("/nvme_total_capacity"))
+}
+
 /// A number, also as text, and as the 128 bits in halves that some tools write.
 fn number(value: &Value) -> Option<u128> {
     match value {
-        Value::Number(number) => number.as_u64().map(u128::from),
+        Value::Number(number) => number.as_u64().map(u128::from).or_else(|| {
+            // Older tools write 128 bits as a floating-point number.
+            number.as_f64().filter(|value| (0.0..1e30).contains(value) && value.fract() == 0.0).map(|value| value as u128)
+        }),
         Value::String(text) => text.trim().parse().ok(),
         Value::Object(_) => {
             let part = |name: &str| value.get(name).and_then(Value::as_u64).map(u128::from);
@@ -92,16 +223,72 @@ fn ocp(json: &Value, health: &mut Health) {
     }
 }
 
-/// One ATA attribute. `raw` is what the maker counts, `value` runs from 100 down.
-fn ata(attribute: &Value, health: &mut Health) {
+/// The logs of SCSI and SAS: bytes written in the log of errors, in gigabytes of 10^9 with a fraction, and the share of the life that is used.
+fn scsi(json: &Value, health: &mut Health) {
+    let written = json.pointer("/scsi_error_counter_log/write/gigabytes_processed");
+    let decimal = match written {
+        Some(Value::String(text)) => Some(text.trim().to_owned()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    if let Some(bytes) = decimal.and_then(|text| gigabytes(&text)) {
+        health.host_bytes = Some(bytes);
+    }
+    let used = json.get("scsi_percentage_used_endurance_indicator").or_else(|| json.pointer("/endurance_used/current_percent"));
+    if let Some(used) = used.and_then(number).and_then(|used| u64::try_from(used).ok()) {
+        health.used_percent = Some(used);
+    }
+}
+
+/// `123456.789` gigabytes in bytes.
+fn gigabytes(text: &str) -> Option<u128> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || fraction.len() > 18 || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let parts: u128 = format!("{whole}{fraction}").parse().ok()?;
+    Some(parts.checked_mul(1_000_000_000)? / 10u128.pow(fraction.len() as u32))
+}
+
+/// The device statistics of ATA: what the standard counts, in units that it fixes. They count before attributes.
+fn statistics(json: &Value, sector: u128, health: &mut Health) {
+    let Some(pages) = json.pointer("/ata_device_statistics/pages").and_then(Value::as_array) else { return };
+    let of = |page: u64, offset: u64| {
+        let found = pages.iter().find(|found| found.get("number").and_then(Value::as_u64) == Some(page))?;
+        let table = found.get("table")?.as_array()?;
+        let entry = table.iter().find(|entry| entry.get("offset").and_then(Value::as_u64) == Some(offset))?;
+        let is_valid = entry.pointer("/flags/valid").and_then(Value::as_bool).unwrap_or(true);
+        entry.get("value").and_then(number).filter(|_| is_valid)
+    };
+    if let Some(bytes) = of(1, 0x18).and_then(|sectors| sectors.checked_mul(sector)) {
+        (health.host_bytes, health.assumed) = (Some(bytes), Vec::new());
+    }
+    if let Some(hours) = of(1, 0x10).and_then(|hours| u64::try_from(hours).ok()) {
+        health.power_on_hours = Some(hours);
+    }
+    if let Some(used) = of(7, 0x08).and_then(|used| u64::try_from(used).ok()) {
+        health.used_percent = Some(used);
+    }
+}
+
+/// One ATA attribute. `raw` is what the maker counts, `value` runs from 100 down. `sector` is the size of a logical sector, if the report says it.
+fn ata(attribute: &Value, sector: Option<u128>, health: &mut Health) {
     let Some(name) = attribute.get("name").and_then(Value::as_str) else { return };
     let raw = attribute.pointer("/raw/value").and_then(number);
     let times = |unit: u128| raw.and_then(|raw| raw.checked_mul(unit));
     let left = attribute.get("value").and_then(Value::as_u64).filter(|value| *value <= 100);
     match name {
-        "Total_LBAs_Written" | "Total_Host_Sector_Write" => health.host_bytes = times(512),
-        "Host_Writes_32MiB" => health.host_bytes = times(32 << 20),
-        "Host_Writes_GiB" | "Lifetime_Writes_GiB" => health.host_bytes = times(1 << 30),
+        "Total_LBAs_Written" | "Total_Host_Sector_Write" => {
+            let bytes = sector.unwrap_or(512);
+            health.host_bytes = times(bytes);
+            let source = if sector.is_some() { "the report's logical block" } else { "the report does not say a logical block" };
+            health.assumed = vec![format!(
+                "{name} is taken for sectors of {bytes} bytes ({source}); makers count in other units, too, and `smartctl -j -x` may say it in sectors"
+            )];
+        }
+        "Host_Writes_32MiB" => (health.host_bytes, health.assumed) = (times(32 << 20), Vec::new()),
+        "Host_Writes_GiB" | "Lifetime_Writes_GiB" => (health.host_bytes, health.assumed) = (times(1 << 30), Vec::new()),
         "NAND_Writes_32MiB" => health.flash_bytes = times(32 << 20),
         "NAND_Writes_1GiB" | "NAND_Writes_GiB" => health.flash_bytes = times(1 << 30),
         "Percent_Lifetime_Used" => health.used_percent = raw.and_then(|raw| u64::try_from(raw).ok()),
@@ -113,8 +300,7 @@ fn ata(attribute: &Value, health: &mut Health) {
 }
 
 /// Pages programmed for the host and in the background (Crucial and Micron): amplification without knowing the size of a page.
-pub fn page_counts(text: &str) -> Option<(u128, u128)> {
-    let json: Value = serde_json::from_str(text).ok()?;
+pub fn page_counts(json: &Value) -> Option<(u128, u128)> {
     let table = json.pointer("/ata_smart_attributes/table")?.as_array()?;
     let of = |names: &[&str]| {
         let attribute = table.iter().find(|attribute| attribute.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(&name)))?;
@@ -182,72 +368,4 @@ pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rounding::printed;
-
-    const NVME: &str = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"power_on_time":{"hours":8760},
-        "nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
-
-    #[test]
-    fn an_nvme_log_of_smartctl() {
-        let health = parse(NVME).expect("a report");
-        assert_eq!((health.host_bytes, health.used_percent, health.power_on_hours), (Some(102_400_000_000_000), Some(5), Some(8760)));
-        let found = findings(&health, None);
-        // 102.4 overwrites in a year took 5 %: 2048 in all, so 1.12 a day for five years, and 19 years more at this load.
-        assert_eq!(found.wear_amplification, None);
-        assert_eq!(found.overwrites_per_day.map(|value| printed(value, 3)), Some("0.281".into()));
-        assert_eq!(
-            (found.days_left.map(|days| printed(days, 0)), found.rated_overwrites_per_day.map(|value| printed(value, 2))),
-            (Some("6,935".into()), Some("1.12".into()))
-        );
-    }
-
-    #[test]
-    fn flash_bytes_make_the_amplification() {
-        let ocp = parse(r#"{"Physical media units written":{"hi":0,"lo":307200000000000}}"#).expect("a report");
-        let both = Health { flash_bytes: ocp.flash_bytes, ..parse(NVME).expect("a report") };
-        assert_eq!(findings(&both, None).wear_amplification, Some(3.0));
-        // 1.12 overwrites a day of a load that the drive tripled: the flash stands 3.37, or 6144 cycles.
-        let drive = as_drive(&both, &findings(&both, None)).expect("its size is known");
-        assert_eq!((drive.erase_cycles.map(|cycles| printed(cycles, 0)), drive.overwrites_per_day), (Some("6,144".into()), None));
-        assert_eq!(drive.linear_rating().map(|rating| printed(rating, 2)), Some("3.37".into()));
-        let plain = parse(r#"{"percent_used":7,"data_units_written":"12","power_on_hours":1}"#).expect("a report");
-        assert_eq!((plain.used_percent, plain.host_bytes), (Some(7), Some(12 * 512_000)));
-    }
-
-    #[test]
-    fn a_drive_that_was_written_linearly_does_not_say_what_random_writes_would_cost() {
-        let health = parse(NVME).expect("a report");
-        let inside = |flash_bytes: u128| {
-            let both = Health { flash_bytes: Some(flash_bytes), ..health.clone() };
-            let drive = as_drive(&both, &findings(&both, None)).expect("its size is known");
-            (drive.wear_amplification, drive.linear_rating().is_some(), drive.rating_is_net())
-        };
-        assert_eq!(inside(103_424_000_000_000), (None, true, false), "1.01: under a log");
-        assert_eq!(inside(204_800_000_000_000), (Some(2.0), true, false));
-    }
-
-    /// The way the 2017 paper measured an M500: host and background program pages.
-    #[test]
-    fn ata_attributes_by_name() {
-        let text = r#"{"ata_smart_attributes":{"table":[{"name":"Total_LBAs_Written","value":100,"raw":{"value":2000}},
-            {"name":"Host_Program_Page_Count","raw":{"value":1000}},{"name":"FTL_Program_Page_Count","raw":{"value":8652}},
-            {"name":"Percent_Lifetime_Remain","value":91,"raw":{"value":9}},{"name":"Unknown","raw":{"value":1}},{"raw":3}]}}"#;
-        let health = parse(text).expect("a report");
-        assert_eq!((health.host_bytes, health.used_percent), (Some(1_024_000), Some(9)));
-        assert_eq!(findings(&health, page_counts(text)).wear_amplification, Some(9.652));
-    }
-
-    #[test]
-    fn what_is_no_report_is_refused_and_nothing_panics() {
-        assert!(matches!(parse("{"), Err(HealthError::Syntax(_))));
-        for text in ["{}", "[]", "3", r#"{"data_units_written":-1}"#, r#"{"ata_smart_attributes":{"table":[3]}}"#] {
-            assert_eq!(parse(text), Err(HealthError::Nothing), "{text}");
-        }
-        // More than there can be: left out, not wrapped round.
-        let huge = format!(r#"{{"percent_used":1,"data_units_written":"{}"}}"#, u128::MAX);
-        assert_eq!(parse(&huge).expect("a report").host_bytes, None);
-        assert_eq!(findings(&Health { used_percent: Some(0), power_on_hours: Some(0), ..Health::default() }, Some((0, 5))), Findings::default());
-    }
-}
+mod tests;

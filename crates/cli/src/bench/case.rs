@@ -112,7 +112,7 @@ pub fn measure(pool: &Pool, spec: &LoadSpec, progress: &mut Progress) -> Result<
 /// Requests of a load failed.
 pub fn failed(pool: &Pool, load: &LoadResult) -> Failure {
     let why = pool.stop_reason().or(load.error.map(|error| error.to_string()));
-    Failure::new(id::BENCH, format!("{} requests failed", load.errors), why.unwrap_or_default())
+    Failure::new(id::BENCH_LOAD, format!("{} requests failed", load.errors), why.unwrap_or_default())
 }
 
 /// Writes to new pools, each until its fresh space is nearly used up, for `time` in all. `before_pass` runs before each of them with the
@@ -136,7 +136,7 @@ pub fn fresh(
         spec.bytes_max = capacity.data_bytes / 10 * 8;
         let part = measure(&pool, &spec, &mut step.progress())?;
         if part.load.requests == 0 {
-            return Err(Failure::new(id::BENCH, "nothing was written", "the members are too small for one request of this size"));
+            return Err(Failure::new(id::BENCH_INPUT, "nothing was written", "the members are too small for one request of this size"));
         }
         slice = part.load.elapsed;
         sum.append(&part);
@@ -149,7 +149,7 @@ pub fn fresh(
 pub fn fill(pool: &Pool, span_bytes: u64, what: &str) -> Result<u64, Failure> {
     let span = span_bytes / FILL_BYTES * FILL_BYTES;
     if span == 0 {
-        return Err(Failure::new(id::BENCH, "cannot fill the volume", "it is smaller than 256 KiB"));
+        return Err(Failure::new(id::BENCH_INPUT, "cannot fill the volume", "it is smaller than 256 KiB"));
     }
     let case = Case { block_bytes: FILL_BYTES as u32, writers: 1, depth: 16, read_percent: 0, linear: true };
     let mut spec = case.spec(span, Duration::from_secs(24 * 3600), 99);

@@ -83,7 +83,7 @@ const RUN: usize = 16;
 const DEPTH: usize = 8;
 
 fn failed(why: impl std::fmt::Display) -> Failure {
-    Failure::new(id::BENCH, "the pool in memory failed", why)
+    Failure::new(id::BENCH_LOAD, "the pool in memory failed", why)
 }
 
 /// Runs it.

@@ -152,7 +152,7 @@ pub fn run(arguments: &JournalStudyArguments, output: &Output) -> Result<u8, Fai
     let mut progress = Progress::new("journal study");
     study
         .run(&mut |what, done, all| progress.text(&format!("{what}, {} of {all}", done.min(all))))
-        .map_err(|why| Failure::new(id::BENCH, "the study stopped", why))?;
+        .map_err(|why| Failure::new(id::BENCH_INPUT, "the study stopped", why))?;
     drop(progress);
     let text = format!(
         "RAID-6 of {} modelled members of {}, {} % of the usable space live, seed {}; virtual time",

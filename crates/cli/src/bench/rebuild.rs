@@ -116,7 +116,7 @@ pub fn run(arguments: &RebuildBenchArguments, output: &Output) -> Result<u8, Fai
 }
 
 fn close(pool: &Pool) -> Result<(), Failure> {
-    pool.shutdown(false).map_err(|error| Failure::new(id::BENCH, "cannot shut the pool down", error))
+    pool.shutdown(false).map_err(|error| Failure::new(id::BENCH_LOAD, "cannot shut the pool down", error))
 }
 
 impl Stage<'_> {
@@ -173,7 +173,7 @@ impl Stage<'_> {
             match report.members[TARGET].state.as_str() {
                 "online" => break report,
                 "rebuilding" if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-                state => return Err(Failure::new(id::BENCH, "the member was not rebuilt", format!("it is {state}"))),
+                state => return Err(Failure::new(id::BENCH_LOAD, "the member was not rebuilt", format!("it is {state}"))),
             }
         };
         let time = begin.elapsed();
@@ -208,7 +208,7 @@ impl Stage<'_> {
         })?;
         if load.errors > 0 || load.reads.count() == 0 || load.writes.count() == 0 {
             let why = load.error.map_or("the rebuild had ended before".to_owned(), |error| error.to_string());
-            return Err(Failure::new(id::BENCH, "requests of users failed, or there were none", why));
+            return Err(Failure::new(id::BENCH_LOAD, "requests of users failed, or there were none", why));
         }
         let rebuilt_bytes = daemon::report(&pool)?.rebuild.written_bytes;
         close(&pool)?;

@@ -96,7 +96,7 @@ fn make_files(arguments: &RecoveryArguments, dir: &Path) -> Result<tempfile::Tem
 
 /// Lets another process write, and kills it; returns user bytes since its last checkpoint.
 fn write_and_kill(arguments: &RecoveryArguments, folder: &Path) -> Result<u64, Failure> {
-    let failure = |why: &dyn std::fmt::Display| Failure::new(id::BENCH, "the writing process failed", why);
+    let failure = |why: &dyn std::fmt::Display| Failure::new(id::BENCH_LOAD, "the writing process failed", why);
     let mut command = Command::new(std::env::current_exe().map_err(|error| failure(&error))?);
     command.args(["bench", "recovery", "--until-killed", "--dir"]).arg(folder).args(["--redundancy", &arguments.redundancy]);
     for (flag, value) in [("--blocks", arguments.blocks), ("--members", arguments.members), ("--room", arguments.room)] {
@@ -185,7 +185,7 @@ impl<'a> Bench<'a> {
         };
         match run_load(pool, "data", &spec)?.errors {
             0 => Ok(()),
-            errors => Err(Failure::new(id::BENCH, format!("{errors} requests failed"), pool.stop_reason().unwrap_or_default())),
+            errors => Err(Failure::new(id::BENCH_LOAD, format!("{errors} requests failed"), pool.stop_reason().unwrap_or_default())),
         }
     }
 
@@ -221,7 +221,9 @@ impl<'a> Bench<'a> {
         let size = daemon::report(&pool)?.capacity.usable_bytes;
         let wanted = self.arguments.blocks * BLOCK_BYTES;
         if size < wanted {
-            return Err(Failure::new(id::BENCH, "the pool is too small for the blocks", format!("{} of {}", Size(size), Size(wanted))).remedy("raise --room"));
+            return Err(
+                Failure::new(id::BENCH_INPUT, "the pool is too small for the blocks", format!("{} of {}", Size(size), Size(wanted))).remedy("raise --room")
+            );
         }
         daemon::create_volume(&pool, "data", wanted)?;
         self.load(&pool, true, wanted.next_multiple_of(256 << 10), 1)?;

@@ -284,7 +284,7 @@ impl<'a> LiveSet<'a> {
         self.bytes = right;
         self.adjustments += 1;
         match self.pool.stop_reason() {
-            Some(why) => Err(Failure::new(id::BENCH, "the pool stopped", why)),
+            Some(why) => Err(Failure::new(id::BENCH_LOAD, "the pool stopped", why)),
             None => Ok(true),
         }
     }

@@ -5,16 +5,18 @@ mod drive_report;
 mod gain;
 mod layers;
 mod others;
+mod part;
 mod tuned;
 
 use crate::output::Output;
-use crate::values::Share;
 use clap::{Args, Subcommand};
+use part::Part;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_plan::drive::{Catalogue, Drive};
 use windrow_plan::topology::DoesNotFit;
+use windrow_trace::input::wrapping;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -74,10 +76,16 @@ pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
 pub use drive_report::is_device;
 pub use others::{SmartReport, report as report_of_drive};
 
-/// Reads a text that the user names.
+/// Reads a text that the user names. A mark in front of it is no part of it.
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), error).remedy("check the path and your rights to it"))
+    let cannot = || format!("cannot read {}", path.display());
+    let bytes = std::fs::read(path).map_err(|error| Failure::new(id::LOCAL_FILE, cannot(), error).remedy("check the path and your rights to it"))?;
+    if let Some(found) = wrapping::find(&bytes) {
+        let remedy = found.remedy.replace("FILE", &path.display().to_string());
+        return Err(Failure::new(id::PLAN_INPUT, cannot(), format!("it is {}", found.name)).remedy(remedy));
+    }
+    let text = bytes.strip_prefix(wrapping::UTF_8_MARK).unwrap_or(&bytes).to_vec();
+    String::from_utf8(text).map_err(|error| Failure::new(id::PLAN_INPUT, cannot(), format!("it is no UTF-8 text: {error}")).remedy("name another file"))
 }
 
 /// The catalogue of a file, or the one that is built in.
@@ -104,11 +112,6 @@ fn chosen(catalogue: &Catalogue, ids: &[String]) -> Result<Vec<Drive>, Failure> 
 
 fn does_not_fit(error: DoesNotFit) -> Failure {
     Failure::new(id::PLAN_VALUE, format!("cannot plan {} drives", error.drives), error).remedy("choose another number or topology")
-}
-
-/// A share as a number.
-fn share(share: Share) -> f64 {
-    f64::from(share.0) / 1000.0
 }
 
 /// What cleaning costs.
@@ -139,23 +142,32 @@ impl std::fmt::Display for Cleaning {
 
 impl Cleaning {
     /// As a factor, if so much of the space is filled.
-    fn value(self, usable: f64) -> f64 {
-        match self {
-            Self::Factor(value) => value,
-            // Segments are large: the limit of greedy cleaning.
-            Self::Uniform => windrow_policy::analytic::fifo_waf(usable.min(0.9999)),
+    ///
+    /// # Errors
+    /// Uniform writes, and so little spare space that cleaning costs more than any factor that is accepted.
+    fn value(self, usable: Part) -> Result<f64, Failure> {
+        let Self::Uniform = self else { return Ok(if let Self::Factor(value) = self { value } else { 1.0 }) };
+        // Segments are large: the limit of greedy cleaning.
+        let found = windrow_policy::analytic::fifo_waf(usable.below_all("--usable", "without spare space cleaning of uniform writes never ends")?);
+        if (1.0..=FACTOR_MOST).contains(&found) {
+            return Ok(found);
         }
+        let why = "cleaning of uniform writes costs more than a million blocks for each";
+        Err(Failure::new(id::USAGE, format!("--usable {usable} leaves too little spare space"), why).remedy("lower it, or give --cleaning as a factor"))
     }
 }
 
+/// Largest factor that is accepted.
+const FACTOR_MOST: f64 = 1e6;
+
 /// A factor of one or more.
 fn factor(text: &str) -> Result<f64, String> {
-    let good = |value: &f64| (1.0..=1e6).contains(value);
-    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not a factor; write it as 1 or more, such as 1.43"))
+    let good = |value: &f64| (1.0..=FACTOR_MOST).contains(value);
+    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not a factor from 1 to 1000000; write it as 1.43"))
 }
 
 /// An amount of more than nothing.
 fn amount(text: &str) -> Result<f64, String> {
     let good = |value: &f64| *value > 0.0 && *value <= 1e12;
-    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not an amount; write a number of more than 0"))
+    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not an amount; write a number of more than 0, and at most 10^12"))
 }

@@ -251,11 +251,14 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
 }
 
 pub(super) fn cannot(why: &str) -> Failure {
-    Failure::new(id::BENCH, "the trace cannot be replayed", why).remedy("see `windrow replay --help`")
+    Failure::new(id::BENCH_INPUT, "the trace cannot be replayed", why).remedy("see `windrow replay --help`")
 }
 
 fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape, Failure> {
     let all = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
+    if !arguments.segment.0.is_multiple_of(BLOCK) {
+        return Err(cannot(&format!("--segment {} is not a number of blocks of 4 KiB", arguments.segment.0)));
+    }
     let segment_blocks =
         all.checked_sub(arguments.headers).filter(|blocks| *blocks > 0).ok_or_else(|| cannot("a segment has at least a block beside its headers"))?;
     if !(5..=950).contains(&spare.0) {

@@ -34,7 +34,7 @@ pub struct ChainedReads {
 /// There is no such export.
 pub fn run(pool: &Pool, export: &str, spec: &ChainedReads) -> Result<LoadResult, Failure> {
     let chain = Arc::new(Chain { spec: *spec, begin: Instant::now(), state: Mutex::new(State::new(spec)), ended: Condvar::new() });
-    let session = pool.open(export, chain.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+    let session = pool.open(export, chain.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
     let volume = session.info().volume;
     let mut state = chain.state();
     state.volume = volume;

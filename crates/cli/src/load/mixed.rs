@@ -74,7 +74,7 @@ struct Task<'a> {
 impl<'a> Task<'a> {
     fn open(pool: &Pool, export: &str, spec: &'a MixedSpec, noise: &'a Payload, number: usize) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
         let volume = session.info().volume;
         let rng = Rng::stream(spec.seed + number as u64, "task");
         Ok(Self { spec, mix: spec.tasks[number], noise, session, arrivals, volume, rng, ready: Vec::new() })
@@ -82,7 +82,7 @@ impl<'a> Task<'a> {
 
     fn run(mut self, begin: Instant, failed: &AtomicBool) -> Result<Outcome, Failure> {
         let (mut outcome, mut unflushed) = (Outcome::default(), 0);
-        let failure = |error: RequestError| Failure::new(id::BENCH, "a request failed", error);
+        let failure = |error: RequestError| Failure::new(id::BENCH_LOAD, "a request failed", error);
         let short = |since: Instant| u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX);
         while begin.elapsed() < self.spec.time && !failed.load(Ordering::Relaxed) {
             let (is_read, blocks) = self.mix.draw(&mut self.rng);

@@ -70,7 +70,7 @@ impl Sink for Arrivals {
 pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Result<PacedResult, Failure> {
     let data: Payload = noise(spec.seed, 8 << 20);
     let arrivals = Arc::new(Arrivals { begin: Instant::now(), done: Mutex::default(), changed: Condvar::new() });
-    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
     let volume = session.info().volume;
     let (block, blocks) = (u64::from(spec.block_bytes), (spec.span_bytes / u64::from(spec.block_bytes)).max(1));
     let mut random = Random::new(spec.seed);

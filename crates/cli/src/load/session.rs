@@ -203,7 +203,7 @@ impl Requester {
     /// There is no such export.
     pub fn open(pool: &Pool, export: &str) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
         let volume = session.info().volume;
         Ok(Self { session, arrivals, volume })
     }
@@ -244,14 +244,14 @@ impl Requester {
         self.session.submit(&mut vec![Request { id: RequestId(0), volume: self.volume, op }], &mut ready);
         collect(&self.arrivals, &mut ready, true);
         let result = ready.pop().map_or(Err(RequestError::Stopped), |completion| completion.result);
-        result.map_err(|error| Failure::new(id::BENCH, "a request failed", error))
+        result.map_err(|error| Failure::new(id::BENCH_LOAD, "a request failed", error))
     }
 }
 
 fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result<LoadResult, Failure> {
     let spec = shared.spec;
     let arrivals = Arc::new(Arrivals::default());
-    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
     let volume = session.info().volume;
     let blocks = (spec.span_bytes / u64::from(spec.block_bytes)).max(1);
     let mut random = Random::new(spec.seed ^ (number + 1).wrapping_mul(0x1234_5678_9abc_def1));

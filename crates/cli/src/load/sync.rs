@@ -108,7 +108,7 @@ pub fn run(pool: &Pool, export: &str, spec: &SyncSpec, stop: &AtomicBool) -> Res
     }
     match sum.error {
         None => Ok(sum),
-        Some(error) => Err(Failure::new(id::BENCH, "a synchronous write failed", pool.stop_reason().unwrap_or(error.to_string()))),
+        Some(error) => Err(Failure::new(id::BENCH_LOAD, "a synchronous write failed", pool.stop_reason().unwrap_or(error.to_string()))),
     }
 }
 
@@ -130,7 +130,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn open(pool: &Pool, export: &str, spec: &'a SyncSpec, noise: &'a Payload, number: u64) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
         let volume = session.info().volume;
         let random = Random::new(spec.seed ^ (number + 1).wrapping_mul(0x1234_5678_9abc_def1));
         let blocks = (spec.span_bytes / BLOCK_BYTES / spec.writers as u64).max(2);

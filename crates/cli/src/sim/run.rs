@@ -123,7 +123,7 @@ struct Line {
 
 /// A failure of the simulator.
 pub fn failed(why: String) -> Failure {
-    Failure::new(id::BENCH, "the simulation cannot be run", why).remedy("see `windrow sim run --help`")
+    Failure::new(id::BENCH_INPUT, "the simulation cannot be run", why).remedy("see `windrow sim run --help`")
 }
 
 fn source(arguments: &RunArguments) -> Result<Source, Failure> {
@@ -134,14 +134,13 @@ fn source(arguments: &RunArguments) -> Result<Source, Failure> {
         let loaded = surveyed.load()?;
         return Ok(Source::Trace(Box::new(loaded), arguments.repeat));
     }
-    let blocks = u32::try_from(arguments.size.0 / BLOCK).map_err(|_| failed("more than 16 TiB".into()))?;
+    let blocks = whole_blocks("--size", arguments.size)?;
     let (passes, seed) = (arguments.passes, arguments.seed);
-    let share = |share: Share| f64::from(share.0) / 1000.0;
     let plain = arguments.static_share.0 == 0 && arguments.trim.0 == 0;
     match arguments.workload {
-        _ if blocks == 0 => Err(failed("a pool without blocks".into())),
         Named::Pattern(pattern) => {
-            let workload = Workload { pattern, static_share: share(arguments.static_share), trim_share: share(arguments.trim) };
+            let (static_share, trim_share) = (partial("--static", arguments.static_share)?, partial("--trim", arguments.trim)?);
+            let workload = Workload { pattern, static_share, trim_share };
             Ok(Source::Pattern { workload, blocks, passes, seed })
         }
         Named::Load(load) if !plain => Err(failed(format!("{} has its own static space and trims: --static and --trim are for patterns", load.name()))),
@@ -163,11 +162,30 @@ fn tables(arguments: &RunArguments, blocks: u32, written: u64) -> Result<u64, Fa
 }
 
 fn shape(blocks: u32, segment: Size, spare: Share, space: SpaceName) -> Result<Shape, Failure> {
-    let segment_blocks = u32::try_from(segment.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("a segment has at least a block".into()))?;
+    let segment_blocks = whole_blocks("--segment", segment)?;
+    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: simulated_spare(spare)?, space: space.into() })
+}
+
+/// A spare share that can be simulated.
+pub fn simulated_spare(spare: Share) -> Result<f64, Failure> {
     if !(5..=950).contains(&spare.0) {
         return Err(failed(format!("{spare} spare: 0.5 to 95 % can be simulated")));
     }
-    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: space.into() })
+    Ok(f64::from(spare.0) / 1000.0)
+}
+
+/// A share of which something is left: of blocks that are never written, or of operations that are trims.
+pub fn partial(option: &str, share: Share) -> Result<f64, Failure> {
+    if share.0 >= 1000 {
+        return Err(failed(format!("{option} {share} leaves nothing to write; it must be less than 100%")));
+    }
+    Ok(f64::from(share.0) / 1000.0)
+}
+
+/// A size as blocks, at least one.
+pub fn whole_blocks(option: &str, size: Size) -> Result<u32, Failure> {
+    let blocks = u32::try_from(size.0 / BLOCK).ok().filter(|blocks| *blocks > 0 && size.0.is_multiple_of(BLOCK));
+    blocks.ok_or_else(|| failed(format!("{option} {size} ({} bytes) is not a number of blocks of 4 KiB from 1 block to 16 TiB", size.0)))
 }
 
 /// `sim run`.
@@ -285,7 +303,7 @@ pub struct SpeedArguments {
 /// `sim speed`: operations are made before the clock starts, unless there are too many to keep.
 pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure> {
     const KEPT: u64 = 1 << 24;
-    let blocks = u32::try_from(arguments.size.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("1 block to 16 TiB".into()))?;
+    let blocks = whole_blocks("--size", arguments.size)?;
     let source = Source::Pattern { workload: arguments.workload.into(), blocks, passes: arguments.passes, seed: 1 };
     let written = source.written();
     let shape = shape(blocks, arguments.segment, arguments.spare, SpaceName::Strict)?;

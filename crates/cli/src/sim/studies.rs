@@ -1,6 +1,6 @@
 //! `sim graph`, `sim table`, `sim bursts`: the 2017 source's graph and tables.
 
-use super::run::{failed, pattern};
+use super::run::{failed, partial, pattern, simulated_spare};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::report::ReportArguments;
@@ -85,7 +85,7 @@ pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure>
     let mut curves = Vec::new();
     for spare in &arguments.spare {
         let mut tell = arguments.pool.teller(&format!("{spare} free"));
-        curves.push(curve(arguments.pool.pool(), f64::from(spare.0) / 1000.0, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
+        curves.push(curve(arguments.pool.pool(), simulated_spare(*spare)?, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
     }
     arguments.report.write(|| super::pictures::graph(&curves))?;
     let mut value = arguments.pool.described("none+greedy", "uniform");
@@ -144,8 +144,8 @@ pub fn table(arguments: &TableArguments, output: &Output) -> Result<u8, Failure>
         output.result("sim-table", &value, || steps_text(&steps));
         return Ok(0);
     }
-    let still = if arguments.number == 1 { 0.0 } else { f64::from(arguments.static_share.0) / 1000.0 };
-    let found = emptiness(pool, f64::from(arguments.spare.0) / 1000.0, still, passes, &mut tell).map_err(failed)?;
+    let still = if arguments.number == 1 { 0.0 } else { partial("--static", arguments.static_share)? };
+    let found = emptiness(pool, simulated_spare(arguments.spare)?, still, passes, &mut tell).map_err(failed)?;
     arguments.report.write(|| super::pictures::emptiness(arguments.number, &found))?;
     let mut value = arguments.pool.described("none+greedy", "uniform");
     value.extend([("table".into(), arguments.number.into()), ("emptiness".into(), serde_json::json!(found))]);
@@ -214,7 +214,7 @@ pub struct BurstsArguments {
 /// `sim bursts`.
 pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failure> {
     let mut tell = arguments.pool.teller("bursts");
-    let spare = f64::from(arguments.spare.0) / 1000.0;
+    let spare = simulated_spare(arguments.spare)?;
     let lines = burst_study(arguments.pool.pool(), arguments.policy, spare, arguments.burst, arguments.workload, &arguments.free, &mut tell).map_err(failed)?;
     arguments.report.write(|| super::pictures::bursts(&lines, &arguments.policy.name(), &arguments.workload.name(), arguments.burst))?;
     let mut value = arguments.pool.described(&arguments.policy.name(), &arguments.workload.name());

@@ -93,7 +93,7 @@ fn measure(arguments: &SyncArguments, sides: &[Side], room: &Scratch, what: Load
             let measured = users(&pool, &PacedSpec { span_bytes: span, ..spec }, false)?;
             match measured.cleaned {
                 0 => Ok(measured),
-                _ => Err(Failure::new(id::BENCH, "the pool without cleaning cleaned", "its members are too small for this rate and time")),
+                _ => Err(Failure::new(id::BENCH_INPUT, "the pool without cleaning cleaned", "its members are too small for this rate and time")),
             }
         }
         Load::Cleaning => users(&sides[0].pool, &spec, false),
@@ -115,7 +115,7 @@ fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failu
     });
     let (load, neighbour) = (load?, neighbour?);
     if let Some(error) = load.error {
-        return Err(Failure::new(id::BENCH, "requests of users failed", error));
+        return Err(Failure::new(id::BENCH_LOAD, "requests of users failed", error));
     }
     let cleaned = daemon::report(pool)?.counters.segments_cleaned - before.counters.segments_cleaned;
     Ok(Measured { load, cleaned, flushes: neighbour.map_or(0, |neighbour| neighbour.commits), cpu_seconds: cpu_seconds() - cpu })

@@ -1,10 +1,10 @@
 //! `plan` itself: drives by topologies.
 
-use super::{Cleaning, amount, catalogue, chosen, does_not_fit, factor, share};
+use super::part::Part;
+use super::{Cleaning, amount, catalogue, chosen, does_not_fit, factor};
 use crate::output::Output;
 use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
-use crate::values::Share;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -49,14 +49,14 @@ pub struct ArrayArguments {
     chassis: Option<f64>,
     /// Share of the space that users fill under Windrow; the rest is the pool's spare.
     #[arg(long, value_name = "SHARE", default_value = "90%")]
-    usable: Share,
+    usable: Part,
     /// What Windrow writes for each byte of users, without parity: a factor, or `uniform` for the worst case. The sources measured 1.43 on virtual
     /// machines without trim; `windrow stats` shows a pool's.
     #[arg(long, value_name = "FACTOR", default_value = "1.43")]
     cleaning: Cleaning,
     /// Share that compression removes: adds lines for more space, and for less wear.
     #[arg(long, value_name = "SHARE")]
-    compression: Option<Share>,
+    compression: Option<Part>,
     #[command(flatten)]
     report: ReportArguments,
 }
@@ -99,16 +99,14 @@ pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
     for drive in &mut drives {
         drive.price = arguments.price.or(drive.price);
     }
+    let removed = arguments.compression.map(|removed| removed.below_all("--compression", "data of which nothing is left takes no space")).transpose()?;
     let assume = Assumptions {
-        usable_share: share(arguments.usable),
-        log_wear: arguments.cleaning.value(share(arguments.usable)),
+        usable_share: arguments.usable.above_nothing("--usable", "nothing is usable")?,
+        log_wear: arguments.cleaning.value(arguments.usable)?,
         chassis: arguments.chassis.unwrap_or(0.0),
-        compression: arguments.compression.map_or(1.0, |removed| 1.0 / (1.0 - share(removed).min(0.999))),
+        compression: removed.map_or(1.0, |removed| 1.0 / (1.0 - removed)),
         ..Assumptions::windrow()
     };
-    if assume.usable_share <= 0.0 {
-        return Err(Failure::new(id::USAGE, "nothing is usable", "--usable must be more than 0").remedy("leave it out for 90%"));
-    }
     let mut rows = Vec::new();
     for drive in &drives {
         for topology in &arguments.topology {
@@ -134,7 +132,7 @@ fn lines(drive: &Drive, topology: Topology, arguments: &ArrayArguments, assume: 
         rows.push(row("Windrow", Use::Log, 1.0)?);
         if let Some(removed) = arguments.compression {
             rows.push(row("Windrow, packed for space", Use::LogCompressed, 1.0)?);
-            rows.push(row("Windrow, packed for wear", Use::Log, 1.0 - share(removed).min(0.999))?);
+            rows.push(row("Windrow, packed for wear", Use::Log, 1.0 - removed.value())?);
         }
     }
     Ok(rows)

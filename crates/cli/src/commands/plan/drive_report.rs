@@ -12,13 +12,13 @@ pub fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device() || found.file_type().is_char_device())
 }
 
-/// The JSON of `smartctl -j -a` for a device.
+/// The JSON of `smartctl -j -x` for a device.
 ///
 /// # Errors
 /// There is no `smartctl`, or it could not ask the drive.
 pub fn ask(device: &Path) -> Result<String, Failure> {
     let title = || format!("cannot ask {} how it is", device.display());
-    let run = Command::new("smartctl").args(["-j", "-a"]).arg(device).stdin(Stdio::null()).output();
+    let run = Command::new("smartctl").args(["-j", "-x"]).arg(device).stdin(Stdio::null()).output();
     let output = run.map_err(|error| {
         let remedy = "install smartmontools, or give the report of the drive as a file";
         Failure::new(id::PLAN_INPUT, title(), format!("smartctl does not run: {error}")).remedy(remedy)

@@ -1,13 +1,12 @@
 //! `plan gain`: how many times longer drives last under a log than in place.
 
-use super::{Cleaning, does_not_fit, factor, share};
+use super::part::Part;
+use super::{Cleaning, does_not_fit, factor};
 use crate::output::Output;
 use crate::table::Table;
-use crate::values::Share;
 use clap::Args;
 use serde::Serialize;
 use windrow_host::Failure;
-use windrow_host::failure::id;
 use windrow_plan::classes;
 use windrow_plan::rounding::printed;
 use windrow_plan::topology::Topology;
@@ -32,7 +31,7 @@ pub struct GainArguments {
     cleaning: Cleaning,
     /// Share of the space that users fill under Windrow.
     #[arg(long, value_name = "SHARE", default_value = "95%")]
-    usable: Share,
+    usable: Part,
 }
 
 #[derive(Serialize)]
@@ -52,11 +51,8 @@ struct Report {
 
 /// Runs it.
 pub fn run(arguments: &GainArguments, output: &Output) -> Result<u8, Failure> {
-    let usable = share(arguments.usable);
-    if usable <= 0.0 {
-        return Err(Failure::new(id::USAGE, "nothing is usable", "--usable must be more than 0").remedy("leave it out for 95%"));
-    }
-    let log_wear = arguments.cleaning.value(usable);
+    let usable = arguments.usable.above_nothing("--usable", "nothing is usable")?;
+    let log_wear = arguments.cleaning.value(arguments.usable)?;
     let mut rows = Vec::new();
     for topology in &arguments.topology {
         for drive_wear in arguments.drive_wear.iter().copied() {
@@ -64,12 +60,12 @@ pub fn run(arguments: &GainArguments, output: &Output) -> Result<u8, Failure> {
             rows.push(Row { topology: topology.to_string(), drive_wear, gain });
         }
     }
-    let report = Report { drives: arguments.drives, log_wear, usable_ppm: u64::from(arguments.usable.0) * 1000, rows };
+    let report = Report { drives: arguments.drives, log_wear, usable_ppm: (usable * 1e6).round() as u64, rows };
     output.result("plan-gain", &report, || describe(&report, arguments.usable));
     Ok(0)
 }
 
-fn describe(report: &Report, usable: Share) -> String {
+fn describe(report: &Report, usable: Part) -> String {
     let mut table = Table::new(&["TOPOLOGY", "INSIDE, IN PLACE", "LASTS LONGER"]);
     for row in &report.rows {
         table.row([row.topology.clone(), printed(row.drive_wear, 2), format!("{} times", printed(row.gain, 2))]);

@@ -1,13 +1,15 @@
 //! `plan layers`.
 
-use super::{Cleaning, does_not_fit, factor, share};
+use super::part::Part;
+use super::{Cleaning, does_not_fit, factor};
 use crate::output::Output;
 use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
-use crate::values::{Share, Size};
+use crate::values::Size;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use windrow_host::Failure;
+use windrow_host::failure::id;
 use windrow_picture::{Axis, Bars, Group, Unit};
 use windrow_plan::layers::{self, Factor, FileSystem, Inside, Log, Stack, Total};
 use windrow_plan::rounding::printed;
@@ -35,7 +37,7 @@ pub struct LayersArguments {
     journal_size: Size,
     /// Drive: spare of all its space, page-mapped and greedy; else an empty tail of 12 in 128 pages, as consumer drives had.
     #[arg(long, value_name = "SHARE", conflicts_with = "drive_wear")]
-    drive_spare: Option<Share>,
+    drive_spare: Option<Part>,
     /// Drive: what it makes of random writes, as its maker says or as `plan smart` measures.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     drive_wear: Option<f64>,
@@ -44,7 +46,7 @@ pub struct LayersArguments {
     cleaning: Cleaning,
     /// Share of the space that users fill, for `uniform`.
     #[arg(long, value_name = "SHARE", default_value = "90%")]
-    usable: Share,
+    usable: Part,
     #[command(flatten)]
     report: ReportArguments,
 }
@@ -87,11 +89,17 @@ struct Baseline {
 pub fn run(arguments: &LayersArguments, output: &Output) -> Result<u8, Failure> {
     let inside = match (arguments.drive_wear, arguments.drive_spare) {
         (Some(wear), _) => Inside::Stated(wear),
-        // Without any spare nothing could ever be written again.
-        (None, Some(spare)) => Inside::PageMapped { spare: share(spare).clamp(0.001, 0.999) },
+        (None, Some(spare)) => {
+            spare.above_nothing("--drive-spare", "without any spare space nothing can be written again")?;
+            Inside::PageMapped { spare: spare.below_all("--drive-spare", "a drive of nothing but spare space holds nothing")? }
+        }
         (None, None) => Inside::EmptyTail { tail: 12 },
     };
-    let log = Log::with_cleaning(arguments.cleaning.value(share(arguments.usable)));
+    if arguments.write_size.0 == 0 {
+        let why = "a write of no bytes has no share of journal and metadata";
+        return Err(Failure::new(id::USAGE, "--write-size 0 cannot be computed", why).remedy("--write-size must be at least 1"));
+    }
+    let log = Log::with_cleaning(arguments.cleaning.value(arguments.usable)?);
     let stack = layers::stack(file_system(arguments), arguments.topology, arguments.drives, inside, log).map_err(does_not_fit)?;
     let baselines = layers::baselines(arguments.drives).into_iter().map(|(layer, factor)| Baseline { layer, factor }).collect();
     let by_file_system = layers::totals(arguments.topology, arguments.drives, inside, log).map_err(does_not_fit)?;
@@ -106,8 +114,8 @@ fn file_system(arguments: &LayersArguments) -> FileSystem {
         Kind::None => FileSystem::None,
         Kind::Fat => FileSystem::Fat { tables: 1 },
         Kind::Fat2 => FileSystem::Fat { tables: 2 },
-        Kind::Journalling => FileSystem::Journalling { data: arguments.write_size.0.max(1) as f64, journal: arguments.journal_size.0 as f64 },
-        Kind::Ext4Journal => FileSystem::FullJournal { data: arguments.write_size.0.max(1) as f64, journal: arguments.journal_size.0 as f64 },
+        Kind::Journalling => FileSystem::Journalling { data: arguments.write_size.0 as f64, journal: arguments.journal_size.0 as f64 },
+        Kind::Ext4Journal => FileSystem::FullJournal { data: arguments.write_size.0 as f64, journal: arguments.journal_size.0 as f64 },
         Kind::ZfsZ1 => FileSystem::ZfsZ1,
         Kind::ZfsZ3 => FileSystem::ZfsZ3,
         Kind::Sqlite => FileSystem::SqliteOnFlash,

@@ -1,9 +1,9 @@
 //! `plan drives`, `mixed`, `smart` and `sources`.
 
-use super::{amount, catalogue, read, share};
+use super::part::Part;
+use super::{amount, catalogue, read};
 use crate::output::Output;
 use crate::table::Table;
-use crate::values::Share;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -70,12 +70,12 @@ pub struct MixedArguments {
     writes: f64,
     /// Share of reads in the mix.
     #[arg(long, value_name = "SHARE", default_value = "70%")]
-    read_share: Share,
+    read_share: Part,
 }
 
 /// Runs `plan mixed`.
 pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure> {
-    let mix = mixing::mix(arguments.reads, arguments.writes, share(arguments.read_share))
+    let mix = mixing::mix(arguments.reads, arguments.writes, arguments.read_share.value())
         .ok_or_else(|| Failure::new(id::USAGE, "cannot mix", "rates must be more than 0").remedy("see `windrow plan mixed --help`"))?;
     output.result("plan-mixed", &mix, || {
         format!(
@@ -95,7 +95,7 @@ pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure>
     after_help = "Examples:\n  windrow plan smart /dev/nvme0                asks it with smartctl, which needs root\n  windrow plan smart smartctl.json\n  windrow plan smart nvme.json ocp.json -o json"
 )]
 pub struct SmartArguments {
-    /// The drive, or reports of it: `smartctl -j -a /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
+    /// Drives, or reports of them, several in one file too: `smartctl -j -x /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
     #[arg(value_name = "DEVICE|FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -110,6 +110,12 @@ pub struct SmartReport {
 }
 
 impl SmartReport {
+    /// Model and serial number.
+    fn name(&self) -> String {
+        let model = self.health.model.as_deref().unwrap_or("drive");
+        self.health.serial.as_ref().map_or(model.to_owned(), |serial| format!("{model} {serial}"))
+    }
+
     /// In one sentence.
     pub fn sentence(&self) -> String {
         let (health, found) = (&self.health, &self.findings);
@@ -124,46 +130,58 @@ impl SmartReport {
     }
 }
 
-/// Reads the reports of one drive, or asks it; what a later one says counts.
-pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
-    let (mut health, mut pages) = (Health::default(), None);
+/// Reads the reports of drives, or asks them.
+fn reports(files: &[PathBuf]) -> Result<Vec<SmartReport>, Failure> {
+    let unclear = |what: String, error: health::HealthError| {
+        let remedy = "give it the JSON of `smartctl -j -x`, `nvme smart-log -o json` or `nvme ocp smart-add-log -o json`";
+        Failure::new(id::PLAN_INPUT, what, error).remedy(remedy)
+    };
+    let mut all = Vec::new();
     for file in files {
         let text = if super::is_device(file) { super::drive_report::ask(file)? } else { read(file)? };
-        let one = health::parse(&text).map_err(|error| {
-            let remedy = "give it the JSON of `smartctl -j -a`, `nvme smart-log -o json` or `nvme ocp smart-add-log -o json`";
-            Failure::new(id::PLAN_INPUT, format!("cannot understand {}", file.display()), error).remedy(remedy)
-        })?;
-        pages = health::page_counts(&text).or(pages);
-        health = Health {
-            model: one.model.or(health.model),
-            capacity_bytes: one.capacity_bytes.or(health.capacity_bytes),
-            host_bytes: one.host_bytes.or(health.host_bytes),
-            flash_bytes: one.flash_bytes.or(health.flash_bytes),
-            used_percent: one.used_percent.or(health.used_percent),
-            power_on_hours: one.power_on_hours.or(health.power_on_hours),
-        };
+        all.extend(health::parse_all(&text).map_err(|error| unclear(format!("cannot understand {}", file.display()), error))?);
     }
-    let findings = health::findings(&health, pages);
-    Ok((health, findings))
+    let drives = health::by_drive(all).map_err(|error| unclear("cannot put these reports together".to_owned(), error))?;
+    let conclude = |drive: health::Report| SmartReport { findings: health::findings(&drive.health, drive.pages), health: drive.health };
+    Ok(drives.into_iter().map(conclude).collect())
+}
+
+/// Reads the reports of one drive, or asks it; what a later one says counts.
+pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
+    match reports(files)?.as_slice() {
+        [one] => Ok((one.health.clone(), one.findings)),
+        several => {
+            let names: Vec<String> = several.iter().map(SmartReport::name).collect();
+            let why = format!("there are reports of {} drives: {}", several.len(), names.join(", "));
+            Err(Failure::new(id::PLAN_INPUT, "one drive is planned with", why).remedy("give the reports of one; `windrow plan smart` shows all"))
+        }
+    }
 }
 
 /// Runs `plan smart`.
 pub fn smart(arguments: &SmartArguments, output: &Output) -> Result<u8, Failure> {
-    let (health, findings) = report(&arguments.files)?;
-    let report = SmartReport { health, findings };
-    output.result("plan-smart", &report, || {
-        let name = report.health.model.as_deref().unwrap_or("drive");
-        let bytes = |bytes: Option<u128>| bytes.map_or("-".to_owned(), |bytes| format!("{} TB", printed(bytes as f64 / 1e12, 2)));
-        let used = report.health.used_percent.map_or("-".to_owned(), |used| format!("{used} %"));
-        let hours = report.health.power_on_hours.map_or("-".to_owned(), |hours| printed(hours as f64, 0));
-        format!(
-            "{name}\nwritten by the host  {}\nwritten to flash     {}\nrated life used      {used}\nhours under power    {hours}\n{}",
-            bytes(report.health.host_bytes),
-            bytes(report.health.flash_bytes),
-            describe_findings(&report.findings)
-        )
-    });
+    let drives = reports(&arguments.files)?;
+    // A single drive stands at the top as well.
+    let value = match drives.as_slice() {
+        [one] => serde_json::json!({ "health": one.health, "findings": one.findings, "drives": drives }),
+        _ => serde_json::json!({ "drives": drives }),
+    };
+    output.result("plan-smart", &value, || drives.iter().map(describe_drive).collect::<Vec<_>>().join("\n"));
     Ok(0)
+}
+
+fn describe_drive(report: &SmartReport) -> String {
+    let bytes = |bytes: Option<u128>| bytes.map_or("-".to_owned(), |bytes| format!("{} TB", printed(bytes as f64 / 1e12, 2)));
+    let used = report.health.used_percent.map_or("-".to_owned(), |used| format!("{used} %"));
+    let hours = report.health.power_on_hours.map_or("-".to_owned(), |hours| printed(hours as f64, 0));
+    let assumed: String = report.health.assumed.iter().map(|assumed| format!("assumed: {assumed}\n")).collect();
+    format!(
+        "{}\nwritten by the host  {}\nwritten to flash     {}\nrated life used      {used}\nhours under power    {hours}\n{}{assumed}",
+        report.name(),
+        bytes(report.health.host_bytes),
+        bytes(report.health.flash_bytes),
+        describe_findings(&report.findings)
+    )
 }
 
 /// The conclusions as text.

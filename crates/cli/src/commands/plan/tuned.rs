@@ -1,14 +1,13 @@
 //! `plan tuned`: the model of the tunable-FTL talk: amplification by spare, speed and life by amplification; its two tables, computed.
 
-use super::{factor, share};
+use super::factor;
+use super::part::Part;
 use crate::output::Output;
 use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
-use crate::values::Share;
 use clap::Args;
 use serde::Serialize;
 use windrow_host::Failure;
-use windrow_host::failure::id;
 use windrow_picture::{Axis, Bars, Group, Unit};
 use windrow_plan::ftl;
 use windrow_plan::rounding::printed;
@@ -21,7 +20,7 @@ use windrow_plan::rounding::printed;
 pub struct TunedArguments {
     /// Spare shares of the logical space, by comma.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "7%,14%,28%")]
-    spare: Vec<Share>,
+    spare: Vec<Part>,
     /// Amplifications that were measured, by comma; else the talk's: 7 and 4 for a standard layer, 1 for a tuned one.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "7,4,1", value_parser = factor)]
     wear: Vec<f64>,
@@ -52,7 +51,7 @@ fn rows(arguments: &TunedArguments) -> Vec<Row> {
         let found = ftl::tunable(spare);
         Row { what, spare: Some(spare), wear: found.wear, speed: found.speed, life_years: found.life_years, printed }
     };
-    let mut rows: Vec<Row> = arguments.spare.iter().map(|spare| of_spare(format!("standard, {spare} spare, uniform writes"), share(*spare), None)).collect();
+    let mut rows: Vec<Row> = arguments.spare.iter().map(|spare| of_spare(format!("standard, {spare} spare, uniform writes"), spare.value(), None)).collect();
     rows.extend(arguments.wear.iter().map(|wear| {
         let (what, printed) = match wear {
             7.0 => ("standard, at worst", Some("14 %, 3.3 years")),
@@ -72,8 +71,8 @@ fn rows(arguments: &TunedArguments) -> Vec<Row> {
 
 /// Runs it.
 pub fn run(arguments: &TunedArguments, output: &Output) -> Result<u8, Failure> {
-    if arguments.spare.iter().any(|spare| spare.0 == 0) {
-        return Err(Failure::new(id::USAGE, "no drive works without spare space", "--spare must be more than 0").remedy("leave it out for 7%, 14% and 28%"));
+    for spare in &arguments.spare {
+        spare.above_nothing("--spare", "no drive works without spare space")?;
     }
     let rows = rows(arguments);
     arguments.report.write(|| page(&rows))?;
