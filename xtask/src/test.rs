@@ -30,7 +30,7 @@ pub fn quick(root: &Path) -> Result<(), String> {
     let mut steps = Steps::new(&[]);
     steps.step("build", || build_windrow(root).and_then(|_| passed()));
     steps.step("engine", || cargo(root, &["test", "--quiet", "--package", "windrow-engine", "--lib"], 20));
-    steps.step("end to end", || cargo(root, &["test", "--quiet", "--package", "windrow", "--test", "life_of_a_pool"], 20));
+    steps.step("end to end", || cargo(root, &["test", "--quiet", "--package", "windrow", "--test", "all", "life_of_a_pool"], 20));
     steps.step("simulator", || sim::few(root));
     steps.step("demo", || demo(root));
     println!("{}", steps.table());

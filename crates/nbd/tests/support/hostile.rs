@@ -251,7 +251,7 @@ fn check_request(incoming: &Incoming, rules: &Rules) {
         Op::BlockStatus { length, .. } => (*length, false),
         Op::Flush => return assert_eq!((incoming.offset, incoming.length), (0, 0)),
     };
-    assert_eq!(length, incoming.length.into());
+    assert_eq!(length, u64::from(incoming.length));
     assert!(length > 0 && incoming.offset.checked_add(length).is_some());
     assert!((incoming.offset | length).is_multiple_of(rules.min_block.into()));
     assert!(!changes || !rules.read_only);

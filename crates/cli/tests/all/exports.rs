@@ -1,0 +1,170 @@
+//! Exports and the clients that use them: nothing is picked for a client that names nothing, and nothing is taken away from under one without a word.
+
+use crate::support;
+
+use serde_json::Value;
+use support::{CREATE, World, both, nbd};
+
+fn json(world: &World, line: &str) -> Value {
+    serde_json::from_str(&world.succeeds(&format!("{line} -o json"))).expect("JSON")
+}
+
+fn fails(world: &World, line: &str, id: &str) -> String {
+    let output = world.run(line);
+    let said = both(&output);
+    assert!(output.status.code() == Some(4) && said.contains(id), "{line}: {said}");
+    said
+}
+
+/// Size of what a client gets that names no export.
+fn unnamed(server: &support::Server) -> Option<u64> {
+    nbd::Client::connect(&server.socket, "").ok().map(|client| client.size_bytes)
+}
+
+fn names(world: &World) -> Vec<String> {
+    let list = json(world, "export list tank");
+    list["exports"].as_array().expect("exports").iter().map(|export| export["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// True once the server has ended the connection.
+fn is_closed(client: &mut nbd::Client) -> bool {
+    client.flush(9);
+    client.finish().is_err()
+}
+
+/// The first volume was the default; when it was withdrawn or deleted the next one became it, writable, and a client that came again wrote to that.
+#[test]
+fn the_default_export_is_named_and_never_moves() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("volume create tank/other 8M");
+    let server = world.serve("");
+    assert_eq!(unnamed(&server), None);
+    world.succeeds("export add tank/data --default");
+    assert_eq!(unnamed(&server), Some(16 << 20));
+    assert!(server.stop());
+    let server = world.serve("");
+    assert_eq!(unnamed(&server), Some(16 << 20), "it is kept");
+    world.succeeds("export rm tank/data");
+    assert_eq!(unnamed(&server), None);
+    assert!(server.stop());
+    let server = world.serve("--default other");
+    assert_eq!((unnamed(&server), names(&world)), (Some(8 << 20), vec!["other".to_owned()]));
+    assert!(server.stop());
+    let server = world.serve("");
+    assert_eq!(unnamed(&server), Some(8 << 20));
+    // Another volume of its name is another volume.
+    world.succeeds("volume delete tank/other --yes");
+    world.succeeds("volume create tank/other 12M");
+    assert_eq!(unnamed(&server), None);
+    world.succeeds("volume create tank/third 4M --default");
+    assert_eq!(unnamed(&server), Some(4 << 20));
+    world.succeeds("export rm tank/third --default");
+    assert_eq!((unnamed(&server), names(&world).len()), (None, 2));
+    assert!(server.stop());
+    world.succeeds("export add tank/third --name alias");
+    let said = fails(&world, "volume create tank/alias 4M", "WR-EXPORT-002");
+    assert!(said.contains("'third'"), "{said}");
+    let said = world.try_serve("--default nothing").err().expect("there is no such volume");
+    assert!(said.contains("WR-VOLUME-001"), "{said}");
+}
+
+/// A volume was deleted, or its end cut off, under the file system that was mounted on it, and nothing showed who was connected.
+#[test]
+fn commands_that_destroy_look_at_the_clients_first() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("volume create tank/first 4M --default");
+    let mut server = world.serve("");
+    let mut client = server.client();
+    client.write(1, 0, &[7; 8192], false);
+    assert_eq!(client.finish().expect("an answer").0, 0);
+    let list = json(&world, "export list tank");
+    let data = list["exports"].as_array().expect("exports").iter().find(|export| export["name"] == "data").expect("it is served").clone();
+    let seen = &data["clients"][0];
+    assert_eq!((seen["writes"].as_u64(), seen["written_bytes"].as_u64(), seen["in_flight"].as_u64()), (Some(1), Some(8192), Some(0)));
+    assert!(seen["peer"].as_str().is_some_and(|peer| peer.contains(&format!("pid {}", std::process::id()))), "{seen}");
+    assert_eq!(json(&world, "pool status tank")["exports"].as_array().map(Vec::len), Some(2));
+    let text = world.succeeds("export list tank");
+    assert!(text.contains("CLIENTS") && text.contains("IN FLIGHT"), "{text}");
+    for command in ["volume delete tank/data --yes", "volume resize tank/data 8M --shrink", "export rm tank/data", "pool export tank"] {
+        let said = fails(&world, command, "WR-EXPORT-003");
+        assert!(said.contains("1 client is connected") && said.contains(&format!("pid {}", std::process::id())), "{said}");
+    }
+    world.succeeds("volume resize tank/data 20M");
+    world.succeeds("volume resize tank/first 2M --shrink");
+    // By the default, so that another one is not put in its place either.
+    let default = nbd::Client::connect(&server.socket, "").expect("the default");
+    fails(&world, "export add tank/data --default", "WR-EXPORT-003");
+    drop(default);
+    world.succeeds("volume resize tank/data 8M --shrink --force");
+    assert!(is_closed(&mut client), "it was disconnected");
+    let client = server.client();
+    assert_eq!(client.size_bytes, 8 << 20);
+    world.succeeds("volume delete tank/data --yes --force");
+    assert_eq!(names(&world), ["first"]);
+    let first = nbd::Client::connect(&server.socket, "first").expect("it is there");
+    world.succeeds("pool export tank --force");
+    while server.is_running() {
+        std::thread::yield_now();
+    }
+    drop((client, first));
+}
+
+#[test]
+fn clients_are_disconnected_by_hand() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    let (mut one, mut two) = (server.client(), server.client());
+    let list = json(&world, "export list tank");
+    let number = list["exports"][0]["clients"][1]["client"].as_u64().expect("a number");
+    assert_eq!(json(&world, &format!("export disconnect tank --client {number}"))["clients"].as_array().map(Vec::len), Some(1));
+    assert!(is_closed(&mut two));
+    fails(&world, &format!("export disconnect tank --client {number}"), "WR-EXPORT-004");
+    fails(&world, "export disconnect tank/nothing", "WR-EXPORT-001");
+    assert!(world.succeeds("export disconnect tank/data").contains("1 client disconnected"));
+    assert!(is_closed(&mut one));
+    drop(server.client());
+}
+
+/// The exports were forgotten with the pool: what had been withdrawn was served again when it came back, and so was all that had been made elsewhere.
+#[test]
+fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
+    let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
+    here.succeeds("volume create tank/secret 4M");
+    here.succeeds("export rm tank/secret");
+    here.succeeds("export add tank/data --name look --read-only --default");
+    here.succeeds("pool export tank");
+    let members = |world: &World| ["m0", "m1", "m2", "m3"].map(|name| world.file(name));
+    let carry = |from: &World, to: &World| members(from).iter().zip(members(to)).for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"));
+    carry(&here, &elsewhere);
+    let server = elsewhere.serve("--dir .");
+    assert_eq!((names(&elsewhere).len(), server.ready["not_served"].as_array().map(Vec::len)), (0, Some(2)));
+    assert_eq!(unnamed(&server), None);
+    elsewhere.succeeds("export add tank/secret");
+    elsewhere.succeeds("volume create tank/made 4M");
+    assert_eq!(names(&elsewhere), ["secret", "made"], "what is made here is served, and what is named");
+    assert!(elsewhere.succeeds("export list tank").contains("not served: data"));
+    assert!(server.stop());
+    elsewhere.succeeds("pool export tank");
+    carry(&elsewhere, &here);
+    let said = here.succeeds("pool import tank --dir .");
+    assert!(said.contains("'made' was made elsewhere and is not served"), "{said}");
+    let server = here.serve("");
+    assert_eq!((names(&here), unnamed(&server)), (vec!["look".to_owned(), "data".to_owned()], Some(16 << 20)));
+}
+
+/// What gives something up is not done to whatever pool happens to be the only one in a folder, and no pool that is served is forgotten for another one.
+#[test]
+fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
+    let (here, other) = (World::with_volume(CREATE, "16M"), World::with_volume(CREATE, "16M"));
+    for command in ["pool import --dir . --force", "pool import --dir . --discard-journal", "serve --dir . --force", "serve --dir . --replace-known"] {
+        fails(&here, command, "WR-CLI-001");
+    }
+    let server = here.serve("");
+    let dir = other.path().display();
+    for command in [format!("pool import tank --replace-known --dir {dir}"), format!("serve tank --replace-known --dir {dir}")] {
+        fails(&here, &command, "WR-POOL-005");
+    }
+    fails(&here, "pool create --redundancy 0 --size 64M --sparse --force tank n0", "WR-POOL-005");
+    here.succeeds("export add tank/data --name more");
+    assert!(server.stop());
+}

@@ -1,0 +1,28 @@
+//! The tests of the crate from outside, in one binary: one build and one link instead of many. A module is named for the behaviour that it proves.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agreement;
+mod bad_input;
+mod bench;
+mod database;
+mod estimate;
+mod exports;
+mod file_system_kills;
+mod file_systems;
+mod journal;
+mod kill_loop;
+mod life_of_a_pool;
+mod map_memory;
+mod members;
+mod members_at_rest;
+mod members_unfit;
+mod outside;
+mod plan_and_traces;
+mod real_clients;
+mod rebuild_map;
+mod scrub;
+mod surroundings;
+mod trace_record;
+mod two_pools;
