@@ -381,10 +381,9 @@ pub enum Notice {
         /// How many there are.
         pages: u64,
     },
-    /// Segments with blocks that nobody can read hold so much space that none comes free any more: data is refused until users make room, or the blocks can be
-    /// had again. Told again after there was room.
+    /// No segment comes free any more: data is refused until users make room. Reported again after there was room.
     Exhausted {
-        /// How many such segments there are.
+        /// Segments that are set aside for blocks that cannot be read. 0: there is no damage, and the reserve is used up, which is a fault of the engine.
         segments: u32,
     },
     /// A member that was away is there again and is being rebuilt.

@@ -287,6 +287,7 @@ impl Engine {
     }
 
     fn begin_checkpoint(&mut self) {
+        self.ledger.begin_checkpoint(self.checkpoint.reserve_segments);
         self.checkpoint.requested = false;
         self.checkpoint.current += 1;
         self.checkpoint.begun = self.checkpoint.current;

@@ -260,6 +260,9 @@ impl Engine {
         for at in victims {
             self.end_victim(at);
         }
+        if self.cleaner.is_idle() {
+            self.ledger.end_victims();
+        }
         self.hurry(out);
     }
 

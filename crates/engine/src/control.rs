@@ -171,6 +171,9 @@ impl Engine {
         if self.volumes.is_full() {
             return Err(ControlError::NoSpace("the pool has as many volumes as it can hold".into()));
         }
+        if self.volumes.lacks_table_page() {
+            return Err(ControlError::NoSpace("maps take all of the pages that the pool has for tables".into()));
+        }
         let volume = VolumeId(self.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
             return Err(ControlError::NoSpace("the pool has given all numbers of volumes".into()));
@@ -178,6 +181,7 @@ impl Engine {
         let order = self.orders.take(1);
         self.checkpoint.applied = order;
         self.volumes.add(VolumeRecord::new(volume, size_bytes, name.clone()));
+        self.volumes.count_table_pages();
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Create { name, size_bytes } }, order);
         self.report_promises(out);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Volume(volume) }, out);
@@ -401,9 +405,10 @@ impl Engine {
     fn shutdown_step(&mut self, out: &mut Outbox) {
         let Some((id, export, stage)) = self.control.shutdown else { return };
         if self.read_only {
-            control_answer(id, Ok(ControlReply::Done), out);
-            self.control.shutdown = None;
-            return self.stop(StopReason::Shutdown, out);
+            return self.end_as_is(id, out);
+        }
+        if self.has_no_room_to_end() {
+            return self.end_without_checkpoint((id, export), out);
         }
         match stage {
             Stage::Draining => {
@@ -451,6 +456,27 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Ends the pool with what its members hold.
+    fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
+        self.control.shutdown = None;
+        control_answer(id, Ok(ControlReply::Done), out);
+        self.stop(StopReason::Shutdown, out);
+    }
+
+    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next start replays the log. Such a pool can not go to another host.
+    fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
+        if export {
+            self.control.shutdown = None;
+            let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
+            return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
+        }
+        if self.orders.durable() == self.orders.committed() {
+            return self.end_as_is(id, out);
+        }
+        self.flush.wanted = true;
+        self.flush_round_check(out);
     }
 
     /// The pool has stopped: whoever waits is refused.

@@ -15,7 +15,7 @@ use crate::api::Overhead;
 use crate::limits::{
     BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
     JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES,
-    MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, PACKED_UNITS_MAX, RESERVED_AHEAD, SEGMENTS_WANTED,
+    MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, PACKED_UNITS_MAX, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -300,7 +300,8 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let index_pages = index_pages_for(payload_total, kept.shares);
     let map_pages_max = map_pages_for(payload_total, kept).min(map_pages);
     let pages = map_pages_max + table_pages;
-    let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
+    // A volume may be written so sparsely that each page of its map has a leaf of its own.
+    let leaves = map_pages_max + table_pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
     let top = list.div_ceil(LIST_RECORDS as u64).max(1);
     let image = pages + leaves + list + top;
@@ -314,6 +315,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         + RESERVED_AHEAD.max(crate::write::segments_ahead(zones))
         + cleaning
         + CHECKPOINT_RESERVE
+        + RELIEF_RESERVE
         + 2 * image_segments
         + 2 * checkpoint_segments;
     let needed = (reserve + 2).max(MIN_SEGMENTS);

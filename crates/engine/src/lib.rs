@@ -41,6 +41,7 @@ mod rebuild;
 mod reconstruct;
 mod recover;
 mod reduction;
+mod reserve;
 mod restripe;
 mod scrub;
 mod segment;
@@ -123,6 +124,7 @@ pub struct Engine {
     journal: journal::Journal,
     cleaner: clean::Cleaner,
     checkpoint: checkpoint::CheckpointState,
+    ledger: reserve::Ledger,
     control: control::ControlState,
     reduction: reduction::ReductionState,
     examinations: slab::Slab<examination::Examination>,

@@ -74,6 +74,8 @@ pub const MAX_VICTIMS: usize = 4;
 pub const CLEANER_RESERVE: u32 = 3;
 /// Segments beyond what a checkpoint may need, below which the cleaner empties one victim at a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
+/// Segments that neither users nor checkpoints take: trims and changes of volumes get them if nothing else moves any more (`write/exhausted.rs`).
+pub const RELIEF_RESERVE: u32 = 2;
 /// Segments that not even the delete of a volume gets where damage has brought the pool to a standstill (`write/exhausted.rs`): one for what a victim needs, one for a checkpoint that has next to nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Victims that are emptied at the same time only to be striped anew.

@@ -43,6 +43,8 @@ pub struct MapArena {
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
+    /// Pages of the table of volumes beyond the first: a checkpoint writes them as well, so they count against the bound.
+    table_pages: usize,
     /// Nodes of the directories of all volumes.
     nodes: usize,
     reference_changes: u64,
@@ -58,6 +60,7 @@ impl MapArena {
             free: Vec::new(),
             dirty: Vec::new(),
             max_pages: 0,
+            table_pages: 0,
             nodes: 0,
             reference_changes: 0,
         };
@@ -92,7 +95,7 @@ impl MapArena {
     /// A fresh page of holes; `None` if the bound is reached.
     fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
         let meta = PageMeta { volume, index, pointer: PagePointer::default() };
-        if self.used_pages() >= self.max_pages as u64 {
+        if !self.has_room() {
             return None;
         }
         if let Some(slot) = self.free.pop() {
@@ -153,9 +156,19 @@ impl MapArena {
         self.reference_changes
     }
 
-    /// Most pages that there may be.
+    /// Most pages that there may be, without those of the table of volumes.
     pub fn max_pages(&self) -> u64 {
-        self.max_pages as u64
+        self.max_pages.saturating_sub(self.table_pages) as u64
+    }
+
+    /// True if one more page may be used.
+    pub fn has_room(&self) -> bool {
+        self.used_pages() < self.max_pages()
+    }
+
+    /// Notes how many pages the table of volumes has beyond the first.
+    pub fn set_table_pages(&mut self, pages: usize) {
+        self.table_pages = pages;
     }
 
     /// Marks a page as changed.

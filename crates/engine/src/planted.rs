@@ -14,6 +14,8 @@ pub enum Plant {
     HollowRebuild,
     /// A chunk of the journal is taken again when what it holds is promised, whether the log has it or not.
     EarlyChunk,
+    /// Users leave nothing for checkpoints, so a nearly full pool runs out of segments.
+    ShortReserve,
     /// Every other page of the map that holds nothing any more keeps its memory.
     KeptPages,
     /// A member that was taken out of service is said to be at rest while commands of it are on their way.

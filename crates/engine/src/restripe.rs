@@ -297,6 +297,7 @@ impl Engine {
     /// The pool has this capacity from now on.
     pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
         self.checkpoint.set_plan(&plan);
+        self.ledger.allow_checkpoint(plan.checkpoint_segments);
         self.limits.map_bytes = self.restripe.map_bytes_wanted.min(plan.map_pages_max * BLOCK_BYTES);
         self.volumes.arena.set_max_bytes(self.limits.map_bytes);
         self.plan = plan;

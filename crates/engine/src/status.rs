@@ -143,6 +143,7 @@ impl Engine {
             map_pages: self.volumes.arena.used_pages(),
             map_pages_max: self.volumes.arena.max_pages(),
             refused_map_pages: self.counters.refused_map_pages,
+            refuses_data: self.is_refusing_data(),
             refused_space: self.counters.refused_space,
             limits: self.limits,
             at_risk_bytes: self.at_risk_bytes(),

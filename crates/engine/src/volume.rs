@@ -9,7 +9,7 @@ use crate::map::{MapArena, VolumeMap};
 use crate::weight::weight_of;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use windrow_layout::checkpoint::{PagePointer, VolumeRecord, VolumeState};
+use windrow_layout::checkpoint::{PagePointer, VOLUMES_PER_PAGE, VolumeRecord, VolumeState};
 use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, VolumeId};
@@ -162,6 +162,17 @@ impl Volumes {
         self.by_id.len() >= MAX_VOLUMES
     }
 
+    /// True if one more volume needs a page of the table that a checkpoint has no room for.
+    pub fn lacks_table_page(&self) -> bool {
+        let is_new = self.slots.len().is_multiple_of(VOLUMES_PER_PAGE) && !self.slots.is_empty() && self.slots.iter().all(Option::is_some);
+        is_new && !self.arena.has_room()
+    }
+
+    /// Counts the pages of the table beyond the first against the bound on map pages. (Not during a start, which may need pages that it gives back at its end.)
+    pub fn count_table_pages(&mut self) {
+        self.arena.set_table_pages(self.slots.len().div_ceil(VOLUMES_PER_PAGE).saturating_sub(1));
+    }
+
     /// Adds a volume.
     pub fn add(&mut self, record: VolumeRecord) {
         let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -201,7 +212,7 @@ impl Volumes {
 
     fn mark_dirty(&mut self, slot: usize) {
         self.version += 1;
-        let page = (slot / windrow_layout::checkpoint::VOLUMES_PER_PAGE) as u32;
+        let page = (slot / VOLUMES_PER_PAGE) as u32;
         if !self.dirty_pages.contains(&page) {
             self.dirty_pages.push(page);
         }
@@ -210,13 +221,12 @@ impl Volumes {
     /// Has the next checkpoint write every table page. One that a crash cut off may have left images with what the start refused, and of images an emergency rebuild
     /// without a checkpoint can only take the newest.
     pub fn rewrite_table(&mut self) {
-        (0..self.slots.len()).step_by(windrow_layout::checkpoint::VOLUMES_PER_PAGE).for_each(|slot| self.mark_dirty(slot));
+        (0..self.slots.len()).step_by(VOLUMES_PER_PAGE).for_each(|slot| self.mark_dirty(slot));
     }
 
     /// The records of a table page.
     pub fn table_page(&self, page: u32) -> Vec<Option<VolumeRecord>> {
-        let per_page = windrow_layout::checkpoint::VOLUMES_PER_PAGE;
-        let first = page as usize * per_page;
-        (first..first + per_page).map(|s| self.slots.get(s).and_then(|v| v.as_ref().map(|v| v.record.clone()))).collect()
+        let first = page as usize * VOLUMES_PER_PAGE;
+        (first..first + VOLUMES_PER_PAGE).map(|s| self.slots.get(s).and_then(|v| v.as_ref().map(|v| v.record.clone()))).collect()
     }
 }

@@ -94,6 +94,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
                     "reuse" => Planted::InEngine(Plant::EarlyReuse),
                     "rebuild" => Planted::InEngine(Plant::HollowRebuild),
                     "chunk" => Planted::InEngine(Plant::EarlyChunk),
+                    "reserve" => Planted::InEngine(Plant::ShortReserve),
                     "pages" => Planted::InEngine(Plant::KeptPages),
                     "settle" => Planted::InEngine(Plant::EarlySettle),
                     "waits" => Planted::InEngine(Plant::KeptWaiting),
@@ -117,6 +118,7 @@ fn repeat(arguments: &Arguments, seed: u64) -> String {
         Planted::InEngine(Plant::EarlyReuse) => " --canary reuse",
         Planted::InEngine(Plant::HollowRebuild) => " --canary rebuild",
         Planted::InEngine(Plant::EarlyChunk) => " --canary chunk",
+        Planted::InEngine(Plant::ShortReserve) => " --canary reserve",
         Planted::InEngine(Plant::KeptPages) => " --canary pages",
         Planted::InEngine(Plant::EarlySettle) => " --canary settle",
         Planted::InEngine(Plant::KeptWaiting) => " --canary waits",
@@ -314,7 +316,7 @@ fn main() -> ExitCode {
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let fewest = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).min().unwrap_or(0);
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} places taken by spares",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -342,6 +344,8 @@ fn main() -> ExitCode {
         sum(|o| o.maps_rebuilt),
         sum(|o| o.starts_after_losses),
         sum(|o| o.starts_of_full_rings),
+        sum(|o| u64::from(o.cleaned_spread.is_some())),
+        sum(|o| o.cleaned_spread.unwrap_or(0)),
         sum(|o| o.spares_taken),
     );
     if arguments.options.beyond {

@@ -15,6 +15,7 @@ mod refusals;
 pub mod run;
 pub mod scenario;
 pub mod shrink;
+mod spread;
 pub mod trace;
 mod violation;
 pub mod workload;

@@ -28,6 +28,7 @@ mod turns;
 
 use crate::members::{Canary, VirtualMembers};
 use crate::scenario::{Cycle, End, Scenario};
+use crate::spread::Spread;
 use crate::violation::{Broken, Violation, ensure};
 use crate::workload::{Action, Workload};
 use crate::world::{StartFailure, World};
@@ -92,6 +93,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         maps_rebuilt: run.maps_rebuilt,
         starts_after_losses: run.losses.starts,
         starts_of_full_rings: run.full_rings.starts,
+        cleaned_spread: if run.world.spread == Spread::default() { None } else { Some(run.segments_cleaned) },
         tries: run.world.tries.clone(),
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -351,9 +353,13 @@ impl Run {
             // What packs takes more blocks than there is room for whole ones.
             let more = if self.scenario.properties.reduction == Reduction::Capacity { 2 } else { 1 };
             let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000 * more;
+            self.spread_volumes();
             let mut workload = Workload::new(self.seed, blocks);
             if self.scenario.journal.as_ref().is_some_and(|journal| journal.bytes_each != Some(0)) {
                 workload = workload.with_syncs(self.seed);
+            }
+            if self.world.spread != Spread::default() {
+                workload = workload.with_pressure(self.seed);
             }
             let first = workload.first_volume();
             self.workload = Some(workload);
@@ -361,6 +367,15 @@ impl Run {
             self.world.run_while("the first volume", |world| world.unanswered() > 0)?;
         }
         Ok(())
+    }
+
+    /// Volumes of a pool with a spread map put so few blocks into each page that there are as many pages as were drawn when the pool is full.
+    fn spread_volumes(&mut self) {
+        let status = self.world.status();
+        let pages = self.scenario.spread_per_mille.filter(|_| !self.goes_beyond).map(|share| status.map_pages_max * share / 1000);
+        if let Some(pages) = pages {
+            self.world.spread = Spread::runs_of((status.plan.usable_bytes / BLOCK_BYTES).div_ceil(pages.max(1)));
+        }
     }
 
     /// A host that the pool does not belong to: nothing but a refusal happens.

@@ -147,6 +147,8 @@ pub struct Scenario {
     pub limits: Limits,
     /// The size of all volumes together, in thousandths of what the pool can hold.
     pub fill_per_mille: u64,
+    /// Pages of the map that blocks are spread over, in thousandths of those that there may be: each in a leaf of its own; `None`: volumes are dense.
+    pub spread_per_mille: Option<u64>,
     /// Content of discarded ranges.
     pub discard_fill: u8,
     /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of turns.
@@ -264,13 +266,19 @@ impl Scenario {
         // Small pools can not afford streams beyond the first ones: some are large enough for several.
         let mut sizes_drawn = Rng::stream(seed, "large pools");
         let streams = Streams::draw(seed);
-        let large = sizes_drawn.chance(250) || streams.is_some();
+        let spread_per_mille = draw_spread(seed);
+        let large = sizes_drawn.chance(250) || streams.is_some() || spread_per_mille.is_some();
         let (chunk_rows, segment_rows) = match (large, data >= 3) {
             (true, true) => (4, 8),
             (true, false) => (8, 16),
             (false, _) => (chunk_rows, segment_rows),
         };
-        let extents = if large { sizes_drawn.between(200, 500) } else { extents };
+        // (Those that are to be full must be small enough to be filled several times over.)
+        let extents = match (large, spread_per_mille) {
+            (_, Some(_)) => sizes_drawn.between(100, 200),
+            (true, None) => sizes_drawn.between(200, 500),
+            (false, None) => extents,
+        };
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
         let journal = draw_journal(seed);
         let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
@@ -290,6 +298,9 @@ impl Scenario {
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let fill_per_mille = streams.map_or(fill_per_mille, |streams| streams.fill_per_mille);
+        // Nearly full pools with a map that is spread are those whose checkpoints need all of their reserve.
+        let fill_per_mille =
+            if spread_per_mille.is_some() { Rng::stream(seed, "fill of spread maps").pick(&[900, 950, 980, 1000, 1000]) } else { fill_per_mille };
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
@@ -304,6 +315,7 @@ impl Scenario {
             properties,
             limits,
             fill_per_mille,
+            spread_per_mille,
             discard_fill,
             exchanges_per_mille,
             grows,
@@ -358,6 +370,12 @@ impl Scenario {
             properties: self.properties,
         }
     }
+}
+
+/// A sixth of the pools have spread maps: over as many pages as there may be, over half of them, or over more, so that the map is full before the pool.
+fn draw_spread(seed: u64) -> Option<u64> {
+    let mut rng = Rng::stream(seed, "spread maps");
+    rng.chance(160).then(|| rng.pick(&[1000, 1000, 1000, 500, 1500]))
 }
 
 fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {

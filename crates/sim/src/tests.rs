@@ -97,6 +97,12 @@ fn pages_of_the_map_that_keep_their_memory_are_noticed() {
     assert!(is_caught(Planted::InEngine(Plant::KeptPages), 0..20, QUICK));
 }
 
+/// Full pools with spread maps were not drawn, and a reserve that was half of what two checkpoints need was found by others.
+#[test]
+fn a_reserve_that_checkpoints_outgrow_is_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::ShortReserve), 20_000_042..20_000_048, RunOptions::default()));
+}
+
 #[test]
 fn a_member_that_is_said_to_be_at_rest_too_early_is_noticed() {
     assert!(is_caught(Planted::InEngine(Plant::EarlySettle), 0..60, QUICK));

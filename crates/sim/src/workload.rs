@@ -115,6 +115,8 @@ pub struct Workload {
     syncs: Option<Rng>,
     /// Several streams of users are to be filled.
     streams: Option<Streams>,
+    /// What is drawn of phases that keep the pool full, if it is to be.
+    pressure: Option<Rng>,
     /// Blocks that all volumes together may have.
     space_blocks: u64,
 }
@@ -146,6 +148,7 @@ impl Workload {
             sharing: Sharing::new(seed),
             syncs: None,
             streams: Streams::draw(seed),
+            pressure: None,
             space_blocks: space_blocks.max(16),
         }
     }
@@ -154,6 +157,12 @@ impl Workload {
     pub fn with_syncs(mut self, seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "sync");
         self.syncs = rng.chance(400).then_some(rng);
+        self
+    }
+
+    /// Most phases fill the pool, or overwrite at random what is there.
+    pub fn with_pressure(mut self, seed: u64) -> Self {
+        self.pressure = Some(Rng::stream(seed, "pressure"));
         self
     }
 
@@ -173,7 +182,11 @@ impl Workload {
         if self.streams.is_some() && self.policies.chance(700) {
             return synchronous_phase(&mut self.policies, phase);
         }
-        if !self.rng.chance(60) {
+        let overwrites = self.pressure.as_mut().and_then(|rng| rng.chance(600).then(|| overwriting_phase(rng, phase)));
+        if let Some(phase) = overwrites {
+            return phase;
+        }
+        if !self.rng.chance(if self.pressure.is_some() { 500 } else { 60 }) {
             return phase;
         }
         // In a pool of next to nothing both may be none.
@@ -400,6 +413,24 @@ pub fn draw_properties(rng: &mut Rng) -> Properties {
         discard: rng.chance(700),
         warn_at: rng.pick(&[[0; 4], [80, 90, 95, 0], [1, 2, 50, 100], [99, 0, 0, 0]]),
         ..Properties::DEFAULT
+    }
+}
+
+/// Single blocks are overwritten at random, with few flushes.
+fn overwriting_phase(rng: &mut Rng, phase: Phase) -> Phase {
+    let (depth, burst) = (rng.between(1, 32), rng.between(1, 8));
+    let weights = [1, 95, 0, 0, rng.pick(&[0, 1, 4]), 0, 0, rng.pick(&[0, 0, 1])];
+    Phase {
+        requests_left: rng.between(200, 1500),
+        depth,
+        burst,
+        weights,
+        blocks_max: 1,
+        unaligned_per_mille: 0,
+        fill_per_mille: 0,
+        hot_per_mille: 0,
+        sequential: false,
+        ..phase
     }
 }
 

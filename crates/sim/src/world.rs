@@ -14,6 +14,7 @@ pub use branches::Cuts;
 use crate::members::{Started, VirtualMembers};
 use crate::model::{Model, VolumeChange};
 use crate::run::{Planted, Tries};
+use crate::spread::Spread;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,8 @@ pub struct World {
     pub labels_written: u64,
     /// Blocks that the engine has told to be lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
+    /// Where the model's blocks lie in the engine's volumes.
+    pub spread: Spread,
     /// Answers to what may be refused.
     pub tries: Tries,
     /// A bug of the engine that is planted on purpose.
@@ -161,6 +164,7 @@ impl World {
             repaired: BTreeSet::new(),
             labels_written: 0,
             told_lost: BTreeSet::new(),
+            spread: Spread::default(),
             tries: Tries::default(),
             planted: Planted::None,
             weak_prints: Rng::stream(seed, "weak fingerprints").chance(500),
@@ -243,7 +247,7 @@ impl World {
     /// If there is no engine: the caller has just started it.
     pub fn status(&self) -> PoolStatus {
         match &self.engine {
-            Some(engine) => engine.status(),
+            Some(engine) => self.spread.known_status(engine.status()),
             None => unreachable!("status is asked of a running pool only"),
         }
     }

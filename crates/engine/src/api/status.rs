@@ -352,6 +352,8 @@ pub struct PoolStatus {
     pub refused_map_pages: u64,
     /// Writes refused since start because the pool's usable space was full.
     pub refused_space: u64,
+    /// No segment comes free any more: data is refused until users make room, or what could not be read can be read again.
+    pub refuses_data: bool,
     /// Bounds.
     pub limits: Limits,
     /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.

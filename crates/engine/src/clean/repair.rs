@@ -153,6 +153,7 @@ impl Engine {
 
     /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`: 0 where it is not known; `checksum`: that of the bytes.
     pub(crate) fn queue_repair(&mut self, asker: RepairFor, (key, birth, from): (BlockKey, Order, Place), checksum: u32, payload: Payload) {
+        self.ledger.move_others();
         // Who read it may have come by a reference: what is moved is the content.
         let shared = self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));

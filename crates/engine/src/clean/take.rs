@@ -85,6 +85,10 @@ impl Engine {
             weight: self.segments.get(segment).weight(),
             needs: self.segments_for(segment),
         };
+        self.ledger.begin_victim(victim.needs);
+        if self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0 {
+            self.ledger.move_others();
+        }
         self.cleaner.victims.insert(victim);
     }
 

@@ -431,6 +431,7 @@ fn build(
         journal: Default::default(),
         cleaner: Default::default(),
         checkpoint,
+        ledger: Default::default(),
         control: Default::default(),
         reduction: Default::default(),
         examinations: Default::default(),
@@ -462,6 +463,7 @@ fn build(
     };
     debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
     engine.volumes.count_used();
+    engine.volumes.count_table_pages();
     let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
     for volume in deleting {
         engine.begin_delete(volume, Order(restart.accepted.0));

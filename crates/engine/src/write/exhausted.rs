@@ -8,13 +8,16 @@
 //! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need: users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
 //!   no checkpoint, and whatever else was tried before, there is a way out.
 //!
-//! It is not said of a pool in which anything is under way that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
-//! these. Nor of one without damage: there it would be a fault of the engine, and hidden by this. That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
+//! It is not said of a pool in which anything is in flight that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
+//! these. That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
+//!
+//! **Without damage** the reserve excludes this state (docs/reserve.md), and the simulator takes it for a violation. Should it be met all the same, the pool says so and goes on as far as it can:
+//! data is refused, reads are answered, trims and changes of volumes get the segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
 use super::edge::EdgeWrite;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
-use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_USER};
+use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Op, RequestError};
 
@@ -68,7 +71,11 @@ impl Engine {
         // (All of it, whatever of it there is.)
         let is_refused = self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
         // (A checkpoint leaves one for what a victim may need.)
-        let kept = if volumes_wait && self.control.deletes_wait() { LAST_SEGMENTS } else { self.checkpoint.reserve_segments() + 1 };
+        let kept = match self.segments.aside_for_damage_count() {
+            0 => 1,
+            _ if volumes_wait && self.control.deletes_wait() => LAST_SEGMENTS,
+            _ => self.checkpoint.reserve_segments() + 1,
+        };
         is_refused || self.lend_segment(kept) || self.refuse_all(out)
     }
 
@@ -78,23 +85,48 @@ impl Engine {
         while !self.admission.waiting.is_empty() {
             self.refuse_next(out);
         }
-        is_any | (self.room_units() == 0 && self.control.refuse_volumes("segments with unreadable blocks take up all of its space", out))
+        is_any | (self.room_units() == 0 && self.control.refuse_volumes(self.what_takes_the_space(), out))
     }
 
-    /// Nothing is under way that may free a segment, and damage is the reason.
+    fn what_takes_the_space(&self) -> &'static str {
+        match self.segments.aside_for_damage_count() {
+            0 => "its reserve is used up",
+            _ => "segments with unreadable blocks take up all of its space",
+        }
+    }
+
+    /// Nothing is in flight that may free a segment.
     fn nothing_comes_free(&self) -> bool {
-        self.segments.aside_for_damage_count() > 0
-            && self.segments.free_count() <= self.floor(STREAM_USER)
+        let has_damage = self.segments.aside_for_damage_count() > 0;
+        self.segments.free_count() <= self.floor(STREAM_USER)
             && self.segments.coming_count() == 0
-            && self.cleaner.is_idle()
             && !self.cleaning_goes_on()
             && self.admission.placing.is_empty()
-            && CLEANED_STREAMS.iter().all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
             && self.users_are_written()
             && !self.flush.is_under_way()
-            && self.checkpoint.is_idle()
-            && !(self.checkpoint.is_requested() && self.is_settled_after_start())
+            && !(self.checkpoint.is_requested() && self.checkpoint.is_idle() && self.is_settled_after_start())
             && !self.ranges.has_walks()
+            && if has_damage { self.nothing_is_moved() && self.checkpoint.is_idle() } else { self.nothing_is_in_flight() }
+    }
+
+    fn nothing_is_moved(&self) -> bool {
+        self.cleaner.is_idle() && CLEANED_STREAMS.iter().all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
+    }
+
+    /// No command, job or batch is in flight: moves and a checkpoint that are left wait for segments.
+    fn nothing_is_in_flight(&self) -> bool {
+        self.commands_have_ended()
+            && self.fetches.is_empty()
+            && self.examinations.is_empty()
+            && !self.cleaner.has_reads()
+            && self.streams.iter().all(|stream| stream.in_flight.is_empty())
+            && self.superblock_writer.done == self.superblock_writer.wanted
+            && (self.checkpoint.is_idle() || (self.checkpoint.wants_segment() && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT)))
+    }
+
+    /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give it one.
+    pub(crate) fn has_no_room_to_end(&self) -> bool {
+        self.checkpoint.wants_segment() && self.admission.is_idle() && self.reads.is_empty() && self.nothing_comes_free()
     }
 
     /// Refuses changes whose edges are read. True if there was one.

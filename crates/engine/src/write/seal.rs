@@ -5,11 +5,11 @@
 //! enough is in docs/reserve.md.
 
 use crate::jobs::{Job, SealWork, Work};
-use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS, is_cleaned, is_user};
+use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS, is_cleaned, is_user};
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
-use crate::{Engine, Outbox, StopReason};
+use crate::{Engine, Outbox, Plant, StopReason};
 use windrow_io::Payload;
 use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
 use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq, StreamId};
@@ -22,11 +22,11 @@ impl Engine {
 
     /// Free segments that `stream` must leave alone.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = self.checkpoint.reserve_segments();
+        let checkpoint = if self.planted == Plant::ShortReserve { 0 } else { self.checkpoint.reserve_segments() };
         let victims = self.cleaner.victim_count();
         match stream {
             // Each victim that was begun may need one segment for its moves (or more, while a member leaves) and gives one back; one more may always be begun.
-            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1),
+            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1) + RELIEF_RESERVE,
             STREAM_CLEANED if victims > 0 => 0,
             // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
@@ -34,7 +34,7 @@ impl Engine {
             // it is in the log, and then one more must fit.
             STREAM_USER if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE,
             // Further streams of a policy take what users may take.
-            _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
+            _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE + RELIEF_RESERVE,
         }
     }
 
@@ -71,6 +71,7 @@ impl Engine {
 
     /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its segment. There must be no open batch.
     pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
+        self.ledger.move_others();
         let s = self.stream(stream);
         debug_assert!(s.open.is_empty());
         let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
@@ -130,7 +131,11 @@ impl Engine {
         if !ends_segment || next != SegmentId::NONE {
             return Some(next);
         }
-        if self.may_take_segment(stream) { self.segments.reserve() } else { None }
+        let taken = if self.may_take_segment(stream) { self.segments.reserve() } else { None };
+        if taken.is_some() {
+            self.ledger.take(stream);
+        }
+        taken
     }
 
     fn batch_header(&self, stream: usize, rows: u32, next_segment: SegmentId) -> BatchHeader {

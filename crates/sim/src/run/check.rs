@@ -55,7 +55,8 @@ impl Run {
         let first = report.findings.list.iter().find(|finding| finding.severity > Severity::Note && !is_astray(finding));
         ensure!(first.is_none() || !self.world.ailing.is_empty(), Check, "all members are well, but: {first:?}");
         let shown = report.volumes.iter().filter(|volume| !volume.deleting);
-        let shown: Vec<_> = shown.map(|volume| (volume.id, volume.name.clone(), volume.size_bytes, volume.mapped_blocks)).collect();
+        let shown: Vec<_> =
+            shown.map(|volume| (volume.id, volume.name.clone(), self.world.spread.known_bytes(volume.size_bytes), volume.mapped_blocks)).collect();
         let volumes = self.world.model.volumes().iter();
         let known: Vec<_> = volumes.map(|(id, volume)| (*id, volume.name.clone(), volume.size_bytes(), self.world.model.blocks_with_data(*id))).collect();
         ensure!(shown == known, Check, "(id, name, bytes, mapped blocks): the check finds {shown:?}, clients know {known:?}");

@@ -105,6 +105,8 @@ pub struct Outcome {
     pub starts_after_losses: u64,
     /// Starts in copies while all chunks of the journal were in use.
     pub starts_of_full_rings: u64,
+    /// Segments cleaned in a pool whose map is spread; `None`: its volumes are dense.
+    pub cleaned_spread: Option<u64>,
     /// Operations that may be refused.
     pub tries: Tries,
     /// What came of going beyond redundancy.

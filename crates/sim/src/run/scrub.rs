@@ -60,7 +60,7 @@ impl Run {
             return Ok(());
         }
         let damage = self.damage_in_use()?;
-        let place = |finding: &Finding| Some((finding.volume?, finding.lba?.0));
+        let place = |finding: &Finding| Some((finding.volume?, self.world.spread.known(finding.lba?.0)));
         let left = damage.iter().find(|finding| place(finding).is_some_and(|place| self.world.repaired.contains(&place)));
         ensure!(left.is_none(), Durability, "a read has repaired it, but: {left:?}");
         Ok(())

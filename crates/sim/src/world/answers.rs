@@ -87,7 +87,7 @@ impl World {
     pub(super) fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
         self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
         if let Notice::Repaired { volume, lba, .. } = notice {
-            self.repaired.insert((*volume, *lba));
+            self.repaired.insert((*volume, self.spread.known(*lba)));
         }
         self.labels_written += u64::from(matches!(notice, Notice::LabelWritten { .. }));
         match notice {
@@ -98,7 +98,10 @@ impl World {
             Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } | Notice::LabelWritten { member } => {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }
-            Notice::Unrecoverable { volume, lba, blocks } if self.model.lenient => self.told_lost.extend((*lba..lba + blocks).map(|lba| (*volume, lba))),
+            Notice::Unrecoverable { volume, lba, blocks } if self.model.lenient => {
+                let spread = self.spread;
+                self.told_lost.extend((*lba..lba + blocks).map(|lba| (*volume, spread.known(lba))));
+            }
             Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } if self.model.lenient => {}
             Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");

@@ -188,6 +188,7 @@ impl World {
         cuts.starts += 1;
         cuts.with_faults += u64::from(!wrong.is_empty());
         let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
+        world.spread = self.spread;
         world.ailing.extend(wrong.iter().map(|wrong| wrong.member()));
         let devices = self.journal_devices();
         let without_devices = !devices.is_empty() && devices.iter().all(|device| wrong.contains(&Wrong::Absent(*device)));
@@ -218,6 +219,7 @@ impl World {
             *image.ailment_mut(*member) = Ailment { gone: is_gone, ..Ailment::default() };
         }
         let mut world = World::with_buffers(0, image, false, BufPool::new(BUFFER_BYTES_KEPT));
+        world.spread = self.spread;
         world.ailing.extend(all);
         let (model, newest) = self.model_at_cut();
         world.model = model;

@@ -14,7 +14,8 @@ impl World {
     pub fn submit(&mut self, volume: VolumeId, asked: Asked) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let op = asked.to_op(volume, &self.buffers);
+        let asked = self.spread.cut(asked);
+        let op = self.spread.place(asked.to_op(volume, &self.buffers));
         self.trace.tell(|| format!("{} request {}: volume {volume} {asked:?}", self.now_ns, id.0));
         if asked.leaves_no_hole() {
             self.model.scarce_pages = self.pages_may_be_scarce();
@@ -26,21 +27,28 @@ impl World {
 
     /// Reads whole blocks; what comes back is the truth from then on.
     pub fn read_back(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
-        let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;
-        let id = self.submit(volume, Asked::Read { at: first_block * sectors, count: blocks * sectors });
-        self.reading_back.insert(id, (volume, first_block));
+        self.look(volume, first_block, blocks, |at, count| Asked::Read { at, count });
     }
 
     /// Asks for the block status of whole blocks; what comes back is the truth from then on.
     pub fn look_at_status(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
+        self.look(volume, first_block, blocks, |at, count| Asked::Status { at, count });
+    }
+
+    fn look(&mut self, volume: VolumeId, mut first_block: u64, mut blocks: u64, asks: impl Fn(u64, u64) -> Asked) {
         let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;
-        let id = self.submit(volume, Asked::Status { at: first_block * sectors, count: blocks * sectors });
-        self.reading_back.insert(id, (volume, first_block));
+        while blocks > 0 {
+            let asked = self.spread.cut(asks(first_block * sectors, blocks * sectors));
+            let cut = asked.blocks();
+            let id = self.submit(volume, asked);
+            self.reading_back.insert(id, (volume, first_block));
+            (first_block, blocks) = (first_block + cut, blocks - cut);
+        }
     }
 
     /// Submits a volume operation.
     pub fn change(&mut self, change: VolumeChange) {
-        let size = |blocks: u64| blocks * BLOCK_BYTES;
+        let size = |blocks: u64| self.spread.size_bytes(blocks);
         let command = match &change {
             VolumeChange::Create(name, blocks) => Control::VolumeCreate { name: name.clone(), size_bytes: size(*blocks) },
             VolumeChange::Resize(volume, blocks) => Control::VolumeResize { volume: *volume, size_bytes: size(*blocks), shrink: true },
