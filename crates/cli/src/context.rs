@@ -27,7 +27,7 @@ pub struct PoolPlace {
     /// Control socket of the daemon.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Most bytes of memory for maps of a pool that this command opens; else 4G, enough for 1 TiB of mapped blocks.
+    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the machine or the control group has (4 GiB map 1 TiB of data).
     #[arg(long, value_name = "SIZE")]
     pub map_memory: Option<Size>,
 }
@@ -49,7 +49,7 @@ impl PoolPlace {
     /// How the pool is opened here.
     pub fn request(&self) -> OpenRequest {
         let mut request = OpenRequest { lock_patience: LOCK_PATIENCE, ..OpenRequest::default() };
-        request.limits.map_bytes = self.map_memory.map_or(request.limits.map_bytes, |map| map.0);
+        request.limits.map_bytes = self.map_memory.map_or_else(windrow_host::memory::default_map_bytes, |map| map.0);
         request
     }
 

@@ -22,6 +22,7 @@ mod limiter;
 mod listener;
 pub mod log;
 mod members;
+pub mod memory;
 pub mod metrics;
 pub mod offline;
 mod outgoing;

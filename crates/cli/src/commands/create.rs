@@ -209,6 +209,9 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
+/// Memory of the map for each block with data.
+const MAP_ENTRY_BYTES: u64 = 16;
+
 /// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as that of the blocks, the table of contents, and the index.
 fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
@@ -254,13 +257,15 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &s
             format!("layout     {} segments of {} + {} members, {extent} on each, chunks of {chunk}\n", zone.segments, shape.data, shape.redundant())
         })
         .collect();
-    let (usual, gibibytes) = (Limits::default().map_bytes, figures.map_bytes.div_ceil(1 << 30));
+    let (usual, gibibytes) = (windrow_host::memory::default_map_bytes(), figures.map_bytes.div_ceil(1 << 30));
     let (option, warning) = match figures.map_bytes > usual {
         true => (
             format!(" --map-memory {gibibytes}G"),
             format!(
-                "note       maps use {} of memory at most unless --map-memory allows more: without it, writes are refused before the pool is full\n",
-                Size(usual)
+                "note       map memory: limit {} here, {} needed when full. Writes fail with ENOSPC from {} of data on; raise it with --map-memory\n",
+                Size(usual),
+                Size(figures.map_bytes),
+                Size(usual / MAP_ENTRY_BYTES * BLOCK_BYTES)
             ),
         ),
         false => Default::default(),

@@ -69,7 +69,7 @@ pub struct CheckArguments {
     #[arg(long)]
     parity: bool,
     #[command(flatten)]
-    rebuild: super::rebuild::RebuildArguments,
+    pub(super) rebuild: super::rebuild::RebuildArguments,
 }
 
 fn inspect_failure(error: impl std::fmt::Display) -> Failure {
@@ -246,7 +246,7 @@ fn describe_findings(findings: &Findings, text: &mut String) {
 /// Runs `check`.
 pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure> {
     if arguments.rebuild.rebuild_map {
-        return Ok(super::rebuild::run(&arguments.pool, &arguments.place, &arguments.rebuild, output));
+        return Ok(super::rebuild::run(arguments, output));
     }
     if arguments.rebuild.repair {
         return Ok(super::repair::run(arguments, output));
@@ -358,6 +358,9 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
         report.parity_rows_verified,
         Size(report.read_bytes)
     );
+    if report.payload_blocks_verified == 0 && report.live_blocks > 0 {
+        _ = writeln!(text, "payload was not read: --payload verifies every live block");
+    }
     describe_space(&report.space, &mut text);
     describe_findings(&report.findings, &mut text);
     _ = writeln!(text, "{}", if report.findings.is_clean() { "sound" } else { "ERRORS FOUND" });

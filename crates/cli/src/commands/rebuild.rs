@@ -1,15 +1,17 @@
 //! `check --rebuild-map`: the emergency rebuild of a pool's map from its batches.
 
-use crate::context::{self, PoolPlace};
+use super::inspect::{CheckArguments, describe_check, run_check};
+use crate::context;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::values::Size;
 use clap::Args;
+use serde::Serialize;
 use std::fmt::Write;
 use windrow_engine::{RebuildPhase, RebuildProgress, RebuildReport};
 use windrow_host::Failure;
 use windrow_host::offline::{self, OpenRequest, RebuildLeave};
-use windrow_inspect::exit;
+use windrow_inspect::{CheckOptions, CheckReport, exit};
 
 /// Lost blocks that are shown.
 const LOST_SHOWN: usize = 16;
@@ -36,12 +38,38 @@ pub struct RebuildArguments {
     without_checkpoint: bool,
 }
 
+/// What was done.
+#[derive(Serialize)]
+struct Rebuilt {
+    #[serde(flatten)]
+    report: RebuildReport,
+    /// A check that reads every live block, once the map is written: the rebuild reads tables of batches, and their payload only where it has to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<CheckReport>,
+}
+
+impl Rebuilt {
+    fn exit_code(&self, repair: bool) -> u8 {
+        match &self.after {
+            Some(after) if after.exit_code() > exit::CORRECTED => exit::ERRORS_LEFT,
+            _ => exit_code(&self.report, repair),
+        }
+    }
+}
+
 /// Runs it; the result is the exit code.
-pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: &Output) -> u8 {
-    match rebuild(pool, place, arguments) {
-        Ok(report) => {
-            output.result("check-rebuild-map", &report, || describe(&report, arguments.repair));
-            exit_code(&report, arguments.repair)
+pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
+    let repair = arguments.rebuild.repair;
+    match rebuild(arguments).and_then(|report| Ok(Rebuilt { after: repair.then(|| read_payload(arguments)).transpose()?, report })) {
+        Ok(done) => {
+            output.result("check-rebuild-map", &done, || {
+                let payload = match &done.after {
+                    Some(after) => format!("afterwards, with every live block read:\n{}", describe_check(after)),
+                    None => "payload was not read: blocks of which nothing is said here may be unreadable\n".to_owned(),
+                };
+                describe(&done.report, repair) + &payload
+            });
+            done.exit_code(repair)
         }
         Err(failure) => {
             output.failure(&failure);
@@ -60,7 +88,11 @@ fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
     }
 }
 
-fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Result<RebuildReport, Failure> {
+fn read_payload(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
+    run_check(arguments, CheckOptions { verify_payload: true, ..CheckOptions::default() })
+}
+
+fn rebuild(CheckArguments { pool, place, rebuild: arguments, .. }: &CheckArguments) -> Result<RebuildReport, Failure> {
     let found = context::at_rest(&format!("cannot check pool '{pool}'"), pool, place)?;
     let registry = context::registry();
     let request = OpenRequest { read_only: !arguments.repair, ..place.request() };

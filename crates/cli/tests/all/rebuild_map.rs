@@ -36,6 +36,11 @@ fn destroy_checkpoints(world: &World) -> u64 {
 
 /// Overwrites batches of some streams, without their first rows, in so many columns; how many there were.
 fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: usize) -> u64 {
+    destroy_rows(world, is_meant, |rows| spared..rows, columns)
+}
+
+/// Overwrites these rows of batches of some streams, which may depend on how many a batch has, in so many columns; how many batches there were.
+fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, which: impl Fn(u32) -> std::ops::Range<u32>, columns: usize) -> u64 {
     let members = members(world);
     let superblock = newest_superblock(&members);
     let zones = ZoneMap::new(superblock.zones.clone());
@@ -47,11 +52,12 @@ fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: u
             let (member, offset) = location.address(row, Column(0));
             members[member.index()].read_exact_at(&mut block, offset).expect("a read");
             let Ok(frame) = decode_header(&block, &superblock.pool, segment, row) else { continue };
-            if !is_meant(frame.header.stream.0) || frame.header.rows <= spared {
+            let rows = which(frame.header.rows);
+            if !is_meant(frame.header.stream.0) || rows.is_empty() {
                 continue;
             }
             destroyed += 1;
-            for row in row + spared..row + frame.header.rows {
+            for row in row + rows.start..row + rows.end {
                 for column in (0..location.shape().width).map(Column).take(columns) {
                     let (member, offset) = location.address(row, column);
                     members[member.index()].write_all_at(&[0xee; BLOCK_BYTES as usize], offset).expect("a write");
@@ -143,4 +149,30 @@ fn damage_ends_a_check_with_its_own_code() {
         let check = world.run("check tank --payload --parity");
         assert!(check.status.code() == Some(4) && both(&check).ends_with("ERRORS FOUND\n"), "{}", both(&check));
     }
+}
+
+/// The rebuild reads tables of batches and takes their payload for what it should be. It called a pool repaired in which blocks could not be read.
+#[test]
+fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
+    let world = World::with_volume(CREATE, "32M");
+    let server = world.serve("");
+    let mut client = server.client();
+    for at in 0..4 {
+        client.write(at, at * PIECE as u64, &Random(at).bytes(PIECE), false);
+        assert_eq!(client.finish().expect("an answer").0, 0);
+    }
+    client.flush(0);
+    assert_eq!(client.finish().expect("an answer").0, 0);
+    assert!(server.stop());
+    // Rows between header and footer, in more columns than redundancy covers.
+    let between = |rows: u32| if rows > 4 { 2..3 } else { 0..0 };
+    assert!(destroy_rows(&world, |stream| stream != CHECKPOINT, between, 4) > 0);
+    assert!(destroy_checkpoints(&world) > 0);
+    let look = world.run("check tank --rebuild-map");
+    assert!(both(&look).contains("payload was not read"), "{}", both(&look));
+    let rebuilt = world.run("check tank --rebuild-map --repair -o json");
+    let told: serde_json::Value = serde_json::from_slice(&rebuilt.stdout).expect("JSON");
+    let check = world.run("check tank --payload");
+    assert_eq!((rebuilt.status.code(), check.status.code()), (Some(4), Some(4)), "{told}; {}", both(&check));
+    assert_eq!(told["after"]["findings"]["worst"], "error", "{told}");
 }

@@ -171,14 +171,14 @@ fn both_directions_are_refused_with_figures() {
 /// An empty pool that has room for its map and its reserve with `spare`, but not for those of `capacity`: it is refused, says why, and stays as it was.
 #[test]
 fn a_pool_too_small_for_the_larger_map_is_refused() {
-    let mut machine = Machine::with_rows(Redundancy::Single, 4, 4, 8, 16);
+    let mut machine = Machine::with_rows(Redundancy::Single, 3, 5, 8, 16);
     let volume = machine.volume(256 * MIB);
     let before = machine.engine.status();
     let why = match set(&mut machine, Reduction::Capacity) {
         Some(Err(ControlError::NoSpace(why))) => why,
         other => panic!("{} usable: {other:?}", before.plan.usable_bytes),
     };
-    assert!(why.contains("32 segments fit, 33 are needed"), "{why}");
+    assert!(why.contains("48 segments fit, 51 are needed"), "{why}");
     let after = machine.engine.status();
     assert_eq!((after.properties, after.plan.usable_bytes), (before.properties, before.plan.usable_bytes), "nothing changed");
     assert_eq!(machine.memory.superblock().features.incompatible & Features::CAPACITY, 0, "older software may still open it");
@@ -281,8 +281,8 @@ fn an_index_that_is_too_large_for_what_is_left_does_not_hold_a_member() {
     let mut machine = Machine::with_rows(Redundancy::None, 8, 12, 16, 64);
     let volume = machine.volume(1 << 30);
     assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
-    for round in 0..6 {
-        (0..5000).for_each(|lba| assert!(put(&mut machine, volume, lba, &block(16, lba + round * 5000))));
+    for round in 0..8 {
+        (0..3800).for_each(|lba| assert!(put(&mut machine, volume, lba, &block(16, lba + round * 3800))));
     }
     machine.flush(volume);
     pass(&mut machine, 60);
@@ -298,7 +298,7 @@ fn an_index_that_is_too_large_for_what_is_left_does_not_hold_a_member() {
     let status = machine.engine.status();
     assert!(!status.restripe.active && status.plan.index_pages < pages && status.dedup.index_pages >= pages, "{status:?}");
     let beyond = (status.dedup.index_pages - status.plan.index_pages) * 4096;
-    let mut blocks = 5000;
+    let mut blocks = 3800;
     while put(&mut machine, volume, blocks, &block(4096, blocks + 50_000)) {
         blocks += 1;
     }
@@ -310,8 +310,8 @@ fn an_index_that_is_too_large_for_what_is_left_does_not_hold_a_member() {
     assert!(put(&mut machine, volume, blocks, &block(4096, 1)), "there is room again");
     pass(&mut machine, 60);
     assert_eq!(machine.engine.self_check(), Ok(()));
-    for lba in [0, 4999, 5000, blocks - 1] {
-        let (noise, seed) = if lba < 5000 { (16, lba + 25_000) } else { (4096, lba + 50_000) };
+    for lba in [0, 3799, 3800, blocks - 1] {
+        let (noise, seed) = if lba < 3800 { (16, lba + 7 * 3800) } else { (4096, lba + 50_000) };
         assert_eq!(machine.read(volume, lba * 4096, 4096), block(noise, seed), "{lba}");
     }
 }

@@ -1,0 +1,74 @@
+//! Memory for maps unless an option sets it: a quarter of what this process may use.
+//!
+//! The engine takes the smaller of this and what the pool's maps need when it is full. The rest of the memory is for what else the machine does.
+
+use std::path::{Path, PathBuf};
+
+/// Share of the memory of the machine, or of the control group, that maps may take by default.
+const SHARE: u64 = 4;
+/// Least bound in bytes: enough for 4 GiB of data.
+const LEAST_BYTES: u64 = 16 << 20;
+/// Bound in bytes where the kernel does not report how much memory there is.
+const UNKNOWN_BYTES: u64 = 1 << 30;
+
+/// Default bound on the memory for maps, in bytes.
+pub fn default_map_bytes() -> u64 {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let total = read(Path::new("/proc/meminfo")).and_then(|text| total_bytes(&text));
+    let groups = read(Path::new("/proc/self/cgroup")).map_or_else(Vec::new, |text| limit_files(&text));
+    share_of(total, groups.iter().filter_map(|path| read(path)).filter_map(|text| text.trim().parse().ok()))
+}
+
+/// The share of the least of these.
+fn share_of(total: Option<u64>, limits: impl Iterator<Item = u64>) -> u64 {
+    // (The first hierarchy of control groups has a huge number for "no limit".)
+    let least = limits.chain(total).min().map_or(UNKNOWN_BYTES, |least| least / SHARE);
+    least.max(LEAST_BYTES)
+}
+
+/// Memory of the machine by `/proc/meminfo`.
+fn total_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Files with the limits of the control groups that this process is in, by `/proc/self/cgroup`: its own group and those that contain it.
+fn limit_files(cgroup: &str) -> Vec<PathBuf> {
+    let of = |line: &str| -> Option<Vec<PathBuf>> {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
+        let (root, file) = match (number, controllers) {
+            ("0", "") => ("/sys/fs/cgroup", "memory.max"),
+            (_, controllers) if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        Some(groups.map(|group| Path::new(root).join(group).join(file)).collect())
+    };
+    cgroup.lines().filter_map(of).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound was 4 GiB on every machine: too much for a small one, and an error at 20 % of the space on a large one.
+    #[test]
+    fn maps_get_a_quarter_of_what_the_process_may_use() {
+        assert_eq!(total_bytes("MemTotal:       24689460 kB\nMemFree: 1 kB\n"), Some(24_689_460 << 10));
+        assert_eq!(total_bytes("MemFree: 1 kB\n"), None);
+        assert_eq!(share_of(Some(32 << 30), [].into_iter()), 8 << 30);
+        assert_eq!(share_of(Some(32 << 30), [4 << 30, u64::MAX >> 1].into_iter()), 1 << 30);
+        assert_eq!(share_of(Some(32 << 30), [1 << 20].into_iter()), LEAST_BYTES);
+        assert_eq!(share_of(None, [].into_iter()), UNKNOWN_BYTES);
+    }
+
+    #[test]
+    fn limits_are_looked_for_in_every_group_around_the_process() {
+        let paths = |text: &str| limit_files(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let second = ["/sys/fs/cgroup/system.slice/w.service/memory.max", "/sys/fs/cgroup/system.slice/memory.max", "/sys/fs/cgroup/memory.max"];
+        assert_eq!(paths("0::/system.slice/w.service\n"), second);
+        assert_eq!(paths("5:cpu,memory:/a\n3:cpuset:/b\n"), ["/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]);
+        assert!(paths("nonsense\n1:x\n").is_empty());
+    }
+}
