@@ -37,8 +37,8 @@ pub mod schedule;
 pub mod scrub;
 mod sessions;
 pub mod space;
-mod wording;
 pub mod text;
+mod wording;
 mod workers;
 
 pub use connections::{ConnectionReport, PeerReport};

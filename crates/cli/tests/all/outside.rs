@@ -241,6 +241,8 @@ fn a_client_beyond_a_bound_is_refused_and_counted() {
     assert!(server.stop());
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
     assert_eq!(log.matches("a client was refused: this client has 1 connections, the limit for one client").count(), 1, "{log}");
+}
+
 /// A loop device over a sparse file.
 struct Loop(String);
 

@@ -1,6 +1,6 @@
 //! Nearly full pools whose maps are spread over the address space: each page in a leaf of its own.
 
-mod machine;
+use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_io::*;

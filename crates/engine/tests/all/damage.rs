@@ -1,6 +1,6 @@
 //! Lost blocks: reported once, shown until they are written, trimmed or read well, remembered over a start; and what is at risk is flushed.
 
-mod machine;
+use crate::machine;
 
 use machine::{Machine, PROPERTIES, pass};
 use windrow_engine::*;
