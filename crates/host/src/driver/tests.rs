@@ -164,6 +164,7 @@ impl StateMachine for FakeMachine {
             map_pages_max: 0,
             refused_map_pages: 0,
             refused_space: 0,
+            refuses_data: false,
             checkpoints_forced: 0,
             limits: Limits::default(),
             at_risk_bytes: 0,
