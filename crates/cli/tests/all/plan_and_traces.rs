@@ -393,7 +393,7 @@ fn what_deduplication_takes_is_what_help_and_manual_say() {
     }
     assert!(
         world
-            .succeeds("volume create --help")
+            .succeeds("volume set --help")
             .replace("\n", " ")
             .split_whitespace()
             .collect::<Vec<_>>()
