@@ -264,6 +264,11 @@ impl Kept {
         Self { shares: Shares::of(&superblock.features), reduction: superblock.properties.reduction }
     }
 
+    /// Pages of the map that even the smallest pool has room for: each of them costs it up to eight blocks of the reserve.
+    fn map_pages_spare(self) -> u64 {
+        if self.reduction == Reduction::Capacity { 64 } else { 24 }
+    }
+
     /// Blocks that pages of the map are kept for, for each block of payload.
     fn map_factor(self) -> u64 {
         if self.reduction == Reduction::Capacity { CAPACITY_MAP_FACTOR } else { 1 }
@@ -358,16 +363,13 @@ pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, kept: Kept, now: u64) -> 
     zones.zones().iter().map(|z| map_pages_for(of(z.layout), kept)).max().unwrap_or(0).max(now)
 }
 
-/// Pages of the map that even the smallest pool has room for: each of them costs it up to eight blocks of the reserve.
-const MAP_PAGES_SPARE: u64 = 24;
-
 /// Most pages of the map of a pool with this payload, those of the index included.
 fn map_pages_for(payload_total: u64, kept: Kept) -> u64 {
     let shares = kept.shares;
     // Content that blocks share is in a map of its own: as many pages again, but those close together.
     let quarters = if shares == Shares::No { 5 } else { 9 };
     let map_of_index = index_pages_for(payload_total, shares).div_ceil(MAP_PAGE_ENTRIES as u64);
-    payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4 + MAP_PAGES_SPARE + map_of_index
+    payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4 + kept.map_pages_spare() + map_of_index
 }
 
 fn index_pages_for(payload_total: u64, shares: Shares) -> u64 {

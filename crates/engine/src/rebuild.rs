@@ -62,6 +62,8 @@ pub(crate) struct Rebuild {
     /// Dead ones among them wait for checkpoints; the number asked for since the last try.
     hurries: bool,
     hurried: u32,
+    /// The newest checkpoint that was asked for so.
+    hurried_for: u64,
     /// Those of them that are to be emptied: what can not be had in them may be dead, and the others get whole redundancy elsewhere.
     to_empty: Vec<SegmentId>,
     /// When they are tried again.
@@ -462,7 +464,7 @@ impl Engine {
         }
     }
 
-    /// Asks for the flushes and checkpoints that what is dead waits for before it is free: it need not be had then, and the members are whole without another try. (It may have been free
+    /// Asks for the checkpoints that what is dead waits for before it is free: it need not be had then, and the members are whole without another try. (It may have been free
     /// already, and written again by what a start did not accept.) At most [`REBUILD_CHECKPOINTS`] between two tries: damage that stays must not cause checkpoints without end.
     fn hurry_failed(&mut self) {
         let waits = |segment: &&SegmentId| {
@@ -472,9 +474,11 @@ impl Engine {
         if !self.rebuild.hurries {
             return;
         }
-        self.flush.wanted |= self.flush_would_free();
-        if self.checkpoint.is_idle() && self.rebuild.hurried < REBUILD_CHECKPOINTS {
+        // (Each is counted once, however long it takes to begin. What supersedes the dead is durable with it.)
+        let next = self.checkpoint.begun + 1;
+        if self.checkpoint.is_idle() && self.rebuild.hurried < REBUILD_CHECKPOINTS && self.rebuild.hurried_for != next {
             self.rebuild.hurried += 1;
+            self.rebuild.hurried_for = next;
             self.checkpoint.request();
         }
     }

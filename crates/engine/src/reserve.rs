@@ -12,9 +12,9 @@ use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, is_cleaned};
 /// Segments taken, by spender.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By the checkpoint that is being written, and the most that it may take.
+    /// By the checkpoint that is being written, and the most that it may take; `None`: none has begun since the start.
     checkpoint: u32,
-    checkpoint_most: u32,
+    checkpoint_most: Option<u32>,
     /// By moves, and what their victims were counted with.
     moves: u32,
     moves_most: u32,
@@ -25,12 +25,12 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// A checkpoint begins that may take so many.
     pub(crate) fn begin_checkpoint(&mut self, most: u32) {
-        (self.checkpoint, self.checkpoint_most) = (0, most);
+        (self.checkpoint, self.checkpoint_most) = (0, Some(most));
     }
 
     /// The capacity changes while a checkpoint is written.
     pub(crate) fn allow_checkpoint(&mut self, most: u32) {
-        self.checkpoint_most = self.checkpoint_most.max(most);
+        self.checkpoint_most = self.checkpoint_most.map(|now| now.max(most));
     }
 
     /// A victim begins whose moves may need so many.
@@ -52,7 +52,8 @@ impl Ledger {
     pub(crate) fn take(&mut self, stream: usize) {
         if stream == STREAM_CHECKPOINT {
             self.checkpoint += 1;
-            debug_assert!(self.checkpoint <= self.checkpoint_most, "a checkpoint takes {} segments of {}", self.checkpoint, self.checkpoint_most);
+            let (taken, most) = (self.checkpoint, self.checkpoint_most);
+            debug_assert!(most.is_none_or(|most| taken <= most), "a checkpoint takes {taken} segments of {most:?}");
         } else if is_cleaned(stream) {
             self.moves += 1;
             // Each stream of moves may have stood at the end of its segment.

@@ -78,7 +78,7 @@ fn wrong_names_numbers_and_sizes() {
         ("pool destroy tank", "WR-CLI-001", "--yes"),
         ("serve", "WR-CLI-001", "nothing to serve"),
         ("serve --config none.toml", "WR-CLI-001", "none.toml"),
-        ("serve tank --members m0,m1,m2,none", "WR-MEMBER-001", "none"),
+        ("serve tank --wait-for-members 0 --members m0,m1,m2,none", "WR-MEMBER-001", "none"),
         ("serve tank --members m0,m1,m2,text", "WR-POOL-001", "text"),
         ("serve tank --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
         ("serve tank --members m0", "WR-POOL-012", "members"),

@@ -570,7 +570,7 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
         (0..4).for_each(|_| machine.add_spare(6));
         let volume = machine.volume(1 << 30);
         let full = machine.engine.status().plan.usable_bytes / 4096;
-        write(&mut machine, volume, 0..full * 9 / 10, 1);
+        write(&mut machine, volume, 0..full * 8 / 10, 1);
         assert_eq!(grow(&mut machine, 2..4), Some(Ok(ControlReply::Done)));
         for round in 0..rounds {
             machine.write(volume, round, round as u8);
