@@ -79,9 +79,9 @@ fn wrong_names_numbers_and_sizes() {
         ("serve", "WR-CLI-001", "nothing to serve"),
         ("serve --config none.toml", "WR-CLI-001", "none.toml"),
         ("serve tank --wait-for-members 0 --members m0,m1,m2,none", "WR-MEMBER-001", "none"),
-        ("serve tank --members m0,m1,m2,text", "WR-POOL-001", "text"),
-        ("serve tank --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
-        ("serve tank --members m0", "WR-POOL-012", "members"),
+        ("serve tank --wait-for-members 0 --members m0,m1,m2,text", "WR-POOL-001", "text"),
+        ("serve tank --wait-for-members 0 --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
+        ("serve tank --wait-for-members 0 --members m0", "WR-POOL-012", "members"),
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("serve tank --metrics 0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
@@ -117,7 +117,7 @@ fn a_dry_run_refuses_what_creation_refuses() {
         ("--size 64M over a ./a b", "WR-POOL-002", "./a is named twice"),
         ("--size 64M over a b none/c", "WR-MEMBER-001", "the folder none does not exist"),
         ("--size 64M over a b foreign/c", "WR-MEMBER-001", "foreign/c: not a directory"),
-        ("--size 4096T --segment 64M over a b c", "WR-MEMBER-001", "give a smaller size"),
+        ("--size 64T --segment 64M over a b c", "WR-MEMBER-001", "give a smaller size"),
         ("over a b c", "WR-MEMBER-001", "--size"),
     ] {
         for command in ["pool create -r 5", "pool create -r 5 --dry-run"] {
@@ -212,7 +212,7 @@ fn wrong_configuration_files() {
 fn members_that_are_not_enough_twice_or_too_small() {
     let world = World::with_volume(CREATE, "16M");
     std::fs::copy(world.file("m0"), world.file("copy")).unwrap();
-    refused(&world, "serve tank --members m0,copy,m1,m2,m3", "WR-POOL-008", "m0 and copy are both member 0");
+    refused(&world, "serve tank --wait-for-members 0 --members m0,copy,m1,m2,m3", "WR-POOL-008", "m0 and copy are both member 0");
     refused(&world, "pool import tank --members m0,m1,m2,m3,m3", "WR-POOL-008", "name only one");
     refused(&world, "pool import tank --members m0,m1 --force", "WR-POOL-012", "2 members are missing");
     // What can be seen without the others is shown.
@@ -236,7 +236,7 @@ fn members_that_are_not_enough_twice_or_too_small() {
 fn members_of_two_pools_and_in_any_order() {
     let world = World::with_volume(CREATE, "16M");
     world.succeeds(&CREATE.replace("tank m0 m1 m2 m3", "pond p0 p1 p2 p3"));
-    for line in ["serve tank --members m0,m1,m2,p3", "serve --members m0,p0", "pool status tank --members m0,m1,m2,m3,p0"] {
+    for line in ["serve tank --wait-for-members 0 --members m0,m1,m2,p3", "serve --members m0,p0", "pool status tank --members m0,m1,m2,m3,p0"] {
         refused(&world, line, "WR-POOL-001", "p");
     }
     refused(&world, "check tank --members m0,m1,m2,p3", "WR-POOL-001", "another pool");
@@ -273,7 +273,7 @@ fn pools_of_newer_versions_are_left_alone() {
         let label = Label::decode(bytes).unwrap();
         Some(Label { version: label.version + 1, ..label }.encode())
     });
-    for line in ["serve tank --members m0,m1,m2,m3", "check tank --members m0", "inspect m0"] {
+    for line in ["serve tank --wait-for-members 0 --members m0,m1,m2,m3", "check tank --members m0", "inspect m0"] {
         refused(&newer_label, line, "WR-POOL-010", "newer");
     }
     // By name and by folder "no member of it was found" was said of a pool that was there.

@@ -183,7 +183,7 @@ fn creation_tells_the_bounds_that_a_pool_will_meet() {
     let world = World::new();
     let said = |line: &str| String::from_utf8(world.run(line).stdout).unwrap();
     let large = said("pool create --dry-run --redundancy 5 --size 2T --sparse tank m0 m1 m2 m3");
-    assert!(large.contains("maps use 4 GiB of memory at most unless --map-memory"), "{large}");
+    assert!(large.contains("map memory: limit ") && large.contains("raise it with --map-memory"), "{large}");
     assert!(!said(&format!("{CREATE} --dry-run")).contains("--map-memory"));
     let output = world.run("pool create --dry-run --size 8T --journal 4T tank m0 m1 m2 m3");
     let error = String::from_utf8(output.stderr).unwrap();

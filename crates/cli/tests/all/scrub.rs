@@ -397,7 +397,7 @@ fn lost_data_shows_in_the_state_and_is_reported_once() {
         (status(&world)["data"]["state"].as_str(), status(&world)["data"]["lost_blocks"].as_u64()),
         (Some("damaged"), Some(count(&found, "lost_blocks")))
     );
-    world.succeeds("volume delete tank/data");
+    world.succeeds("volume delete tank/data --yes");
     assert_eq!((status(&world)["data"]["state"].as_str(), exit_code(&world)), (Some("intact"), Some(0)));
     assert!(server.stop());
     let events = std::fs::read_to_string(world.file("events")).expect("events");

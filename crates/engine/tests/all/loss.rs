@@ -234,7 +234,7 @@ fn with_checkpoints() -> (Memory, VolumeId) {
 }
 
 /// Pages of the map: about as many as so small a pool takes.
-const PAGES: u64 = 210;
+const PAGES: u64 = 170;
 
 fn is_whole(machine: &mut Machine, volume: VolumeId) -> bool {
     (0..PAGES).all(|page| {

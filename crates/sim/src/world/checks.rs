@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::model::shown_properties;
+use crate::spread::Spread;
 use crate::violation::{Violation, ensure};
 use windrow_engine::Reduction;
 use windrow_io::{MemberCommand, MemberIo};
@@ -11,7 +12,8 @@ impl World {
     /// True if so many pages of maps are in use, or may be when all requests have been admitted, that zeroed ranges perhaps get no new ones.
     pub(super) fn pages_may_be_scarce(&self) -> bool {
         let status = self.status();
-        2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
+        // (Each request may need pages of its own where the map is spread.)
+        self.spread != Spread::default() || 2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
     }
 
     /// The ids of shared content that these blocks of a volume refer to.
