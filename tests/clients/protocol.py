@@ -142,7 +142,8 @@ def unknown_command():
     line.connect(path[0])
     stream = line.makefile("rwb")
     stream.read(18)
-    stream.write(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, 0))
+    name = urllib.parse.urlparse(URI).path.lstrip("/").encode()
+    stream.write(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, len(name)) + name)
     stream.flush()
     stream.read(10)
     for kind in (8, 99):
