@@ -419,7 +419,10 @@ fn a_missing_member_is_named_by_its_last_place() {
     assert_eq!((member["state"].as_str(), member["path"].as_str(), member["last_path"].as_str()), (Some("missing"), Some(""), Some(&*path)));
     assert!(member["reason"].as_str().is_some_and(|reason| reason.contains("not found")) && member["seen_unix_s"].as_u64() > Some(1_700_000_000), "{member}");
     let text = world.succeeds("pool status tank");
-    assert!(text.lines().any(|line| line.trim_start().starts_with('2') && line.contains("missing") && line.contains(&format!("last seen at {path}"))), "{text}");
+    assert!(
+        text.lines().any(|line| line.trim_start().starts_with('2') && line.contains("missing") && line.contains(&format!("last seen at {path}"))),
+        "{text}"
+    );
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
     assert!(log.contains("pool 'tank': member 2 (") && log.contains(&path) && !log.contains("MemberId("), "{log}");
     let metrics = world.succeeds("stats tank --prometheus");
