@@ -74,7 +74,7 @@ fn encoded(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A name is written by whoever made the pool, and read by udev as root.
+    /// The creator of a pool chooses its name, and udev reads it as root.
     #[test]
     fn no_name_is_more_than_text_to_udev() {
         let name = "a b\"$(x)`\n%k\u{85}ü/..";

@@ -124,7 +124,7 @@ fn a_start_waits_for_members_and_records_no_loss_before() {
     let server = world.serve("--wait-for-members 1");
     assert_eq!(member_state(&world, 2), "missing");
     assert!(server.stop());
-    // Its loss is on record: no later start waits for it.
+    // Its loss is recorded: no later start waits for it.
     let server = world.serve("--wait-for-members 600");
     assert!(server.stop());
     std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("away");

@@ -45,7 +45,7 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
     assert_eq!(states[4], "spare");
 }
 
-/// A pool was made with journal devices that nobody looked for at the first start.
+/// A pool was made with journal devices, and the first start did not look for them.
 #[test]
 fn a_new_pool_is_found_with_its_journal_devices() {
     let world = World::new();
