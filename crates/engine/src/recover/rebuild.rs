@@ -313,7 +313,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         batches: found.streams.iter().map(|s| s.len() as u64).sum(),
         entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),
         void_batches: found.void_batches,
-        torn_batches: found.torn_batches,
+        torn_batches: found.torn.len() as u64,
         records: gather.records,
         accepted_order: accepted,
         volumes: volumes.collect(),

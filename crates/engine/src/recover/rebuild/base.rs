@@ -152,16 +152,18 @@ impl Former {
 
     /// Segments that it refers to and that were used again since: they bear batches of another stream than it knew there, or only newer ones that can not follow on what it
     /// knew, or a newer life behind former batches; or a segment of another layout has their extents. (Batches of another stream that come before the checkpoint are what
-    /// is left of a life that ended earlier: they show where the only batch of the present one can not be read.)
+    /// is left of a life that ended earlier: they show where the only batch of the present one can not be read.) What is torn says as much: it lies over what the checkpoint knew.
     pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
         let mut first: BTreeMap<SegmentId, (usize, Seq, u32)> = BTreeMap::new();
-        for (stream, batches) in found.streams.iter().enumerate() {
-            let is_older = |taken: &Taken| stream != usize::from(self.segments.get(taken.segment).stream) && taken.seq < self.start.first[stream];
-            for taken in batches.iter().filter(|taken| self.is_used(taken.segment) && !is_older(taken)) {
-                let here = (stream, taken.seq, taken.row);
-                let of = first.entry(taken.segment).or_insert(here);
-                *of = if of.0 == stream { here.min(*of) } else { (usize::MAX, Seq(0), 0) };
+        let of_streams = found.streams.iter().enumerate().flat_map(|(stream, batches)| batches.iter().map(move |taken| (stream, taken)));
+        for (stream, taken) in of_streams.chain(found.torn.iter().map(|(stream, taken)| (*stream, taken))) {
+            let is_older = stream != usize::from(self.segments.get(taken.segment).stream) && taken.seq < self.start.first[stream];
+            if is_older || !self.is_used(taken.segment) {
+                continue;
             }
+            let here = (stream, taken.seq, taken.row);
+            let of = first.entry(taken.segment).or_insert(here);
+            *of = if of.0 == stream { here.min(*of) } else { (usize::MAX, Seq(0), 0) };
         }
         let differs = |id: &SegmentId, (stream, seq, row): &(usize, Seq, u32)| {
             let former = self.segments.get(*id);

@@ -73,7 +73,8 @@ pub(super) struct Scan {
     /// The highest number of each stream that was durable in each epoch, as it was known in that epoch.
     flushed_in: BTreeMap<Epoch, [Seq; MAX_STREAMS]>,
     pub(super) void_batches: u64,
-    pub(super) torn_batches: u64,
+    /// Batches at the end of the log that did not arrive as a whole, with their stream. They count for nothing, but they lie over what was in their segments before.
+    pub(super) torn: Vec<(usize, Taken)>,
 }
 
 /// What is found on the way.
@@ -102,7 +103,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         firsts: BTreeMap::new(),
         flushed_in: BTreeMap::new(),
         void_batches: 0,
-        torn_batches: 0,
+        torn: Vec::new(),
     };
     let mut found = Known { durable: Durable::nothing(), budget: REPLAY_TABLE_BYTES };
     for root in superblock.checkpoints.iter().flatten() {
@@ -343,8 +344,7 @@ impl Scan {
             let is_its_own = !self.remains.contains(&taken.segment);
             self.streams[stream][at].incomplete = found == Found::Incomplete && is_its_own;
         }
-        self.torn_batches += (self.streams[stream].len() - end) as u64;
-        self.streams[stream].truncate(end);
+        self.torn.extend(self.streams[stream].drain(end..).map(|taken| (stream, taken)));
         Ok(())
     }
 }
