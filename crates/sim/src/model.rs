@@ -106,7 +106,7 @@ pub struct Model {
     pub lenient: bool,
     /// Damage has filled the pool: what brings data may be refused, all of it or what is left of it.
     pub exhausted: bool,
-    /// Pages of maps may be scarce: zeroed ranges get none.
+    /// Pages of maps may be scarce: zeroed ranges get none, and a start may give up pages of zeroes.
     pub scarce_pages: bool,
     /// Flushes of some volume were something else once: how many were served is the engine's affair.
     unusual_sync: bool,

@@ -276,6 +276,7 @@ impl World {
     /// The power goes: the engine is lost with everything in flight. Returns the newest order that it had given.
     pub fn power_cut(&mut self) -> u64 {
         let read_only = self.read_only;
+        self.model.scarce_pages |= self.is_up() && self.pages_may_be_scarce();
         let newest = self.engine.take().map_or(0, |engine| {
             let status = engine.status();
             if !read_only {

@@ -40,8 +40,12 @@ impl Model {
         self.orders.clear();
         self.served = Default::default();
         self.properties_reopened(status)?;
+        let scarce_pages = self.scarce_pages || 2 * status.map_pages >= status.map_pages_max;
         for volume in self.volumes.values_mut() {
             volume.blocks.iter_mut().for_each(|block| block.crash(accepted));
+            if scarce_pages {
+                volume.blocks.iter_mut().for_each(|block| block.may_become_hole());
+            }
         }
         self.volumes_reopened(status, accepted)?;
         self.accepted = accepted;

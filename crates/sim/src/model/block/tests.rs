@@ -49,6 +49,21 @@ fn a_crash_keeps_exactly_what_was_accepted() {
 }
 
 #[test]
+fn a_start_with_few_pages_may_make_holes_of_zeroes() {
+    let states = |block: &BlockModel| [ExtentState::Hole, ExtentState::Zero].map(|state| block.explains_status(state, 1));
+    let mut block = BlockModel::default();
+    block.submit(write(1, FULL, ZERO));
+    block.acknowledge(RequestId(1), 1, 1, false);
+    assert_eq!(states(&block), [false, true]);
+    block.may_become_hole();
+    assert_eq!(states(&block), [true, true]);
+    let mut block = BlockModel::default();
+    block.settle(&[100; 8]);
+    block.may_become_hole();
+    assert_eq!(states(&block), [false, false]);
+}
+
+#[test]
 fn a_trim_in_a_full_pool_may_leave_a_block_as_it_was() {
     let trimmed = |may_pass| {
         let mut block = BlockModel::default();
