@@ -1,4 +1,4 @@
-//! A small accept loop that can be stopped, for the control socket and the metrics endpoint.
+//! A small accept loop that can be stopped, for the control socket.
 
 use crate::sessions::lock;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,16 +15,6 @@ pub(crate) trait Accept: AsFd + Send + 'static {
     type Connection;
     /// The next connection; `WouldBlock` if there is none.
     fn accept(&self) -> Result<Self::Connection>;
-}
-
-impl Accept for std::net::TcpListener {
-    type Connection = std::net::TcpStream;
-
-    fn accept(&self) -> Result<Self::Connection> {
-        let (stream, _) = Self::accept(self)?;
-        stream.set_nonblocking(false)?;
-        Ok(stream)
-    }
 }
 
 impl Accept for std::os::unix::net::UnixListener {

@@ -1,101 +1,10 @@
-//! The Prometheus endpoint: `GET /metrics` over HTTP/1.1, one request at a time, nothing else.
-//!
-//! Requests are bounded in size and time; a client that misbehaves loses its connection. It is meant for the loopback: there is no
-//! authentication, and nothing can be changed through it.
+//! The page of metrics in the text format of Prometheus.
 
 use crate::data::DataState;
-use crate::failure::{Failure, id};
 use crate::histogram::LatencySummary;
-use crate::listener::AcceptLoop;
 use crate::report::PoolReport;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
 use windrow_engine::api::{ScrubState, WrittenBytes};
-
-const REQUEST_MAX: usize = 8 << 10;
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// A running endpoint. Dropping it stops it.
-pub struct MetricsServer {
-    address: SocketAddr,
-    _accepting: AcceptLoop,
-}
-
-impl MetricsServer {
-    /// Serves what `report` returns at `address` (port 0: any free one). An address that other hosts can reach needs `allow_remote`.
-    pub fn start(address: SocketAddr, allow_remote: bool, report: impl Fn() -> Option<PoolReport> + Send + 'static) -> Result<Self, Failure> {
-        let failure = |error: std::io::Error| {
-            Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), error).remedy("choose another address with --metrics")
-        };
-        if !allow_remote && !address.ip().to_canonical().is_loopback() {
-            let why = "it is not a loopback address and remote clients are not allowed";
-            let refused = Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), why);
-            return Err(refused.remedy("choose another address with --metrics, or give --allow-remote: there is no authentication"));
-        }
-        let listener = TcpListener::bind(address).map_err(failure)?;
-        listener.set_nonblocking(true).map_err(failure)?;
-        let address = listener.local_addr().map_err(failure)?;
-        let accepting = AcceptLoop::start("windrow-metrics", listener, move |stream| {
-            // A client that breaks the connection has only itself to blame.
-            drop(answer(stream, &report));
-        });
-        Ok(Self { address, _accepting: accepting.map_err(failure)? })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-fn answer(mut stream: TcpStream, report: &impl Fn() -> Option<PoolReport>) -> std::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    let mut request = Vec::with_capacity(1024);
-    let mut part = [0; 1024];
-    // All reads together have one time limit: the next client, and the end of the daemon, wait for this one.
-    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        stream.set_read_timeout(Some(left(end)?))?;
-        let count = stream.read(&mut part)?;
-        if count == 0 || request.len() + count > REQUEST_MAX {
-            return respond(&mut stream, "400 Bad Request", "the request is malformed or too long\n");
-        }
-        request.extend_from_slice(&part[..count]);
-    }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ');
-    match (words.next(), words.next()) {
-        (Some(b"GET"), Some(b"/metrics")) => match report() {
-            Some(report) => respond(&mut stream, "200 OK", &render(&report)),
-            None => respond(&mut stream, "503 Service Unavailable", "the pool has stopped\n"),
-        },
-        (Some(b"GET"), _) => respond(&mut stream, "404 Not Found", "only /metrics is served\n"),
-        _ => respond(&mut stream, "405 Method Not Allowed", "only GET is served\n"),
-    }
-}
-
-fn respond(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    let (text, end) = (head + body, Instant::now() + PATIENCE);
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(end)?))?;
-        let count = stream.write(rest)?;
-        if count == 0 {
-            return Err(ErrorKind::WriteZero.into());
-        }
-        rest = &rest[count..];
-    }
-    Ok(())
-}
-
-/// The time until `end`; an error if there is none.
-fn left(end: Instant) -> std::io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
 
 /// The causes of written bytes with their names.
 pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 11] {

@@ -132,7 +132,6 @@ fn main() -> std::io::Result<()> {
     }
     let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan/src/catalogue.toml");
     corpora.write("drives", "catalogue", &std::fs::read(catalogue)?)?;
-    corpora.write("metrics", "page", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     corpora.write("registry", "entry", REGISTRY.as_bytes())?;
     corpora.write("registry", "host", b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n")?;
     for (number, seed) in TRACES.iter().enumerate() {

@@ -7,6 +7,7 @@ mod alone;
 mod child;
 mod config;
 mod connections;
+mod metrics;
 mod rights;
 
 pub use child::ChildServer;
@@ -17,9 +18,9 @@ use crate::values::{Size, number_within, size_within};
 use clap::Args;
 use config::Config;
 use connections::ConnectionArguments;
+use metrics::MetricsArguments;
 use rights::{Rights, SocketMode};
 use serde_json::json;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,6 @@ use windrow_host::arrivals::{self, Places};
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
-use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
 use windrow_host::report::MemberReport;
 use windrow_host::schedule::unix_now;
@@ -52,7 +52,7 @@ Configuration file (all fields optional; the command line wins):
   members = [\"/dev/sdb\", \"/dev/sdc\"]
   nbd = [\"unix:/run/windrow/tank.nbd\"]
   default = \"data\"           # volume for clients that name no export
-  metrics = \"127.0.0.1:9464\"
+  metrics = \"127.0.0.1:9464\"   # also: metrics_hosts = [\"NAME\"], metrics_connections
   control = \"/run/windrow/tank.control\"
   socket_mode = \"0660\"
   socket_group = \"windrow\"
@@ -86,9 +86,8 @@ pub struct ServeArguments {
     /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption and no authentication.
     #[arg(long)]
     allow_remote: bool,
-    /// Serve metrics for Prometheus over HTTP here.
-    #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: MetricsArguments,
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -148,6 +147,7 @@ pub struct ServeArguments {
 /// Runs it.
 pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
+    arguments.metrics.check(arguments.allow_remote)?;
     let rights = Rights::new(arguments.socket_mode, arguments.socket_group.as_deref())?;
     let signal = signals()?;
     raise_descriptor_limit();
@@ -179,11 +179,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     }
     let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
     rights.apply(control.path())?;
-    let metrics = arguments.metrics.map(|address| {
-        let pool = pool.clone();
-        MetricsServer::start(address, arguments.allow_remote, move || pool.report())
-    });
-    let metrics = metrics.transpose()?;
+    let metrics = arguments.metrics.start(&pool)?;
     let nbd = start_nbd(&pool, &arguments)?;
     for address in &arguments.nbd {
         if let Listen::Unix(path) = address {
@@ -399,6 +395,7 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
         None => Config::default(),
     };
     arguments.connections = arguments.connections.or(&config);
+    arguments.metrics = arguments.metrics.or(&config);
     arguments.workers = arguments.workers.or(config.workers);
     arguments.pool = arguments.pool.or(config.pool);
     if arguments.place.members.is_empty() && arguments.place.dir.is_empty() {
@@ -408,7 +405,6 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
         arguments.nbd = config.nbd;
     }
     arguments.default = arguments.default.or(config.default);
-    arguments.metrics = arguments.metrics.or(config.metrics);
     arguments.place.control = arguments.place.control.or(config.control);
     arguments.socket_mode = arguments.socket_mode.or(config.socket_mode);
     arguments.socket_group = arguments.socket_group.or(config.socket_group);

@@ -139,6 +139,8 @@ fn wrong_words_on_the_command_line() {
         ("serve tank --nbd somewhere", "unix:PATH or tcp:ADDRESS:PORT"),
         ("serve tank --nbd tcp:127.0.0.1:99999", "tcp:ADDRESS:PORT"),
         ("serve tank --metrics here", "'here' for '--metrics"),
+        ("serve tank --metrics-host a:80", "without a port"),
+        ("serve tank --metrics-connections 0", "between 1 and 4096"),
         ("serve tank --pending lots", "'lots' is not a size"),
         ("serve tank --workers -1", "'-1' found; see `windrow serve --help`"),
         ("serve tank --workers 0", "'0' for '--workers <N>': it must be a whole number between 1 and 512"),

@@ -18,6 +18,7 @@ mod map_memory;
 mod members;
 mod members_at_rest;
 mod members_unfit;
+mod metrics;
 mod outside;
 mod plan_and_traces;
 mod real_clients;

@@ -1,6 +1,7 @@
 //! The configuration file of `serve`.
 
 use super::connections::ConnectionArguments;
+use super::metrics::{self, MetricsArguments};
 use super::rights::SocketMode;
 use super::{PATIENCE_MAX_S, PENDING_MAX, PENDING_MIN, WORKERS_MAX};
 use crate::values::{Size, number_within, size_within};
@@ -28,8 +29,8 @@ pub struct Config {
     pub default: Option<String>,
     /// TCP addresses that others can reach are allowed.
     pub allow_remote: bool,
-    /// Metrics address.
-    pub metrics: Option<SocketAddr>,
+    /// Metrics endpoint.
+    pub metrics: MetricsArguments,
     /// Control socket.
     pub control: Option<PathBuf>,
     /// Mode of the sockets.
@@ -59,6 +60,8 @@ struct Raw {
     default: Option<String>,
     allow_remote: bool,
     metrics: Option<SocketAddr>,
+    metrics_hosts: Vec<String>,
+    metrics_connections: Option<u64>,
     control: Option<PathBuf>,
     socket_mode: Option<String>,
     socket_group: Option<String>,
@@ -77,12 +80,23 @@ struct Raw {
     keepalive_seconds: Option<u64>,
 }
 
+/// A number from 1 to `most`, if there is one.
+fn count(name: &str, value: Option<u64>, most: u64) -> Result<Option<u64>, String> {
+    let parse = number_within(1, most);
+    value.map(|value| parse(&value.to_string()).map_err(|why| format!("{name} = {value}: {why}"))).transpose()
+}
+
 impl Raw {
+    fn metrics(&self) -> Result<MetricsArguments, String> {
+        let host = |name: &String| metrics::host_name(name).map_err(|why| format!("metrics_hosts: '{name}': {why}"));
+        Ok(MetricsArguments {
+            metrics: self.metrics,
+            metrics_host: self.metrics_hosts.iter().map(host).collect::<Result<_, _>>()?,
+            metrics_connections: count("metrics_connections", self.metrics_connections, metrics::CONNECTIONS_MAX)?,
+        })
+    }
+
     fn connections(&self) -> Result<ConnectionArguments, String> {
-        let count = |name: &str, value: Option<u64>, most: u64| {
-            let parse = number_within(1, most);
-            value.map(|value| parse(&value.to_string()).map_err(|why| format!("{name} = {value}: {why}"))).transpose()
-        };
         let (most, seconds) = (*ServerOptions::CONNECTIONS.end() as u64, *ServerOptions::SECONDS.end());
         let memory = self.request_memory_bytes.as_deref().map(|text| bounded("request_memory_bytes", text, &ServerOptions::MEMORY_BYTES));
         Ok(ConnectionArguments {
@@ -124,7 +138,7 @@ impl Config {
             format!("line {line}: {}", error.message().trim().replace('\n', ", "))
         })?;
         let size = |text: Option<String>| text.map(|text| text.parse::<Size>()).transpose();
-        let connections = raw.connections()?;
+        let (connections, metrics) = (raw.connections()?, raw.metrics()?);
         let workers =
             raw.workers.map(|count| number_within(1, WORKERS_MAX)(&count.to_string()).map_err(|why| format!("workers = {count}: {why}"))).transpose()?;
         let pending = raw.pending_bytes.as_deref().map(|text| bounded("pending_bytes", text, &(PENDING_MIN..=PENDING_MAX))).transpose()?;
@@ -137,7 +151,7 @@ impl Config {
             nbd,
             default: raw.default,
             allow_remote: raw.allow_remote,
-            metrics: raw.metrics,
+            metrics,
             control: raw.control,
             socket_mode: raw.socket_mode.map(|text| text.parse()).transpose()?,
             socket_group: raw.socket_group,
@@ -179,6 +193,10 @@ mod tests {
         let ConnectionArguments { connections, handshakes, stall_timeout, request_memory, .. } = config.connections;
         assert_eq!((connections, handshakes, stall_timeout, request_memory, config.workers), (Some(9), Some(3), Some(7), Some(Size(1 << 30)), Some(2)));
         assert_eq!(Config::parse("connections = 0").unwrap_err(), "connections = 0: it must be a whole number between 1 and 16384");
+        let config = Config::parse("metrics = \"127.0.0.1:1\"\nmetrics_hosts = [\"store.example\"]\nmetrics_connections = 9").unwrap();
+        assert_eq!((config.metrics.metrics_host.len(), config.metrics.metrics_connections), (1, Some(9)));
+        assert!(Config::parse("metrics_hosts = [\"a:1\"]").unwrap_err().contains("without a port"));
+        assert!(Config::parse("metrics_connections = 0").unwrap_err().contains("between 1 and 4096"));
         assert!(Config::parse("workers = 100000").unwrap_err().contains("between 1 and 512"));
         assert!(Config::parse("pending_bytes = \"1\"").unwrap_err().contains("between 4 MiB and 64 GiB"));
         assert!(Config::parse("request_memory_bytes = \"1M\"").unwrap_err().contains("between 128 MiB and 1 TiB"));
