@@ -382,14 +382,18 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
 fn what_deduplication_takes_is_what_help_and_manual_say() {
     let world = World::new();
     world.succeeds("pool create tank --redundancy 5 --size 1G --sparse a b c d");
-    let usable = || json(&world, "pool status tank")["capacity"]["usable_bytes"].as_f64().unwrap();
-    let before = usable();
-    world.succeeds("volume create tank/data 100M --dedup hash");
-    let taken = 1.0 - usable() / before;
-    assert!((0.023..=0.024).contains(&taken), "{taken}");
+    world.succeeds("pool create small --redundancy 5 --size 256M --sparse e f g h");
+    world.succeeds("pool create dense --redundancy 5 --size 1G --sparse --reduction capacity i j k l");
+    for (pool, expected) in [("tank", 0.040..=0.041), ("small", 0.043..=0.044), ("dense", 0.117..=0.118)] {
+        let usable = || json(&world, &format!("pool status {pool}"))["capacity"]["usable_bytes"].as_f64().unwrap();
+        let before = usable();
+        world.succeeds(&format!("volume create {pool}/data 100M --dedup hash"));
+        let taken = 1.0 - usable() / before;
+        assert!(expected.contains(&taken), "{pool}: {taken}");
+    }
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for text in ["docs/dedup.md", "docs/operations.md"].map(|name| std::fs::read_to_string(root.join(name)).unwrap()) {
-        assert!(text.contains("2.3 to 2.4 %"));
+        assert!(text.contains("3.9 to 4.4 %") && text.contains("11 to 13 %"));
     }
     assert!(
         world
@@ -398,7 +402,7 @@ fn what_deduplication_takes_is_what_help_and_manual_say() {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
-            .contains("takes 2.3 to 2.4 % of the pool's usable space")
+            .contains("takes 3.9 to 4.4 % of the pool's usable space")
     );
 }
 

@@ -429,7 +429,7 @@ fn a_missing_member_is_named_by_its_last_place() {
     assert!(metrics.contains(&format!("windrow_member_online{{pool=\"tank\",member=\"2\",path=\"{path}\"}} 0\n")), "{metrics}");
     assert!(metrics.lines().any(|line| line.contains("member=\"2\"") && line.ends_with("state=\"missing\"} 1")), "{metrics}");
     std::fs::File::create(world.file("spare")).and_then(|file| file.set_len(64 << 20)).expect("a file");
-    world.succeeds("pool add tank spare --spare");
+    world.succeeds("pool add tank --spare spare");
     let metrics = world.succeeds("stats tank --prometheus");
     assert!(metrics.lines().any(|line| line.contains("member=\"4\"") && line.ends_with("state=\"spare\"} 1")), "{metrics}");
     assert!(!metrics.contains("windrow_member_online{pool=\"tank\",member=\"4\""), "a spare that waits is not a member that is down");
