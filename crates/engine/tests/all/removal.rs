@@ -102,7 +102,8 @@ fn full(mut machine: Machine) -> (Machine, VolumeId, u64) {
 
 /// Blocks that are too many for a removal, as its refusal says.
 fn too_many(machine: &mut Machine, member: u8) -> u64 {
-    let Some(Err(ControlError::NoSpace(text))) = remove(machine, member) else { panic!("a full pool gives no member up") };
+    let answer = remove(machine, member);
+    let Some(Err(ControlError::NoSpace(text))) = answer else { panic!("a full pool gives no member up: {answer:?}") };
     let bytes = text.split("delete ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|bytes| bytes.parse::<u64>().ok());
     bytes.unwrap_or_else(|| panic!("no figure in: {text}")).div_ceil(4096)
 }
@@ -212,8 +213,8 @@ fn members_of_different_sizes_leave_full_pools() {
     for leaves in [0u8, 10] {
         let mut machine = Machine::with(Redundancy::Single, 8, 12, 30);
         for slot in 8..11u8 {
-            assert_eq!(machine.memory.add(18 << 20), usize::from(slot));
-            let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes: 18 << 20 };
+            assert_eq!(machine.memory.add(32 << 20), usize::from(slot));
+            let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes: 32 << 20 };
             assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), DONE);
         }
         assert_eq!(machine.command(Control::Grow { members: (8..11).map(MemberId).collect() }), DONE);
