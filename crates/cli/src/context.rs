@@ -12,6 +12,7 @@ use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{self, FoundPool, OpenRequest, OpenedPool, PoolTarget};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
+use windrow_host::served::Served;
 use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
 use windrow_units::Uuid;
 
@@ -101,11 +102,15 @@ pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
 pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
     let Some(mut daemon) = connect(name, place)? else { return Ok(None) };
     if place.is_named() {
-        let found = offline::locate(&place.target(Some(name)), &registry())?;
+        let target = place.target(Some(name));
+        let named = match offline::daemon_of(&target, &Served::now()) {
+            Some(daemon) => daemon.pool,
+            None => offline::locate(&target, &registry())?.pool,
+        };
         let served = report_of(&mut daemon)?;
-        if served.pool != found.pool {
-            let why = format!("a daemon serves pool {} by this name, and the members that are named are those of pool {}", served.pool, found.pool);
-            let remedy = format!("name the one at rest by its identifier, {}, or leave --members and --dir out if the served one is meant", found.pool);
+        if served.pool != named {
+            let why = format!("a daemon serves pool {} by this name, and the members that are named are those of pool {named}", served.pool);
+            let remedy = format!("name the one at rest by its identifier, {named}, or leave --members and --dir out if the served one is meant");
             return Err(Failure::new(id::POOL_UNKNOWN, format!("cannot tell which pool '{name}' is meant"), why).remedy(remedy));
         }
     }
@@ -158,7 +163,10 @@ pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, F
         }
         return Err(busy());
     }
-    let found = offline::locate(&place.target(Some(name)), &registry())?;
+    let found = offline::locate(&place.target(Some(name)), &registry()).map_err(|failure| match failure.id.as_str() {
+        id::POOL_BUSY => Failure { what: what.to_owned(), ..failure },
+        _ => failure,
+    })?;
     if place.is_named() && is_served(&found, place)? { Err(busy()) } else { Ok(found) }
 }
 

@@ -48,6 +48,7 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
     match offline::examine(path) {
         Ok(Some(member)) => refused(id::MEMBER_IN_USE, format!("it is member {} of the windrow pool '{}'", member.label.member, member.label.pool_name)),
         Ok(None) => Ok(()),
+        Err(failure) if failure.id == id::POOL_BUSY => refused(id::MEMBER_IN_USE, failure.why),
         Err(failure) => refused(id::MEMBER_IN_USE, format!("that it is no member of a pool can not be told: {}", failure.why)),
     }
 }

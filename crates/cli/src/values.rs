@@ -55,13 +55,23 @@ pub fn size_within(min: u64, max: u64) -> impl Fn(&str) -> Result<Size, String> 
     }
 }
 
-/// A parser of whole numbers between two bounds.
-pub fn number_within(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+/// A parser of whole numbers between two bounds, which it names to everything else. The bounds are within the type.
+pub fn within<T: TryFrom<u64> + 'static>(min: u64, max: u64) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|number| is_number && (min..=max).contains(number));
-        number.ok_or_else(|| format!("it must be a whole number between {min} and {max}"))
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| format!("it must be a whole number between {min} and {max}"))
     }
+}
+
+/// A parser of whole numbers between two bounds.
+pub fn number_within(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    within(min, max)
+}
+
+/// The same for what is counted in memory.
+pub fn count_within(min: u64, max: u64) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
+    within(min, max)
 }
 
 /// A share in thousandths, written as `10%`, `12.5%` or `0.1`.

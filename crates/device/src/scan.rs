@@ -29,8 +29,8 @@ const AT_ONCE: usize = 64;
 /// Stack of a thread that reads one label.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What tells one file or device from another, whatever its names: device or file, number of the device, number of the file.
-type Identity = (bool, u64, u64);
+/// What tells one file or device from another, whatever its names: true for a block device; number of the device, or of the file system; number of the file.
+pub type Identity = (bool, u64, u64);
 /// The label's bytes; `None` if the file is too short for one.
 type Bytes = io::Result<Option<Vec<u8>>>;
 type Reader = Arc<dyn Fn(&Path) -> Bytes + Send + Sync>;
@@ -51,9 +51,14 @@ pub fn scan<T>(places: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Fo
 }
 
 /// The same, but passes over the files and devices in `except`, whatever names they have in `places`.
-pub fn scan_except<T>(places: &[PathBuf], except: &[PathBuf], mut decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
+pub fn scan_except<T>(places: &[PathBuf], except: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
+    scan_beside(places, except.iter().filter_map(|path| identity(path).ok().flatten()).collect(), decode)
+}
+
+/// The same by what tells files and devices apart: none of `except` is opened.
+pub fn scan_beside<T>(places: &[PathBuf], except: HashSet<Identity>, mut decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
     let mut found = Found { members: Vec::new(), unreadable: Vec::new() };
-    let mut seen: HashSet<Identity> = except.iter().filter_map(|path| identity(path).ok().flatten()).collect();
+    let mut seen = except;
     let (files, devices) = candidates(places, &mut seen, &mut found.unreadable);
     let mut labels: Vec<(usize, PathBuf, Bytes)> = Vec::with_capacity(files.len() + devices.len());
     for (at, path) in files {
@@ -148,8 +153,11 @@ fn folder_content(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(content)
 }
 
-/// `None` for what is neither a regular file nor a block device.
-fn identity(path: &Path) -> io::Result<Option<Identity>> {
+/// What tells the file or device at this path from others, without opening it. `None` for what is neither a regular file nor a block device, and for nothing.
+///
+/// # Errors
+/// This user may not look, or the file system fails.
+pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         // A dangling link is nothing.

@@ -18,6 +18,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use windrow_device::scan::Identity;
 use windrow_engine::api::{MemberStatus, PoolStatus};
 use windrow_layout::superblock::MemberState;
 use windrow_units::{MemberId, Uuid};
@@ -45,6 +46,12 @@ impl Mark {
         let is_device = metadata.file_type().is_block_device();
         let content = if is_device { (0, 0) } else { (metadata.len(), metadata.mtime()) };
         (is_device || metadata.is_file()).then(|| Self { identity: (metadata.dev(), metadata.ino(), metadata.rdev()), content })
+    }
+
+    /// What tells it from others: of two paths to one device or file it is the same.
+    pub(crate) fn device(self) -> Identity {
+        let (file_system, file, device) = self.identity;
+        if device == 0 { (false, file_system, file) } else { (true, device, 0) }
     }
 
     /// The same of one that is open.

@@ -26,6 +26,7 @@ use crate::failure::{Failure, id};
 use crate::offline::partition::Partitioning;
 use crate::recorder::Lot;
 use crate::report::{MemberReport, PoolReport, VolumeReport};
+use crate::served::OpenMember;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -351,6 +352,9 @@ pub enum Reply {
         process: u32,
         /// Its end has been asked for.
         ending: bool,
+        /// Members that it has open.
+        #[serde(default)]
+        members: Vec<OpenMember>,
     },
     /// The pool.
     Pool(Box<PoolReport>),

@@ -345,7 +345,7 @@ impl Daemon {
         match command {
             Command::Identify => {
                 let ServedPool { name, pool } = self.serves();
-                Ok(Reply::Daemon { name, pool, process: std::process::id(), ending: lock(&self.end).requested.is_some() })
+                Ok(Reply::Daemon { name, pool, process: std::process::id(), ending: lock(&self.end).requested.is_some(), members: self.pool.open_members() })
             }
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
             Command::VolumeCreate { name, size_bytes, default, force } => self.create_volume(&name, size_bytes, default, force),

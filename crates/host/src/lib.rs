@@ -35,6 +35,7 @@ pub mod registry;
 pub mod report;
 pub mod schedule;
 pub mod scrub;
+pub mod served;
 mod sessions;
 pub mod space;
 pub mod text;

@@ -3,6 +3,7 @@
 //! The engine takes the smaller of this and what the pool's maps need when it is full. The rest of the memory is for what else the machine does.
 
 use std::path::{Path, PathBuf};
+use windrow_units::BLOCK_BYTES;
 
 /// Share of the memory of the machine, or of the control group, that maps may take by default.
 const SHARE: u64 = 4;
@@ -10,6 +11,14 @@ const SHARE: u64 = 4;
 const LEAST_BYTES: u64 = 16 << 20;
 /// Bound in bytes where the kernel does not report how much memory there is.
 const UNKNOWN_BYTES: u64 = 1 << 30;
+
+/// Bytes of map memory for a block of data.
+const MAP_ENTRY_BYTES: u64 = 16;
+
+/// Data that maps of `limit` bytes can hold, where that is less than the whole pool needs (`full`, in bytes of maps): further writes fail with no space.
+pub fn data_bytes_max(limit: u64, full: u64) -> Option<u64> {
+    (limit < full).then_some(limit / MAP_ENTRY_BYTES * BLOCK_BYTES)
+}
 
 /// Default bound on the memory for maps, in bytes.
 pub fn default_map_bytes() -> u64 {
@@ -61,6 +70,11 @@ mod tests {
         assert_eq!(share_of(Some(32 << 30), [4 << 30, u64::MAX >> 1].into_iter()), 1 << 30);
         assert_eq!(share_of(Some(32 << 30), [1 << 20].into_iter()), LEAST_BYTES);
         assert_eq!(share_of(None, [].into_iter()), UNKNOWN_BYTES);
+    }
+
+    #[test]
+    fn maps_that_hold_the_whole_pool_have_no_limit_to_tell() {
+        assert_eq!((data_bytes_max(4 << 30, 4 << 30), data_bytes_max(4 << 30, (4 << 30) + 1)), (None, Some(1 << 40)));
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub fn render(report: &PoolReport) -> String {
         report.data.lost_blocks,
     );
     page.single("unverified_lost_blocks", "gauge", "Blocks that were lost before the start and have not been verified since.", report.data.unverified_blocks);
+    page.single("pool_refuses_data", "gauge", "1 if writes of data are refused, as no segment becomes free.", u8::from(report.refuses_data));
     gauges(&mut page, report);
     connections(&mut page, report);
     counters(&mut page, report);
@@ -136,6 +137,13 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("segments", "gauge", "Segments of the pool.", capacity.segments);
     page.single("free_segments", "gauge", "Segments that are free.", capacity.free_segments);
     page.single("map_bytes", "gauge", "Memory of the map.", report.bounds.map_bytes);
+    page.single("map_limit_bytes", "gauge", "Most memory of the map.", report.bounds.limits.map_bytes);
+    page.single(
+        "map_full_bytes",
+        "gauge",
+        "Memory of the map when the pool is full. Where it is more than the limit, writes fail before that.",
+        report.bounds.map_bytes_full,
+    );
     page.single("pending_bytes", "gauge", "Admitted writes that are not in the log yet.", report.bounds.pending_bytes);
     page.single("at_risk_bytes", "gauge", "Acknowledged bytes that are not durable yet.", report.bounds.at_risk_bytes);
     page.single("pending_limit_bytes", "gauge", "Bound of pending bytes.", report.bounds.limits.pending_bytes);
@@ -186,6 +194,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
     page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
     page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);
+    page.single("dropped_log_lines_total", "counter", "Lines of the log that were not read in time.", report.dropped_log_lines);
     page.single("dropped_events_total", "counter", "Events that the event command was not told.", report.dropped_events);
     let placement = &report.placement;
     page.head("placement_streams", "gauge", "Streams that the policy has, by what goes there.");

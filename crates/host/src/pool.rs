@@ -11,7 +11,7 @@ mod steward;
 use crate::ConnectionReport;
 use crate::alarm;
 use crate::daemon;
-use crate::directory::{Directory, KnownMember};
+use crate::directory::{Directory, KnownMember, MemberPlace};
 use crate::driver::{Driver, Own, StateMachine, start_workers};
 use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
@@ -23,6 +23,7 @@ use crate::reaper::ReaperThread;
 use crate::recorder::Lot;
 use crate::report::{PoolReport, PropertyReport};
 use crate::schedule::unix_now;
+use crate::served::OpenMember;
 use crate::sessions::{Client, SessionState, lock};
 use clients::Target;
 use std::os::fd::BorrowedFd;
@@ -327,6 +328,15 @@ impl Pool {
     /// What the file system says of the device that is open for a member.
     pub(crate) fn device_mark(&self, member: MemberId) -> Option<crate::arrivals::Mark> {
         crate::arrivals::Mark::of_open(self.0.driver.device(member)?.raw_fd()?)
+    }
+
+    /// Members whose devices are open, without asking the pool, which may not answer.
+    pub(crate) fn open_members(&self) -> Vec<OpenMember> {
+        let open = |(slot, place): (u8, MemberPlace)| {
+            let identity = self.device_mark(MemberId(slot))?.device();
+            Some(OpenMember { member: slot, uuid: place.uuid, identity })
+        };
+        (0..).zip(self.0.names.places()).filter_map(open).collect()
     }
 
     /// What the front-end shows of its connections from now on. The first one counts.

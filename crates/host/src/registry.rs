@@ -35,12 +35,15 @@ pub struct PoolEntry {
     /// Members as they were last seen: a missing one is named by them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<KnownMember>,
+    /// Control socket of its last daemon, if that is not in the run folder: commands ask there, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
 }
 
 impl PoolEntry {
     /// An entry with the usual exports.
     pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
-        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default(), known: Vec::new() }
+        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default(), known: Vec::new(), control: None }
     }
 
     /// Takes over where the members are. While one of them is away, the places that were known before stay known: it may come back to its own.

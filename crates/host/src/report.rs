@@ -241,6 +241,9 @@ pub struct BoundsReport {
     pub map_bytes: u64,
     /// Map memory when the pool is full.
     pub map_bytes_full: u64,
+    /// Data at which the map memory reaches its limit, and writes fail with no space; none if it suffices for the full pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_data_bytes_max: Option<u64>,
     /// Memory of deduplication beside the map: its index, what is known of the index's pages, and the table of contents.
     #[serde(default)]
     pub dedup_bytes: u64,
@@ -485,6 +488,12 @@ pub struct PoolReport {
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
+    /// Writes of data are refused, as no segment becomes free: until something is deleted or trimmed, or what could not be read is readable again.
+    #[serde(default)]
+    pub refuses_data: bool,
+    /// Lines of the log since the start of the process that were dropped, as they were not read in time.
+    #[serde(default)]
+    pub dropped_log_lines: u64,
     /// Events since start that the event command was not told, as too many waited.
     #[serde(default)]
     pub dropped_events: u64,
@@ -534,6 +543,8 @@ impl PoolReport {
             next_step,
             data,
             served: true,
+            refuses_data: status.refuses_data,
+            dropped_log_lines: crate::log::dropped_lines(),
             dropped_events: 0,
             nbd: None,
             generation: status.generation,
@@ -568,12 +579,12 @@ impl PoolReport {
         self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, 5 data is damaged, or was before the start
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, or refuses data; 5 data is damaged, or was before the start
     /// and has not been verified since.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
             "online" | "degraded" if self.data.state != DataState::Intact => 5,
-            "online" if self.space.warned_percent > 0 => 3,
+            "online" if self.space.warned_percent > 0 || self.refuses_data => 3,
             "online" => 0,
             "degraded" => 1,
             _ => 2,
@@ -604,6 +615,7 @@ impl From<&PoolStatus> for BoundsReport {
             limits: status.limits,
             map_bytes: status.map_bytes,
             map_bytes_full: status.plan.map_bytes,
+            map_data_bytes_max: crate::memory::data_bytes_max(status.limits.map_bytes, status.plan.map_bytes),
             dedup_bytes: status.dedup.index_bytes + status.dedup.ids_bytes,
             dedup_bytes_max: status.limits.index_bytes + status.plan.ids_bytes,
             map_pages: status.map_pages,

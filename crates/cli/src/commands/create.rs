@@ -38,7 +38,7 @@ pub struct CreateArguments {
     #[arg(long, short, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     redundancy: String,
     /// Copies of everything, with --redundancy 1 [default: 2].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=4))]
+    #[arg(long, value_parser = crate::values::within::<u8>(2, 4))]
     copies: Option<u8>,
     /// Most bytes that one batch writes to one member; else by member size.
     #[arg(long, value_name = "SIZE")]
@@ -53,7 +53,7 @@ pub struct CreateArguments {
     #[arg(long, default_value = "10%")]
     spare: Share,
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
-    #[arg(long, value_name = "MS", default_value = "50")]
+    #[arg(long, value_name = "MS", default_value = "50", value_parser = crate::values::within::<u32>(1, 3_600_000))]
     seal_age: u32,
     /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
@@ -209,9 +209,6 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// Memory of the map for each block with data.
-const MAP_ENTRY_BYTES: u64 = 16;
-
 /// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as that of the blocks, the table of contents, and the index.
 fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
@@ -258,17 +255,9 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &s
         })
         .collect();
     let (usual, gibibytes) = (windrow_host::memory::default_map_bytes(), figures.map_bytes.div_ceil(1 << 30));
-    let (option, warning) = match figures.map_bytes > usual {
-        true => (
-            format!(" --map-memory {gibibytes}G"),
-            format!(
-                "note       map memory: limit {} here, {} needed when full. Writes fail with ENOSPC from {} of data on; raise it with --map-memory\n",
-                Size(usual),
-                Size(figures.map_bytes),
-                Size(usual / MAP_ENTRY_BYTES * BLOCK_BYTES)
-            ),
-        ),
-        false => Default::default(),
+    let (option, warning) = match windrow_host::memory::data_bytes_max(usual, figures.map_bytes) {
+        Some(data) => (format!(" --map-memory {gibibytes}G"), format!("note       map memory: {}\n", super::pool::map_limit(usual, figures.map_bytes, data))),
+        None => Default::default(),
     };
     let next = if dry_run {
         String::new()

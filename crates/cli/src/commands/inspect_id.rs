@@ -7,6 +7,9 @@ use clap::Args;
 use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::offline::{self, FoundMember};
+use windrow_host::served::Served;
+use windrow_layout::superblock::FORMAT_VERSION;
+use windrow_units::Uuid;
 
 /// Exit code for a device that is no member.
 const NO_MEMBER: u8 = 2;
@@ -25,6 +28,11 @@ pub struct InspectIdArguments {
 
 /// Runs it. Exit code 2, and nothing is said, if the device is no member.
 pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
+    // udev asks again whenever a device changes. A member that is served is not opened for that.
+    if let Some(held) = Served::now().held(&arguments.device) {
+        crate::output::print(&lines_of(&held.holder.name, held.holder.pool, held.uuid, FORMAT_VERSION));
+        return Ok(0);
+    }
     let Some(found) = offline::examine(&arguments.device)? else { return Ok(NO_MEMBER) };
     crate::output::print(&lines(&found));
     Ok(0)
@@ -32,19 +40,23 @@ pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
 
 fn lines(found: &FoundMember) -> String {
     let name = found.superblock.as_ref().map_or(found.label.pool_name.as_str(), |superblock| &superblock.pool_name);
-    let (pool, member) = (found.label.pool, found.label.member_uuid);
+    lines_of(name, found.label.pool, Some(found.label.member_uuid), found.label.version)
+}
+
+fn lines_of(name: &str, pool: Uuid, member: Option<Uuid>, version: u32) -> String {
+    let member = member.map(|member| member.to_string()).unwrap_or_default();
     let fields = [
         ("ID_FS_TYPE", "windrow_member".to_owned()),
         ("ID_FS_USAGE", "raid".to_owned()),
-        ("ID_FS_VERSION", found.label.version.to_string()),
+        ("ID_FS_VERSION", version.to_string()),
         ("ID_FS_UUID", pool.to_string()),
         ("ID_FS_UUID_ENC", pool.to_string()),
-        ("ID_FS_UUID_SUB", member.to_string()),
-        ("ID_FS_UUID_SUB_ENC", member.to_string()),
+        ("ID_FS_UUID_SUB", member.clone()),
+        ("ID_FS_UUID_SUB_ENC", member),
         ("ID_FS_LABEL", safe(name)),
         ("ID_FS_LABEL_ENC", encoded(name)),
     ];
-    fields.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+    fields.iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| format!("{key}={value}\n")).collect()
 }
 
 /// Characters that need no encoding, as in libblkid.

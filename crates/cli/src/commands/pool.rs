@@ -21,8 +21,9 @@ use windrow_host::control::Command;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::registry::{Content, PoolEntry};
-use windrow_host::report::{MemberReport, PoolReport, RebuildReport};
+use windrow_host::report::{BoundsReport, MemberReport, PoolReport, RebuildReport};
 use windrow_host::schedule::unix_now;
+use windrow_host::served::Served;
 use windrow_host::{Failure, KnownMember};
 use windrow_units::Uuid;
 
@@ -154,7 +155,7 @@ pub struct DestroyArguments {
   windrow pool status tank --exit-code
 
 Without a pool all are shown that can be; the others are named on standard error (`failed` in JSON), and the exit code is 4.
-Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning, 1 degraded, 5 data is damaged or not verified since it was, 2 stopped, 4 error (the worst of
+Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning or refusing data, 1 degraded, 5 data is damaged or not verified since it was, 2 stopped, 4 error (the worst of
 all pools).")]
 pub struct StatusArguments {
     /// Pool; else all that are known.
@@ -375,7 +376,8 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
         failed.extend(unreadable.into_iter().filter(|(name, _)| !reports.contains_key(name)));
         entries.into_iter().map(|entry| (entry.name, entry.pool)).collect()
     } else {
-        offline::list_in(&places).into_iter().map(|found| (found.name, found.pool)).collect()
+        let served = Served::now().in_places(&places).into_iter().map(|daemon| (daemon.name.clone(), daemon.pool));
+        offline::list_in(&places).into_iter().map(|found| (found.name, found.pool)).chain(served).collect()
     };
     for (name, pool) in known {
         // A pool with two entries (a crash in a rename) is shown once.
@@ -521,13 +523,15 @@ pub fn describe(report: &PoolReport) -> String {
     let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let next_step = report.next_step.as_ref().map(|step| format!("next step  {step}\n")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
+    let refuses = if report.refuses_data { ", refuses data: no segment becomes free; delete or trim something, or bring missing members back" } else { "" };
+    let maps = map_shortage(&report.bounds).map(|text| format!("map memory {text}\n")).unwrap_or_default();
     let members = members(report);
     let flushed = match report.properties.flush_age_ms {
         0 => String::new(),
         age_ms => format!(" (flushed after {} s)", f64::from(age_ms) / 1000.0),
     };
     format!(
-        "pool       {} ({})\nstate      {}{reason}{}{served}\n{next_step}redundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet{flushed}\njournal    {}\n{}scrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{}{refuses}{served}\n{next_step}redundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet{flushed}\n{maps}journal    {}\n{}scrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -552,6 +556,17 @@ pub fn describe(report: &PoolReport) -> String {
         members.render(),
         super::volume::table(&report.volumes, report.served),
     )
+}
+
+/// That map memory ends before the space does, if it is so.
+pub fn map_shortage(bounds: &BoundsReport) -> Option<String> {
+    bounds.map_data_bytes_max.map(|data| map_limit(bounds.limits.map_bytes, bounds.map_bytes_full, data))
+}
+
+/// Map memory of `limit` bytes, where the full pool needs `full`: writes end at `data` bytes.
+pub fn map_limit(limit: u64, full: u64, data: u64) -> String {
+    let (limit, full, data) = (Size(limit), Size(full), Size(data));
+    format!("limit {limit}, {full} needed when full. Writes fail with ENOSPC from {data} of data on; raise it with --map-memory")
 }
 
 /// The members: state, reason if one is out of service, and place.

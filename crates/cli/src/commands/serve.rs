@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
 use windrow_engine::Plant;
+use windrow_engine::api::OpenReport;
 use windrow_host::arrivals::{self, Places};
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};
@@ -134,7 +135,7 @@ pub struct ServeArguments {
     #[arg(long, hide = true, value_name = "SEED")]
     volatile_cache: Option<u64>,
     /// Test use: claim every n-th flush of the volatile cache without doing it.
-    #[arg(long, hide = true, value_name = "N", requires = "volatile_cache")]
+    #[arg(long, hide = true, value_name = "N", requires = "volatile_cache", value_parser = crate::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
     /// Test use: break the reuse rule: discard and write segments again before the flush that freed them.
     #[arg(long, hide = true, requires = "volatile_cache")]
@@ -167,7 +168,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         ..HostOptions::default()
     };
     let pool = Pool::start(engine, members, buffers, options)?;
-    pool.tell_start(&report.notes);
+    let notes = notes(&pool, &report)?;
+    pool.tell_start(&notes);
     if arguments.ram_members.is_some() {
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         daemon::create_volume(&pool, "ram", usable / 2 / (1 << 20) * (1 << 20))?;
@@ -194,7 +196,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let ready = json!({
         "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),
         "recovery": report, "recovery_us": u64::try_from(recovery.as_micros()).unwrap_or(u64::MAX),
-        "not_served": not_served, "memory_locked": locked == MemoryLock::Locked, "process": std::process::id(),
+        "not_served": not_served, "notes": notes, "memory_locked": locked == MemoryLock::Locked, "process": std::process::id(),
     });
     output.result("serve", &ready, || {
         let memory = match &locked {
@@ -202,12 +204,12 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
             MemoryLock::NotLocked { reason } => format!("memory is not locked: {reason}"),
         };
         let place = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
-        let notes: String = report.notes.iter().map(|note| format!("\nnote: {note}")).collect();
         let missing = match missing.len() {
             0 => String::new(),
             _ => format!("\nnote: without member {}: see `windrow pool status {}`", missing.join(", "), quoted(&name)),
         };
         let elsewhere = super::pool::made_elsewhere(&not_served);
+        let notes: String = notes.iter().map(|note| format!("\nnote: {note}")).collect();
         format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{elsewhere}{notes}", recovery.as_millis())
     });
     wait(&served, &signal, arguments.read_only);
@@ -278,6 +280,12 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
+/// What an administrator should know of the start: what recovery found, and a bound that will be in the way.
+fn notes(pool: &Pool, recovery: &OpenReport) -> Result<Vec<String>, Failure> {
+    let shortage = super::pool::map_shortage(&daemon::report(pool)?.bounds).map(|text| format!("map memory: {text}"));
+    Ok(recovery.notes.iter().cloned().chain(shortage).collect())
+}
+
 /// How members are opened.
 fn request(arguments: &ServeArguments) -> OpenRequest {
     let mut limits = arguments.place.request().limits;
@@ -336,11 +344,13 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     let target = arguments.place.target(arguments.pool.as_deref());
     let is_ended = || signal.load(Ordering::Relaxed);
     let mut tell = |what: &str| tracing::warn!("{what} is not there: waiting up to {} s (--wait-for-members)", patience.as_secs());
-    let found = arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell);
-    if is_ended() {
-        return Ok(None);
-    }
-    let found = found?;
+    let found = loop {
+        match arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell) {
+            _ if is_ended() => return Ok(None),
+            Err(failure) if failure.id == id::POOL_BUSY => alone::wait_for_end(&target, arguments.pool.as_deref())?,
+            found => break found?,
+        }
+    };
     alone::must_be_alone(&found, &arguments.place)?;
     if arguments.replace_known {
         context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
@@ -359,6 +369,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     }
     let mut entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
     entry.exports = exports;
+    entry.control = arguments.place.control.as_deref().map(offline::absolute);
     if let Err(failure) = registry.save(&entry) {
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");

@@ -14,6 +14,7 @@ use windrow_export::{ExportSource, Session, Sink};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::OpenRequest;
+use windrow_host::served::Served;
 use windrow_io::{Completion, Op, Reply, Request, RequestId};
 use windrow_units::VolumeId;
 
@@ -182,6 +183,9 @@ fn read_file(path: &Path, size: u64, wanted: &mut dyn FnMut() -> bool, each: &mu
 }
 
 fn of_path(name: &str, path: &Path) -> Result<Source, Failure> {
+    if let Some(held) = Served::now().held(path) {
+        return Err(cannot(name, held.reason(path)));
+    }
     let about = std::fs::metadata(path).map_err(|error| cannot(name, error))?;
     let mut files = Vec::new();
     if about.is_dir() {

@@ -24,6 +24,7 @@ mod plan_and_traces;
 mod real_clients;
 mod rebuild_map;
 mod scrub;
+mod served_members;
 mod surroundings;
 mod trace_record;
 mod two_pools;

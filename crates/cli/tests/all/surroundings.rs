@@ -198,8 +198,10 @@ fn a_second_daemon_is_refused_with_the_process_of_the_first() {
     let said = both(&world.run("serve tank --nbd unix:other.sock"));
     assert!(said.contains("WR-POOL-005") && said.contains(&format!("process {} serves it already", server.id())), "{said}");
     assert!(begin.elapsed() < std::time::Duration::from_secs(4), "no lock was waited for");
-    // With a socket of its own it finds the members in use, and names what has them.
     let said = both(&world.run("serve tank --nbd unix:other.sock --control other.control"));
+    assert!(said.contains("WR-POOL-005") && said.contains(&format!("process {} serves it already", server.id())), "{said}");
+    // Where the daemon is not known the members are found in use, with the process that has them.
+    let said = both(&world.command("serve tank --nbd unix:other.sock").env("WINDROW_RUN", world.file("elsewhere")).output().expect("it runs"));
     assert!(said.contains("WR-POOL-005") && said.contains(&format!("process {} (windrow)", server.id())), "{said}");
     assert!(server.stop());
 }

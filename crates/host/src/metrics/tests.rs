@@ -68,6 +68,16 @@ fn a_rebuild_shows_what_is_done_and_what_is_left() {
 }
 
 #[test]
+fn a_pool_that_refuses_data_and_lines_that_were_dropped_are_shown() {
+    let mut report = sample();
+    assert_eq!((value(&render(&report), "pool_refuses_data"), value(&render(&report), "dropped_log_lines_total")), (Some("0"), Some("5")));
+    assert_eq!(PoolReport { state: "online".to_owned(), data: crate::data::DataReport::default(), ..report.clone() }.exit_code(), 0);
+    report.refuses_data = true;
+    assert_eq!(value(&render(&report), "pool_refuses_data"), Some("1"));
+    assert_eq!(PoolReport { state: "online".to_owned(), data: crate::data::DataReport::default(), ..report }.exit_code(), 3);
+}
+
+#[test]
 fn connections_and_their_memory_come_with_their_bounds() {
     let mut report = sample();
     let page = render(&report);

@@ -11,6 +11,7 @@ use super::files::{self, NewFile, Purpose};
 use super::partition::{self, Partitioning, Planned};
 use super::{must_be_as_probed, random_uuid, unmake};
 use crate::failure::{Failure, id};
+use crate::served::Served;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,6 +122,9 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
     if path.to_str().is_none() {
         let why = format!("the path {} is not UTF-8, and could not be kept for the next start", path.display());
         return Err(Failure::new(id::USAGE, what(request), why).remedy("give the member another name"));
+    }
+    if let Some(held) = Served::now().held(path) {
+        return Err(held.failure(id::MEMBER_IN_USE, what(request), path));
     }
     let report: ProbeReport = probe(path, own_label).map_err(|error| {
         Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {}", path.display(), files::reason(&error))).remedy("check the path and its permissions")

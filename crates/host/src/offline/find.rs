@@ -3,11 +3,13 @@
 use super::known::{self, Others};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
+use crate::served::{Holder, Served};
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -131,11 +133,14 @@ pub(super) fn in_time<T: Send + 'static>(path: &Path, patience: Duration, look: 
     })
 }
 
-/// Looks at one path. `None` if it is no member; nothing but regular files and block devices is.
+/// Looks at one path. `None` if it is no member; nothing but regular files and block devices is. A member that a daemon has is not opened.
 ///
 /// # Errors
-/// The path cannot be read, or is a member in a format newer than this version; or the device does not answer.
+/// The path cannot be read, or is a member in a format newer than this version; or the device does not answer; or a daemon has it.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
+    if let Some(held) = Served::now().held(path) {
+        return Err(held.failure(id::POOL_BUSY, format!("{} is not opened", path.display()), path));
+    }
     let is_device = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
     if !is_device {
         return examine_now(path);
@@ -205,7 +210,7 @@ impl Seen {
 
     /// The same in these places (files, devices, or folders of them).
     pub fn in_places(places: &[PathBuf]) -> Self {
-        Self::found(windrow_device::scan::scan(places, is_label))
+        Self::found(windrow_device::scan::scan_beside(places, Served::now().identities(), is_label))
     }
 
     /// The same of a search that has ended.
@@ -296,13 +301,45 @@ pub(super) fn find_slots(pool: &mut FoundPool) {
 /// # Errors
 /// A given path is no member, members belong to several pools, or no pool (or more than one) matches.
 pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Failure> {
-    locate_beside(target, registry, &windrow_device::scan::block_devices)
+    let (served, what) = (Served::now(), what(target));
+    if let Some(name) = target.name.as_deref().filter(|_| target.members.is_empty() && target.dirs.is_empty()) {
+        // An entry rules: another pool of the name may be at rest.
+        let known = registry.load(name)?.map(|entry| entry.pool.to_string());
+        if let Some(daemon) = served.daemon_of(known.as_deref().unwrap_or(name)) {
+            return Err(daemon.busy(what));
+        }
+    }
+    let found = locate_beside(target, registry, &windrow_device::scan::block_devices);
+    // What is left out is not lost: without it a served pool would seem to lack members, or to be nowhere.
+    let daemon = match &found {
+        Ok(found) if found.is_away() => served.daemon_of(&found.pool.to_string()),
+        Err(failure) if failure.id == id::POOL_UNKNOWN => target.name.as_deref().and_then(|name| served.daemon_of(name)),
+        _ => None,
+    };
+    daemon.map_or(found, |daemon| Err(daemon.busy(what)))
+}
+
+/// The daemon that has the pool that is meant, or members that are named, if one has.
+pub fn daemon_of(target: &PoolTarget, served: &Served) -> Option<Arc<Holder>> {
+    let is_meant = |daemon: &Arc<Holder>| target.name.as_ref().is_none_or(|name| daemon.name == *name || daemon.pool.to_string() == *name);
+    let mut there = match (target.members.is_empty(), target.dirs.is_empty(), &target.name) {
+        (false, ..) => return served.in_places(&target.members).into_iter().next(),
+        // In a folder there may be a pool at rest, too.
+        (true, false, Some(_)) => served.in_places(&target.dirs).into_iter(),
+        (true, true, Some(_)) => served.daemons().to_vec().into_iter(),
+        (true, _, None) => return None,
+    };
+    there.find(is_meant)
+}
+
+fn what(target: &PoolTarget) -> String {
+    format!("cannot find pool '{}'", target.name.as_deref().unwrap_or("(unnamed)"))
 }
 
 /// The same, with another search than that for block devices.
 pub(super) fn locate_beside(target: &PoolTarget, registry: &Registry, others: Others<'_>) -> Result<FoundPool, Failure> {
     let name = target.name.as_deref();
-    let what = format!("cannot find pool '{}'", name.unwrap_or("(unnamed)"));
+    let what = what(target);
     if !target.members.is_empty() {
         return of_members(target, what);
     }

@@ -10,6 +10,7 @@
 
 use super::{erase, label, random_uuid};
 use crate::failure::{Failure, id};
+use crate::served::Served;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
@@ -73,6 +74,9 @@ pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), Stri
 
 /// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read.
 pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
+    if Served::now().held(path).is_some() {
+        return None;
+    }
     let device = FileMember::open(path, &OpenOptions::read_only()).ok()?;
     was_in(&device, pool).ok()?.then(|| device.info().size_bytes)
 }

@@ -11,6 +11,7 @@
 use super::find::{FoundMember, FoundPool, Seen, denied_failure, group, is_label, not_found, scan};
 use crate::failure::{Failure, id};
 use crate::registry::{PoolEntry, Registry};
+use crate::served::Served;
 use std::path::PathBuf;
 
 /// Where to look besides.
@@ -23,7 +24,7 @@ fn is_whole(pool: &FoundPool) -> bool {
 
 /// The known places that bear a label, of this version or a newer one. A device that does not answer in time is left out: it would hold up the start for ever.
 fn answering(entry: &PoolEntry) -> Seen {
-    let found = windrow_device::scan::scan(&entry.members, is_label);
+    let found = windrow_device::scan::scan_beside(&entry.members, Served::now().identities(), is_label);
     for (path, error) in found.unreadable.iter().filter(|(_, error)| error.kind() == std::io::ErrorKind::TimedOut) {
         tracing::warn!("{}, where a member of pool '{}' was, is left out: {error}", path.display(), entry.name);
     }
@@ -47,7 +48,9 @@ pub(super) fn search(entry: &PoolEntry, others: Others<'_>, what: &str) -> Resul
         return Err(denied_failure(&seen.denied, what.to_owned()));
     }
     // What was just looked at, perhaps a dying disk that takes its time, is not read again.
-    let beside = windrow_device::scan::scan_except(&others(), &entry.members, is_label);
+    let known_places = entry.members.iter().filter_map(|path| windrow_device::scan::identity(path).ok().flatten());
+    let except = Served::now().identities().into_iter().chain(known_places).collect();
+    let beside = windrow_device::scan::scan_beside(&others(), except, is_label);
     let beside = Seen::found(beside);
     let (more, others): (Vec<_>, Vec<_>) = beside.members.into_iter().partition(is_ours);
     foreign.extend(others);
@@ -90,7 +93,9 @@ pub(super) fn list_beside(registry: &Registry, places: &[PathBuf], others: Other
     let seen = Seen::in_places(&known);
     seen.tell_newer();
     let pools = group(seen.members);
-    if entries.iter().all(|entry| pools.iter().any(|pool| pool.pool == entry.pool && is_whole(pool))) {
+    let served = Served::now();
+    let is_served = |entry: &&PoolEntry| served.daemon_of(&entry.pool.to_string()).is_some();
+    if entries.iter().filter(|entry| !is_served(entry)).all(|entry| pools.iter().any(|pool| pool.pool == entry.pool && is_whole(pool))) {
         return pools;
     }
     let mut all = scan(&known.into_iter().chain(others()).collect::<Vec<_>>());

@@ -2,6 +2,7 @@
 
 use super::create::own_label;
 use crate::failure::{Failure, id};
+use crate::served::Served;
 use std::path::{Path, PathBuf};
 use windrow_device::probe::signature::{self, HEAD_BYTES, Mark};
 use windrow_device::probe::{Target, probe};
@@ -26,6 +27,9 @@ impl Newcomer {
     /// It is not there, is in use, or holds something.
     pub fn examine(&self, what: &str) -> Result<Mark, Failure> {
         let shown = self.path.display();
+        if let Some(held) = Served::now().held(&self.path) {
+            return Err(held.failure(id::MEMBER_IN_USE, what, &self.path));
+        }
         let report = probe(&self.path, own_label).map_err(|error| {
             Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {}", super::files::reason(&error))).remedy("check the path and its permissions")
         })?;

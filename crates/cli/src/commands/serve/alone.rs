@@ -5,13 +5,34 @@ use std::time::{Duration, Instant};
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Patience, Reply};
 use windrow_host::failure::id;
-use windrow_host::offline::FoundPool;
+use windrow_host::offline::{self, FoundPool, PoolTarget};
+use windrow_host::served::Served;
 
 /// How long a daemon that is about to end is waited for: its clients have some seconds to finish, and it writes a checkpoint.
 const ENDING: Duration = Duration::from_secs(30);
 /// How long one is asked again that closes the connection: it has just ended, or is about to listen.
 const CLOSING: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits while a daemon that has members of the pool is about to end.
+///
+/// # Errors
+/// It stays.
+pub fn wait_for_end(target: &PoolTarget, name: Option<&str>) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let mut is_said = false;
+    while let Some(daemon) = offline::daemon_of(target, &Served::ask()) {
+        if !daemon.is_ending || begin.elapsed() >= ENDING {
+            return Err(daemon.busy(format!("cannot serve pool '{}'", name.unwrap_or(&daemon.name))));
+        }
+        if !is_said {
+            tracing::warn!("{} serves the pool and is about to end: its end is waited for", daemon.subject());
+        }
+        is_said = true;
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
 
 /// That no daemon listens at the socket. Without this question the members' locks would be waited for in silence.
 ///

@@ -128,10 +128,8 @@ mod tests {
         assert!(refused.id == id::SERVE && refused.remedy.contains("--allow-remote"), "{refused}");
         assert_eq!(MetricsArguments::default().check(false), Ok(()));
         for (address, allow_remote) in [("0.0.0.0:1", true), ("127.0.0.1:1", false), ("[::ffff:127.0.0.1]:1", false), ("[::1]:1", false)] {
-            match at(address).check(allow_remote) {
-                Ok(()) => assert!(cfg!(feature = "metrics-http"), "{address}"),
-                Err(failure) => assert!(cfg!(not(feature = "metrics-http")) && failure.id == id::NOT_AVAILABLE, "{failure}"),
-            }
+            let id = at(address).check(allow_remote).err().map(|failure| failure.id);
+            assert_eq!(id.as_deref(), cfg!(not(feature = "metrics-http")).then_some(id::NOT_AVAILABLE), "{address}");
         }
     }
 

@@ -7,6 +7,7 @@ fn the_pace_of_cleaning_is_shown_while_it_holds() {
         limits: Limits::default(),
         map_bytes: 0,
         map_bytes_full: 0,
+        map_data_bytes_max: None,
         dedup_bytes: 0,
         dedup_bytes_max: 0,
         map_pages: 0,
