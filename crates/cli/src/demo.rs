@@ -60,7 +60,7 @@ pub struct DemoArguments {
     #[arg(long, default_value = "384M")]
     size: Size,
     /// Seconds of the random-write load.
-    #[arg(long, default_value = "15", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "15", value_parser = crate::values::within::<u64>(1, 604_800))]
     seconds: u64,
     /// Keep the members and leave the server running, to play on.
     #[arg(long)]
@@ -69,7 +69,7 @@ pub struct DemoArguments {
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Test use: the caches claim every n-th flush without doing it; verification has to notice.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = crate::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
 }
 

@@ -13,7 +13,7 @@ mod rate;
 use super::chart::{Group, groups};
 use super::machine::Meter;
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{RoundArguments, at_least_one, ppm};
+use super::rounds::{RoundArguments, depth, ppm};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -50,10 +50,10 @@ pub struct DedupArguments {
     #[arg(long, value_delimiter = ',', default_value = "rate,found", value_parser = ["rate", "found"])]
     part: Vec<String>,
     /// Rate: shares of blocks that were never written before, in per cent.
-    #[arg(long, value_delimiter = ',', default_value = "100,50", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_delimiter = ',', default_value = "100,50", value_parser = crate::values::within::<u32>(1, 100))]
     distinct: Vec<u32>,
     /// Rate: requests in flight.
-    #[arg(long, default_value = "128", value_parser = at_least_one)]
+    #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
     /// Found: the image; else one is generated.
     #[arg(long, value_name = "FILE")]
@@ -65,7 +65,7 @@ pub struct DedupArguments {
     #[arg(long, value_enum, default_value = "random")]
     content: Content,
     /// Found: copies before the pool is started again.
-    #[arg(long, default_value = "4")]
+    #[arg(long, default_value = "4", value_parser = crate::values::within::<u32>(0, 1000))]
     copies: u32,
     /// Found: memory of the index; else a thousandth (1/1024) of the image's data, as 64 MiB are of 64 GiB.
     #[arg(long)]

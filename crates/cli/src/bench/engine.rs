@@ -5,7 +5,7 @@ use super::case::{Case, SPARE_PER_MILLE, Sample, fill, fresh, measure};
 use super::chart::{Group, groups};
 use super::machine::Meter;
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{RoundArguments, Step, alternate, at_least_one, middle, ppm};
+use super::rounds::{RoundArguments, Step, alternate, depth, middle, ppm, writers};
 use super::scratch::{Scratch, ScratchArguments};
 use super::steady::{self, SteadyPlan, SteadyResult};
 use crate::figures::{factor, median, megabytes, nanoseconds};
@@ -39,19 +39,19 @@ pub struct EngineArguments {
     #[arg(long, value_delimiter = ',', default_value = "4K")]
     block: Vec<Size>,
     /// Numbers of writers, one run each.
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = writers)]
     writers: Vec<usize>,
     /// Requests in flight of each writer.
-    #[arg(long, default_value = "128", value_parser = at_least_one)]
+    #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
     /// Share of reads in per cent; the volume is filled before.
-    #[arg(long, default_value = "0", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, default_value = "0", value_parser = crate::values::within::<u32>(0, 100))]
     read_percent: u32,
     /// Addresses in order instead of at random.
     #[arg(long)]
     linear: bool,
     /// Share of the usable space that a filled volume takes, in per cent.
-    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, default_value = "100", value_parser = crate::values::within::<u64>(1, 100))]
     fill: u64,
     /// Go on when the fresh space is used up, instead of beginning again with a new pool.
     #[arg(long)]

@@ -31,7 +31,7 @@ pub struct JournalStudyArguments {
     #[command(flatten)]
     report: ReportArguments,
     /// Number of members.
-    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u8).range(4..=32))]
+    #[arg(long, default_value = "8", value_parser = crate::values::within::<u8>(4, 32))]
     members: u8,
     /// Size of each.
     #[arg(long, default_value = "256M")]
@@ -51,7 +51,7 @@ pub struct JournalStudyArguments {
     pressure: Vec<Pressure>,
     /// Besides writes that are durable when they are answered: writes that are not, with a flush by the same task behind each so many of them (0: leave that out).
     /// With both loads at once, or with those that are asked for if `both` is not among them.
-    #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
+    #[arg(long, value_delimiter = ',', default_value = "1,8,32", value_parser = crate::values::within::<u64>(0, 1_000_000))]
     flush: Vec<u64>,
     /// Requests of each measurement. A percentile needs ten above it. Default: 300 000 where the talk has figures (both loads at a tenth), 50 000 elsewhere, 20 000
     /// with flushes.

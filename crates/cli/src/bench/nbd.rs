@@ -7,7 +7,7 @@ use super::case::{EXPORT, SPARE_PER_MILLE, fill};
 use super::chart::{Group, groups};
 use super::machine::{Meter, cpu_seconds, cpu_seconds_of};
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{RoundArguments, alternate, at_least_one, middle, ppm, ratio};
+use super::rounds::{RoundArguments, alternate, depth, middle, ppm, ratio};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::bench_fio::{FioLoad, FioResult, fio, fio_available};
 use crate::figures::{factor, nanoseconds};
@@ -42,7 +42,7 @@ pub struct NbdArguments {
     #[arg(long, value_delimiter = ',', default_value = "randwrite,randread")]
     pattern: Vec<String>,
     /// Requests in flight.
-    #[arg(long, value_delimiter = ',', default_value = "1,32", value_parser = at_least_one)]
+    #[arg(long, value_delimiter = ',', default_value = "1,32", value_parser = depth)]
     depth: Vec<usize>,
     /// Request size.
     #[arg(long, default_value = "4K")]

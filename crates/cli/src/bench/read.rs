@@ -11,7 +11,7 @@ use super::engine::block_bytes;
 use super::machine::{Meter, cpu_seconds};
 use super::nbd::serve_here;
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{RoundArguments, alternate, at_least_one, middle, ppm, ratio};
+use super::rounds::{RoundArguments, alternate, depth, middle, ppm, ratio};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::bench_fio::{FioFiles, FioLoad, FioResult, fio, fio_files, fio_has_engine};
 use crate::figures::{factor, nanoseconds};
@@ -41,7 +41,7 @@ pub struct ReadArguments {
     #[command(flatten)]
     report: ReportArguments,
     /// Reads in flight, over all members together.
-    #[arg(long, default_value = "32", value_parser = at_least_one)]
+    #[arg(long, default_value = "32", value_parser = depth)]
     depth: usize,
     /// Bytes of a read.
     #[arg(long, default_value = "4K")]

@@ -42,7 +42,7 @@ pub struct RebuildBenchArguments {
     #[command(flatten)]
     report: ReportArguments,
     /// Requests of users each second: half of them reads, half writes.
-    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value = "1000", value_parser = crate::values::within::<u64>(1, 1_000_000))]
     per_second: u64,
 }
 

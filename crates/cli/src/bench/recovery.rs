@@ -42,16 +42,16 @@ pub struct RecoveryArguments {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Mapped blocks of 4 KiB.
-    #[arg(long, default_value = "1000000", value_parser = clap::value_parser!(u64).range(10_000..))]
+    #[arg(long, default_value = "1000000", value_parser = crate::values::within::<u64>(10_000, 4_294_967_296))]
     blocks: u64,
     /// Number of members.
-    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u64).range(4..=64))]
+    #[arg(long, default_value = "8", value_parser = crate::values::within::<u64>(4, 64))]
     members: u64,
     /// Redundancy: 0, 5 or 6.
     #[arg(long, value_parser = ["0", "5", "6"], default_value = "6")]
     redundancy: String,
     /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and checkpoints.
-    #[arg(long, default_value = "22", value_parser = clap::value_parser!(u64).range(5..=400))]
+    #[arg(long, default_value = "22", value_parser = crate::values::within::<u64>(5, 400))]
     room: u64,
     /// Measure the emergency rebuild from batches alone as well, its writing included.
     #[arg(long)]

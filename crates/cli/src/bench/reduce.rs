@@ -7,7 +7,7 @@ use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
 use super::chart::{Group, groups};
 use super::machine::{Meter, cpu_seconds};
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{RoundArguments, Step, alternate, at_least_one, middle, ppm};
+use super::rounds::{RoundArguments, Step, alternate, depth, middle, ppm};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::figures::{factor, median};
 use crate::load::session::diluted;
@@ -37,10 +37,10 @@ pub struct ReduceArguments {
     #[command(flatten)]
     report: ReportArguments,
     /// Shares of random bytes in what is written, in per cent; the rest compresses away.
-    #[arg(long, value_delimiter = ',', default_value = "25,100", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_delimiter = ',', default_value = "25,100", value_parser = crate::values::within::<u32>(1, 100))]
     random: Vec<u32>,
     /// Requests in flight.
-    #[arg(long, default_value = "128", value_parser = at_least_one)]
+    #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
 }
 

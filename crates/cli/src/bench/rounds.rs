@@ -3,6 +3,7 @@
 
 use crate::figures::median;
 use crate::progress::Progress;
+use crate::values::count_within;
 use clap::Args;
 use std::time::{Duration, Instant};
 use windrow_host::Failure;
@@ -31,9 +32,26 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     if value > 0.0 && value <= 86_400.0 { Ok(Duration::from_secs_f64(value)) } else { Err(format!("'{text}' seconds are too few or too many")) }
 }
 
+/// Most of a count of rounds or requests.
+const COUNT_MAX: u64 = 1_000_000_000;
+/// Most writers, each of which is a thread.
+const WRITERS_MAX: u64 = 1024;
+/// Most requests in flight.
+const DEPTH_MAX: u64 = 65_536;
+
 /// A count that is not 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("'{text}' is not a number from 1 on"))
+    count_within(1, COUNT_MAX)(text)
+}
+
+/// A number of writers.
+pub fn writers(text: &str) -> Result<usize, String> {
+    count_within(1, WRITERS_MAX)(text)
+}
+
+/// A number of requests in flight.
+pub fn depth(text: &str) -> Result<usize, String> {
+    count_within(1, DEPTH_MAX)(text)
 }
 
 /// Where a run of rounds is; it is part of every progress line.
@@ -116,5 +134,6 @@ mod tests {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         assert!(seconds("0").is_err() && seconds("-1").is_err() && seconds("nan").is_err() && seconds("1e9").is_err());
         assert!(at_least_one("0").is_err() && at_least_one("3") == Ok(3));
+        assert!(writers("1025").is_err() && depth("65537").is_err());
     }
 }

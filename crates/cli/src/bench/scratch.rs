@@ -1,7 +1,7 @@
 //! Scratch members and pools of benchmarks.
 
 use crate::progress::Progress;
-use crate::values::Size;
+use crate::values::{Size, count_within};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,11 +12,15 @@ use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
 use windrow_units::{BLOCK_BYTES, Redundancy};
 
+/// Most members of a pool, and most worker threads.
+const MEMBERS_MAX: u64 = 64;
+const WORKERS_MAX: u64 = 512;
+
 /// Which members.
 #[derive(Args, Clone, Debug)]
 pub struct ScratchArguments {
     /// Number of members.
-    #[arg(long, default_value = "8")]
+    #[arg(long, default_value = "8", value_parser = count_within(1, MEMBERS_MAX))]
     pub members: usize,
     /// Size of each.
     #[arg(long, default_value = "512M")]
@@ -41,7 +45,7 @@ pub struct ScratchArguments {
     #[arg(long)]
     pub segment: Option<Size>,
     /// Worker threads; else one less than there are cores.
-    #[arg(long)]
+    #[arg(long, value_parser = count_within(1, WORKERS_MAX))]
     pub workers: Option<usize>,
 }
 

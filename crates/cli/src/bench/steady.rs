@@ -12,7 +12,7 @@ use super::case::{EXPORT, fill};
 use super::chart::{Group, groups};
 use super::machine::Meter;
 use super::report::{Findings, Goal, ReportArguments};
-use super::rounds::{at_least_one, ppm, seconds};
+use super::rounds::{at_least_one, depth, ppm, seconds};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::figures::megabytes;
 use crate::load::linear::{self, LinearResult};
@@ -50,7 +50,7 @@ pub struct SteadyArguments {
     #[arg(long, default_value = "1", value_parser = at_least_one)]
     measure: usize,
     /// Requests in flight.
-    #[arg(long, default_value = "128", value_parser = at_least_one)]
+    #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
     /// How long files are measured alone, before and after the pool.
     #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds)]

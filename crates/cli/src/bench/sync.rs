@@ -14,7 +14,7 @@ pub mod stage;
 use super::machine::Meter;
 use super::report::Goal;
 use super::report::ReportArguments;
-use super::rounds::{RoundArguments, alternate, at_least_one, seconds};
+use super::rounds::{RoundArguments, alternate, at_least_one, seconds, writers};
 use super::scratch::ScratchArguments;
 use crate::bench_fio::fio_available;
 use crate::load::sync::Commit;
@@ -50,17 +50,17 @@ pub struct SyncArguments {
     #[arg(long = "pool", value_delimiter = ',', default_value = "journal", value_parser = ["journal", "device", "memory"])]
     pools: Vec<String>,
     /// Requests each second of the part `latency`.
-    #[arg(long, default_value = "4000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value = "4000", value_parser = crate::values::within::<u64>(1, 1_000_000))]
     per_second: u64,
     /// Numbers of writers, each with a thread.
-    #[arg(long, value_delimiter = ',', default_value = "1,4,16", value_parser = at_least_one)]
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16", value_parser = writers)]
     threads: Vec<usize>,
     /// What each writer does again and again: `flush` (one random block of 4 KiB, then a flush), `flush-N` (N blocks, then a flush), `fua` (one block, written with
     /// FUA), `log` (one block appended, a header written again, then a flush).
     #[arg(long, value_delimiter = ',', default_value = "flush,flush-8,flush-32,fua,log", value_parser = load)]
     load: Vec<Load>,
     /// Random bytes in what is written in the parts `writes` and `nbd`, in per cent; the rest compresses away, in records of the journal only.
-    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value = "100", value_parser = crate::values::within::<u32>(1, 100))]
     random: u32,
     /// Share of the usable space that is live.
     #[arg(long, default_value = "90%")]

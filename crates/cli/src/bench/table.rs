@@ -10,7 +10,7 @@ use super::case::{Case, SPARE_PER_MILLE, Sample, fill, fresh, measure};
 use super::engine::block_bytes;
 use super::machine::Meter;
 use super::report::{Findings, ReportArguments};
-use super::rounds::{RoundArguments, Step, alternate, at_least_one, middle, ppm};
+use super::rounds::{RoundArguments, Step, alternate, depth, middle, ppm, writers};
 use super::scratch::{Scratch, ScratchArguments};
 use crate::output::Output;
 use crate::values::Size;
@@ -38,13 +38,13 @@ pub struct TableArguments {
     #[arg(long, value_delimiter = ',', default_value = "4K,8K,16K,32K,64K,128K,256K")]
     block: Vec<Size>,
     /// Requests in flight of the table.
-    #[arg(long, default_value = "100", value_parser = at_least_one)]
+    #[arg(long, default_value = "100", value_parser = depth)]
     depth: usize,
     /// Numbers of writers, each with one request in flight, with 4 KiB.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,5,10,20,50,100", value_parser = at_least_one)]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,5,10,20,50,100", value_parser = writers)]
     writers: Vec<usize>,
     /// Share of the usable space that the volume for reads and the mix takes, in per cent.
-    #[arg(long, default_value = "50", value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, default_value = "50", value_parser = crate::values::within::<u64>(1, 100))]
     fill: u64,
 }
 

@@ -71,7 +71,7 @@ pub struct AdviseArguments {
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
     spare: Vec<Share>,
     /// The trace so many times; else as many as it takes to write its blocks six times (with --size: and blocks for two volumes).
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_parser = crate::values::within::<u32>(1, 1000))]
     repeat: Option<u32>,
     #[command(flatten)]
     volume: VolumeArguments,
@@ -79,7 +79,7 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "ID", default_value = "samsung-pm9d3a-7680")]
     drive: String,
     /// Drives in the array.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = crate::values::within::<u32>(0, 1_000_000))]
     drives: u32,
     /// Topology: 5 or 6.
     #[arg(long, default_value = "6")]

@@ -48,20 +48,20 @@ pub struct ReplayArguments {
     #[arg(long, default_value = "2M")]
     segment: Size,
     /// Blocks of each segment that hold metadata: they take space, and are written with every segment. The JEDEC client test has 1 in 1 MiB.
-    #[arg(long, value_name = "BLOCKS", default_value = "0")]
+    #[arg(long, value_name = "BLOCKS", default_value = "0", value_parser = crate::values::within::<u32>(0, 1_048_576))]
     headers: u32,
     /// The trace so many times. Time goes on: a round begins the mean time between two requests behind the end of the one before.
-    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value = "1", value_parser = crate::values::within::<u32>(1, 1000))]
     repeat: u32,
     /// Clean in the pauses that the times of the trace leave, until so many segments are free, by comma; 0: on demand only, for comparison.
-    #[arg(long, value_name = "SEGMENTS", value_delimiter = ',')]
+    #[arg(long, value_name = "SEGMENTS", value_delimiter = ',', value_parser = crate::values::within::<u32>(0, 4_000_000))]
     idle_cleaning: Vec<u32>,
     /// With --idle-cleaning: so many times as fast as the trace was recorded; 2 makes its pauses half as long. Else 1.
     #[arg(long, value_name = "FACTOR", requires = "idle_cleaning", value_parser = time_scale)]
     time_scale: Option<f64>,
     /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move in a second; else 100000, the 410 MB/s that one SATA drive keeps up in long rows. A
     /// pool has that of all its data members together.
-    #[arg(long, value_name = "BLOCKS", requires = "idle_cleaning", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "BLOCKS", requires = "idle_cleaning", value_parser = crate::values::within::<u64>(1, 1_000_000_000))]
     rate: Option<u64>,
     #[command(flatten)]
     volume: VolumeArguments,
@@ -80,7 +80,7 @@ pub struct ReplayArguments {
     #[arg(long, value_enum, default_value = "model")]
     mode: Mode,
     /// With --mode engine: a flush after so many blocks written, besides those of the trace; 0: none.
-    #[arg(long, default_value = "0")]
+    #[arg(long, default_value = "0", value_parser = crate::values::within::<u64>(0, 1_000_000_000_000))]
     flush_every: u64,
 }
 

@@ -27,7 +27,7 @@ const HEADER: u32 = 1;
   windrow sim jedec --policy none,learned,sepbit --report jedec.html -o json")]
 pub struct JedecArguments {
     /// The published space and stream over so much.
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = crate::values::within::<u64>(1, 1000))]
     scale: u64,
     /// Policies, by comma. The source cleans the most empty write block, with one stream: `none`.
     #[arg(long, value_delimiter = ',', default_value = "none,learned", value_parser = Policy::from_name)]

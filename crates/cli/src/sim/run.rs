@@ -76,7 +76,7 @@ pub struct RunArguments {
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The trace so many times.
-    #[arg(long, default_value = "1", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value = "1", requires = "trace", value_parser = crate::values::within::<u32>(1, 1000))]
     repeat: u32,
     /// Leave the trims of the trace or load out.
     #[arg(long)]
@@ -97,7 +97,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value = "strict")]
     space: SpaceName,
     /// Overwrites after the fill, in sizes; the second half of all writes is the steady state. A load that ends (jesd219-client) is run as a whole.
-    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value = "20", value_parser = crate::values::within::<u32>(1, 10_000))]
     passes: u32,
     /// Share of the blocks that is filled and never written again.
     #[arg(long = "static", default_value = "0%")]
@@ -294,7 +294,7 @@ pub struct SpeedArguments {
     #[arg(long, default_value = "20%")]
     spare: Share,
     /// Overwrites, in sizes.
-    #[arg(long, default_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value = "40", value_parser = crate::values::within::<u32>(1, 10_000))]
     passes: u32,
     #[command(flatten)]
     report: ReportArguments,

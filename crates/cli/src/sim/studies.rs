@@ -16,10 +16,10 @@ use windrow_lab::wa::workload::Pattern;
 #[derive(Args)]
 struct PoolArguments {
     /// Segments of data (1 MiB each, with one block of metadata).
-    #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u32).range(20..=4_000_000))]
+    #[arg(long, default_value = "2000", value_parser = crate::values::within::<u32>(20, 4_000_000))]
     segments: u32,
     /// Overwrites after the fill, in sizes; the second half is the steady state.
-    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value = "10", value_parser = crate::values::within::<u32>(1, 10_000))]
     passes: u32,
     /// Seed.
     #[arg(long, default_value = "1")]
@@ -118,7 +118,7 @@ fn graph_text(curves: &[Curve]) -> String {
   windrow sim table 3 -o json")]
 pub struct TableArguments {
     /// 1: emptiness by age. 2: the same with static space. 3: the decomposition.
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
+    #[arg(value_parser = crate::values::within::<u8>(1, 3))]
     number: u8,
     #[command(flatten)]
     pool: PoolArguments,
@@ -196,10 +196,10 @@ pub struct BurstsArguments {
     #[arg(long, default_value = "20%")]
     spare: Share,
     /// Blocks written between two pauses.
-    #[arg(long, default_value = "4096", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value = "4096", value_parser = crate::values::within::<u32>(1, 1_000_000_000))]
     burst: u32,
     /// Free segments that a pause cleans up to; 0 for cleaning on demand only.
-    #[arg(long, value_delimiter = ',', default_value = "0,4,16,32,64,128")]
+    #[arg(long, value_delimiter = ',', default_value = "0,4,16,32,64,128", value_parser = crate::values::within::<u32>(0, 4_000_000))]
     free: Vec<u32>,
     /// The policy.
     #[arg(long, default_value = "none", value_parser = Policy::from_name)]

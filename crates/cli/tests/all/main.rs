@@ -19,6 +19,7 @@ mod members;
 mod members_at_rest;
 mod members_unfit;
 mod metrics;
+mod numbers;
 mod outside;
 mod plan_and_traces;
 mod real_clients;

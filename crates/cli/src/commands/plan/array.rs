@@ -25,7 +25,7 @@ pub struct ArrayArguments {
     #[arg(long, value_name = "ID")]
     drive: Vec<String>,
     /// Drives in the array.
-    #[arg(long, value_name = "N", default_value_t = 24)]
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = crate::values::within::<u32>(0, 1_000_000))]
     drives: u32,
     /// Topologies: 0, 5, 6, 10, 50, 60, 50xG and 60xG with G groups. Windrow is planned for 5 and 6.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "6,10")]

@@ -18,7 +18,7 @@ use windrow_plan::topology::Topology;
 )]
 pub struct GainArguments {
     /// Drives in the array.
-    #[arg(long, value_name = "N", default_value_t = 24)]
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = crate::values::within::<u32>(0, 1_000_000))]
     drives: u32,
     /// Topologies, by comma.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "5,6")]

@@ -21,7 +21,7 @@ use windrow_plan::topology::Topology;
     windrow plan layers --drive-spare 28% --cleaning 1.2\n  windrow plan layers --drive-wear 2.5 -o json")]
 pub struct LayersArguments {
     /// Drives in the array.
-    #[arg(long, value_name = "N", default_value_t = 24)]
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = crate::values::within::<u32>(0, 1_000_000))]
     drives: u32,
     /// Topology.
     #[arg(long, value_name = "LEVEL", default_value = "6")]

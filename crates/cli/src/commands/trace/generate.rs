@@ -36,7 +36,7 @@ pub struct GenerateArguments {
     #[arg(long, default_value = "1G")]
     size: Size,
     /// Requests; else a million, or the whole of a workload that ends.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::values::within::<u64>(1, 1_000_000_000_000_000))]
     requests: Option<u64>,
     /// Seed.
     #[arg(long, default_value = "1")]

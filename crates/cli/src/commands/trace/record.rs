@@ -39,7 +39,7 @@ pub struct RecordArguments {
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub time: Option<Duration>,
     /// Record so many requests.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::values::within::<u64>(1, 1_000_000_000_000_000))]
     pub requests: Option<u64>,
     /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all others.
     #[arg(long, value_enum)]
