@@ -18,7 +18,7 @@ use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
-/// Extents of a member.
+/// Extents of a member, at least: pools whose maps may be larger (`reduction=capacity`, deduplication) need more.
 const EXTENTS: u64 = 160;
 const SEGMENT_ROWS: u32 = 8;
 /// Blocks of all volumes: few, so that they are written over again and again.
@@ -69,7 +69,8 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     drawn.journal.iter_mut().for_each(|journal| journal.bytes_each = Some(JOURNAL_BYTES));
     let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
     let limits = Limits { pending_bytes: 1 << 20, map_bytes: MAP_BYTES, waiting_requests: 64, ..drawn.limits };
-    Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn }
+    let tiny = Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn };
+    tiny.of_sufficient_size(u64::from(SEGMENT_ROWS) * BLOCK_BYTES)
 }
 
 fn all(seed: u64, actions: u64, canary: Planted, only: Option<u64>, moment: &Cell<u64>) -> Result<Tried, Violation> {

@@ -330,7 +330,7 @@ impl Scenario {
 
     /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger; where that does not end, as
     /// the map grows with them, chunks and segments do (seed 8300101).
-    fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
+    pub(crate) fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
         let drawn = self.sizes.clone();
         while let Err(FormatError::TooSmall { segments, needed }) = Engine::plan(&self.spec(&mut Rng::stream(0, "any names"))) {
             self.sizes.iter_mut().for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
