@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use windrow_device::scan::{Identity, identity};
 use windrow_units::Uuid;
 
+/// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command that shows other pools waits for one that stands.
+const PATIENCE: Patience = Patience { silence: Duration::from_secs(2), quick_answer: Duration::from_secs(3) };
 /// Age up to which answers are used again: a search asks about many paths.
 const FRESH: Duration = Duration::from_secs(1);
 /// Time for which a daemon is asked again that closes the connection: it has just ended, or is about to listen.
@@ -221,7 +223,7 @@ enum Answer {
 fn ask_one(socket: &Path) -> Answer {
     let begin = Instant::now();
     loop {
-        let mut daemon = match ControlClient::connect_within(socket, None, Patience::ONE_OF_ALL) {
+        let mut daemon = match ControlClient::connect_within(socket, None, PATIENCE) {
             Ok(Some(daemon)) => daemon,
             Ok(None) => return Answer::Gone,
             Err(failure) => return Answer::Silent(None, failure),
