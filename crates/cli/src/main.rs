@@ -30,6 +30,7 @@ mod values;
 use clap::{Parser, Subcommand};
 use output::{Format, Output};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Exit code of a failure.
 const FAILED: u8 = 4;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage::tell(&error),
     };
+    settle_surroundings();
     let is_daemon = matches!(arguments.command, Command::Serve(_));
     start_log(is_daemon);
     let output = Output::new(arguments.output);
@@ -134,6 +136,16 @@ fn main() -> ExitCode {
     let code = output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED });
     output::flush_log();
     ExitCode::from(code)
+}
+
+/// Takes out of what the process was started with what would cost more than a command.
+fn settle_surroundings() {
+    // What others can write to they can also make believe: no mask lets that happen by itself.
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask | rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    // A write behind the limit on the size of files is an error, as on a full file system, and not the end of the process.
+    drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()));
+    windrow_device::host::raise_file_size_limit();
 }
 
 /// The log goes to standard error. Errors: something was lost or stopped; warnings: it goes on, but somebody should look; info: changes

@@ -87,6 +87,16 @@ pub enum OpenError {
         /// The member.
         path: PathBuf,
     },
+    /// The process may not write to a file as large as that.
+    #[error("{path} has {bytes} bytes, and the limit on the size of files (ulimit -f) is {limit}")]
+    FileLimit {
+        /// The member.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// O_DIRECT was required and is not possible.
     #[error("{path} cannot be used without the page cache: {reason}")]
     NoDirectIo {

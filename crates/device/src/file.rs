@@ -20,6 +20,7 @@ mod tests;
 mod zero;
 
 use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind, write_zeroes};
+use crate::place::own_limit_below;
 use crate::probe::is_reached_by_another_way;
 use crate::sysfs::{DeviceNumber, is_the_medium_itself};
 use crate::{DeviceError, OpenError};
@@ -245,6 +246,11 @@ fn open_as(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bo
     // Removed between `open` and the lock, by the command that had made it: it would be gone when it is closed.
     if kind == MemberKind::File && options.lock != LockMode::None && stat.st_nlink == 0 {
         return Err(system("open", path, Errno::NOENT));
+    }
+    // Found out at the first write behind the limit, it would look like a member that fails.
+    let bytes = stat.st_size as u64;
+    if let Some(limit) = own_limit_below(bytes).filter(|_| kind == MemberKind::File && options.access != Access::ReadOnly) {
+        return Err(OpenError::FileLimit { path: path.to_owned(), bytes, limit });
     }
     let info = properties::examine(&fd, path, kind, &stat, options)?;
     Ok((fd, info))

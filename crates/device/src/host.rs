@@ -82,6 +82,13 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     }
 }
 
+/// Lets the process write to files as large as the hard limit allows: members are files of any size.
+pub fn raise_file_size_limit() {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    // (Where that is refused the soft limit stays. A member that is larger is refused when it is opened.)
+    let _stays = setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum });
+}
+
 fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());

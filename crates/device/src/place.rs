@@ -88,7 +88,7 @@ pub(crate) fn parent(path: &Path) -> &Path {
 /// # Errors
 /// Of the system.
 pub fn lets_be_as_large_as(place: &Place, bytes: u64) -> io::Result<bool> {
-    if exceeds_own_limit(bytes) {
+    if own_limit_below(bytes).is_some() {
         return Ok(false);
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -105,9 +105,9 @@ pub fn lets_be_as_large_as(place: &Place, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// True if the limit on the size of files forbids it. To exceed that limit ends a process by SIGXFSZ.
-pub(crate) fn exceeds_own_limit(bytes: u64) -> bool {
-    getrlimit(Resource::Fsize).current.is_some_and(|limit| bytes > limit)
+/// The limit on the size of files, if it forbids writes up to `bytes`. (They fail, or end the process by SIGXFSZ.)
+pub(crate) fn own_limit_below(bytes: u64) -> Option<u64> {
+    getrlimit(Resource::Fsize).current.filter(|limit| bytes > *limit)
 }
 
 /// Type of the file system with this device number, by the table of mounts.

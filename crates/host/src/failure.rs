@@ -108,10 +108,10 @@ impl Failure {
         Self { id: id.to_owned(), what: what.into(), why: why.to_string(), remedy: String::new() }
     }
 
-    /// Says what to do.
+    /// Says what to do. Where the process lacks what has nothing to do with the file or device at hand, that comes first.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
+        self.remedy = lacking(&self.why).map_or_else(|| remedy.into(), str::to_owned);
         self
     }
 }
@@ -124,6 +124,17 @@ impl std::fmt::Display for Failure {
         }
         Ok(())
     }
+}
+
+/// What to do about a bound of the process or the host that the system's answer names.
+fn lacking(why: &str) -> Option<&'static str> {
+    let answers = [
+        ("(os error 23)", "the host has no more open files: end processes, or raise fs.file-max"),
+        ("(os error 24)", "let it have more open files (ulimit -n, LimitNOFILE= of a unit)"),
+        ("(os error 12)", "let it have more memory"),
+        ("size of files (ulimit -f) is ", "let it write larger files (ulimit -f, LimitFSIZE= of a unit)"),
+    ];
+    answers.into_iter().find(|(answer, _)| why.contains(answer)).map(|(_, remedy)| remedy)
 }
 
 /// Text in which somebody's names may be: no line break and no command for a terminal comes out of it.

@@ -4,6 +4,7 @@
 //! belongs to the user and nobody else may write to it.
 
 use crate::failure::{Failure, id};
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,29 @@ fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
         return refused(why, "take that right from them (chmod go-w)");
     }
     Ok(true)
+}
+
+/// Reads a file of windrow's own; nobody else can have written it.
+///
+/// # Errors
+/// Those of the system; it, or its folder, belongs to another user, or others may write to it.
+pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
+    let user = rustix::process::geteuid().as_raw();
+    let mut file = std::fs::File::open(path)?;
+    let folder = path.parent().map(std::fs::metadata).transpose()?;
+    for (name, found) in [("", Some(file.metadata()?)), ("its folder: ", folder)] {
+        let Some(found) = found else { continue };
+        if found.uid() != user && found.uid() != 0 {
+            return Err(std::io::Error::other(format!("{name}it belongs to user {}, not to user {user}", found.uid())));
+        }
+        if found.mode() & 0o022 != 0 {
+            let mode = found.mode() & 0o7777;
+            return Err(std::io::Error::other(format!("{name}others may write to it (mode {mode:04o}); take that right from them (chmod go-w)")));
+        }
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Makes a folder for sockets, to which others can not write whatever the user's mask is.

@@ -9,7 +9,7 @@ use crate::directory::KnownMember;
 use crate::exports::{ExportTable, KeptExports};
 use crate::failure::{Failure, id};
 use crate::offline::{FoundPool, host_id};
-use crate::paths::{file_stem, name_of_stem};
+use crate::paths::{file_stem, name_of_stem, read_own};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -126,7 +126,7 @@ impl Registry {
     fn set_aside(&self, pool: Uuid) -> Result<Option<SetAside>, Failure> {
         let path = self.left_path(pool);
         let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct or remove the file");
-        let text = match std::fs::read(&path) {
+        let text = match read_own(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failure(error.to_string())),
@@ -166,7 +166,7 @@ impl Registry {
         let failure = |why: String| {
             Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct the file; or remove it, and import the pool again")
         };
-        let text = match std::fs::read(&path) {
+        let text = match read_own(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failure(error.to_string())),
@@ -330,7 +330,7 @@ type Sync<'a> = &'a dyn Fn(&File) -> std::io::Result<()>;
 /// The identifier in this file; `None` if there is no file.
 fn read_host_id(path: &Path) -> Result<Option<Uuid>, Failure> {
     let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot use the host identifier in {}", path.display()), why);
-    let text = match std::fs::read(path) {
+    let text = match read_own(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failure(error.to_string()).remedy("check your rights to it")),

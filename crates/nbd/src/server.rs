@@ -60,7 +60,7 @@ pub enum Event {
     /// A client could not be accepted.
     AcceptFailed {
         /// What the system said.
-        kind: ErrorKind,
+        cause: String,
     },
 }
 
@@ -399,7 +399,7 @@ fn accept_all(control: &Arc<Control>, listeners: &[Listener]) {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        control.tell(|| Event::AcceptFailed { kind: error.kind() });
+                        control.tell(|| Event::AcceptFailed { cause: error.to_string() });
                         poll(&mut [PollFd::new(&control.bell, PollFlags::IN)], Some(&timespec(ACCEPT_PAUSE))).unwrap_or_default();
                         break;
                     }
@@ -431,7 +431,7 @@ fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String)
     let bounds = Bounds { requests: control.options.requests_in_flight_max, bytes: control.options.bytes_in_flight_max };
     let link = match Link::new(Socket::new(socket), bounds, |bell| Account::new(control.budget.clone(), id, peer, bell)) {
         Ok(link) => Arc::new(link),
-        Err(error) => return control.tell(|| Event::AcceptFailed { kind: error.kind() }),
+        Err(error) => return control.tell(|| Event::AcceptFailed { cause: error.to_string() }),
     };
     let entry = Entry { link: link.clone(), peer, name: name.clone(), export: None, is_displaced: false };
     control.entries().insert(id, entry);
@@ -453,6 +453,6 @@ fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String)
         control.tell(|| Event::Ended { id, peer: name, ending });
     });
     if let Err(error) = spawned {
-        control.tell(|| Event::AcceptFailed { kind: error.kind() });
+        control.tell(|| Event::AcceptFailed { cause: error.to_string() });
     }
 }

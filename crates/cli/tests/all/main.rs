@@ -7,6 +7,7 @@ mod agreement;
 mod bad_input;
 mod bench;
 mod database;
+mod environment;
 mod estimate;
 mod exports;
 mod file_system_kills;

@@ -60,6 +60,15 @@ impl World {
         command
     }
 
+    /// The same in a process that a shell has set up before: `ulimit`, `umask`, closed descriptors.
+    pub fn command_under(&self, setup: &str, line: &str) -> Command {
+        let direct = self.command(line);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{setup}; exec \"$0\" \"$@\"")]).arg(direct.get_program()).args(direct.get_args());
+        command.current_dir(self.path()).envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("WINDROW_LOG");
+        command
+    }
+
     pub fn run(&self, line: &str) -> Output {
         self.command(line).output().expect("the command runs")
     }
@@ -108,11 +117,16 @@ impl World {
 
     /// Starts the daemon without waiting. What it says on standard error is in `serve.log`.
     pub fn start(&self, extra: &str) -> Child {
+        self.start_as(|line| self.command(line), extra)
+    }
+
+    /// The same; `command` makes one of a line.
+    pub fn start_as(&self, command: impl FnOnce(&str) -> Command, extra: &str) -> Child {
         let log = std::fs::File::create(self.file("serve.log")).expect("a log");
         // Most tests that start without a member mean it, and none of them is to wait.
         let patience = if extra.contains("--wait-for-members") { "" } else { "--wait-for-members 0" };
         let line = format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {patience} {extra}");
-        self.command(&line).stdout(Stdio::piped()).stderr(log).spawn().expect("the daemon starts")
+        command(&line).stdout(Stdio::piped()).stderr(log).spawn().expect("the daemon starts")
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::BOUNCE_BYTES;
 use crate::CreateError;
-use crate::place::{exceeds_own_limit, parent};
+use crate::place::{own_limit_below, parent};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -45,7 +45,7 @@ pub fn create_file_with_progress(path: &Path, size_bytes: u64, allocation: Alloc
         return Err(CreateError::Size { path: path.to_owned() });
     }
     let system = |action: &'static str, errno: Errno| failure(action, path, size_bytes, errno);
-    if exceeds_own_limit(size_bytes) {
+    if own_limit_below(size_bytes).is_some() {
         return Err(system("allocate", Errno::FBIG));
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

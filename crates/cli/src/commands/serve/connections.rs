@@ -152,9 +152,9 @@ fn observer() -> Observer {
                 tracing::warn!(%peer, left_out, "a client was refused: {limit}");
             }
         }
-        Event::AcceptFailed { kind } => {
+        Event::AcceptFailed { cause } => {
             if let Some(left_out) = due(Kind::NotAccepted) {
-                tracing::warn!(left_out, "a client could not be accepted: {kind}");
+                tracing::warn!(left_out, "a client could not be accepted: {cause}");
             }
         }
         Event::Ended { peer, ending, .. } => match ending {
