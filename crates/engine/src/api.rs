@@ -201,6 +201,18 @@ pub enum MemberChange {
         /// What is written to it is durable without a flush.
         power_safe: bool,
     },
+    /// This spare becomes a copy of the member, which is in service and stays so. When it is complete, [`Notice::ReplacementReady`] says so.
+    Prepare {
+        /// The spare.
+        spare: MemberId,
+    },
+    /// The device of the spare that is a copy of the member is to take its place: answered when nothing is in flight to either. What follows is kept back until
+    /// [`MemberChange::Switched`] or [`MemberChange::Thaw`].
+    Switch,
+    /// The spare's device is in the member's place, and nothing in its own.
+    Switched,
+    /// The devices are where they were before [`MemberChange::Switch`].
+    Thaw,
     /// The slot of a spare is free from then on, or that of a journal device that is out of use, if the log has what it promised.
     GiveUp,
 }
@@ -309,6 +321,25 @@ pub enum Notice {
     /// A member or a spare was not there when the pool was opened; the pool goes on without it. Told by the host.
     MemberMissing {
         /// Which.
+        member: MemberId,
+    },
+    /// A spare has become a copy of a member, and can take its place.
+    ReplacementReady {
+        /// The member.
+        member: MemberId,
+        /// The spare.
+        spare: MemberId,
+    },
+    /// A spare is no copy of a member any more, as one of the two has left service.
+    ReplacementEnded {
+        /// The member.
+        member: MemberId,
+        /// The spare.
+        spare: MemberId,
+    },
+    /// Another device is in the place of a member, and holds all that the one before held.
+    Replaced {
+        /// The member.
         member: MemberId,
     },
     /// A member was taken out of service by the administrator.

@@ -490,7 +490,8 @@ impl Engine {
 
     fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
         let geometry = self.checkpoint.geometry;
-        let rebuilding = self.rebuilding();
+        // A shadow is copied from the beginning after each start.
+        let rebuilding = self.rebuilding() & !self.shadow_bit();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
             if id >= self.segments.count() {

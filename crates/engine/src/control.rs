@@ -93,7 +93,10 @@ impl Engine {
     pub(crate) fn control_request(&mut self, request: ControlRequest, out: &mut Outbox) {
         let id = request.id;
         // (A pool that waits for a mute member would never come to its end.)
-        let lets_go = matches!(&request.command, Control::Member { change: MemberChange::TakeOut | MemberChange::Settle, .. });
+        let lets_go = matches!(
+            &request.command,
+            Control::Member { change: MemberChange::TakeOut | MemberChange::Settle | MemberChange::Switched | MemberChange::Thaw, .. }
+        );
         if self.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
@@ -391,6 +394,7 @@ impl Engine {
         for id in self.take_settled() {
             control_answer(id, Ok(ControlReply::Done), out);
         }
+        self.switch_step(out);
         let members_waited = self.control.members_wait();
         for request in std::mem::take(&mut self.control.waiting) {
             self.control_request(request, out);
@@ -486,6 +490,9 @@ impl Engine {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         for (id, _) in std::mem::take(&mut self.exchanges.settling) {
+            control_answer(id, Err(ControlError::Stopped), out);
+        }
+        if let Some(id) = self.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         for id in self.survey.give_up() {

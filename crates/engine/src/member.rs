@@ -11,6 +11,7 @@ mod exchange;
 mod hangs;
 pub(crate) mod life;
 mod send;
+mod shadow;
 mod writer;
 
 pub(crate) use exchange::{Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max};
@@ -38,6 +39,13 @@ pub enum Purpose {
         seq: Seq,
         /// Column.
         column: u8,
+    },
+    /// The same of the shadow of a member.
+    ShadowWrite {
+        /// Stream.
+        stream: usize,
+        /// Batch.
+        seq: Seq,
     },
     /// Part of a fetch.
     Fetch {
@@ -186,6 +194,11 @@ impl Engine {
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
+            // (One that failed is none any more: nothing is missing.)
+            Purpose::ShadowWrite { stream, seq } => {
+                self.members.list[member.index()].dirty |= !failed;
+                self.batch_column_ended(stream, seq, out);
+            }
             Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out),
             Purpose::Examine { examination, column, first, rows } => self.examine_read(examination, column, first..first + rows, buf.filter(|_| !failed), out),
             Purpose::Rebuild { column } => {
@@ -212,6 +225,7 @@ impl Engine {
         let why = if change == Change::Fault { error.clone() } else { "taken out of service by the administrator".to_owned() };
         self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
         self.cancel_held(member);
+        self.drop_shadow_with(member, out);
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {
             AfterLoss::Record => {}

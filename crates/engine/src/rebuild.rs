@@ -317,14 +317,15 @@ impl Engine {
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
-                    if stale >> member.0 & 1 == 1 {
+                    let target = if stale >> member.0 & 1 == 1 { member } else { self.shadow_of(member).unwrap_or(member) };
+                    if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
                         if bytes != u64::from(rows) * BLOCK_BYTES {
                             // It was not wanted when the batch was read: once more, later.
                             damaged = true;
                             continue;
                         }
-                        self.write_column(segment, (member, offset), column, out);
+                        self.write_column(segment, (target, offset), column, out);
                         writes += 1;
                         written_bytes += bytes;
                     }
@@ -354,7 +355,7 @@ impl Engine {
     /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
         let stale = self.segments.get(segment).stale & self.rebuilding();
-        let is_stale = |c: &u8| stale >> self.zones.locate(segment).address(row, Column(*c)).0.0 & 1 == 1;
+        let is_stale = |c: &u8| stale & self.stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0) != 0;
         (0..self.zones.shape(segment).width).filter(is_stale).fold(0, |mask, c| mask | 1 << c)
     }
 
@@ -442,6 +443,13 @@ impl Engine {
         // old for it to count, and a journal device that does not count though it should is waited for.
         if self.superblock_writer.done < self.rebuild.joined_wish || !self.journal_is_whole() {
             return true;
+        }
+        if let Some(spare) = self.shadow_is_rebuilt(&self.rebuild.sums.members.clone(), out) {
+            self.rebuild.sums.members.retain(|member| *member != spare);
+            if self.rebuild.sums.members.is_empty() {
+                self.rebuild.active = false;
+                return true;
+            }
         }
         for member in self.rebuild.sums.members.clone() {
             let changed = self.change_member(member, Change::Whole);

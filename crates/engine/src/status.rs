@@ -195,7 +195,7 @@ impl Engine {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
                 // Whole, but not on record yet.
-                state: if self.members.list[i].rebuilding { "rebuilding" } else { life::name(life::life(record)) },
+                state: if self.members.list[i].rebuilding && record.is_in_use() { "rebuilding" } else { life::name(life::life(record)) },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
                 sector_bytes_max: crate::member::sector_bytes_max(&self.superblock.journals, MemberId(i as u8)),
@@ -207,6 +207,9 @@ impl Engine {
                 unanswered: if self.members.list[i].online { 0 } else { self.members.list[i].in_flight },
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
+                replaces: self.replaced_by(MemberId(i as u8)),
+                replacement_ready: self.is_shadow_ready(MemberId(i as u8)),
+                is_shadow: self.shadowed_by(MemberId(i as u8)).is_some(),
             })
             .collect()
     }

@@ -4,6 +4,7 @@ pub(crate) mod clients;
 mod exchange;
 mod looks;
 mod partition;
+mod replacement;
 mod settle;
 mod sizes;
 mod steward;
@@ -183,7 +184,7 @@ impl Pool {
         let told = notifier.clone();
         let tell = move |notice: Option<Notice>| {
             let Some(notice) = notice else { return told.look() };
-            if matches!(notice, Notice::MemberFailed { .. } | Notice::Removed { .. }) {
+            if matches!(notice, Notice::MemberFailed { .. } | Notice::Removed { .. } | Notice::ReplacementReady { .. }) {
                 poked.poke();
             }
             told.notify(&notice);

@@ -94,6 +94,9 @@ pub struct MemberReport {
     /// Since when, seconds since 1970; 0: not known, or it is in service.
     #[serde(default)]
     pub since_unix_s: u64,
+    /// Of a spare: the member in service whose place it takes when it is a copy of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u8>,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -528,6 +531,7 @@ impl PoolReport {
             hangs_ms: member.hangs_ms,
             unanswered: member.unanswered,
             spare_in_seconds: None,
+            replaces: member.replaces.map(|member| member.0),
             journal: member.journal,
             leaving: member.leaving,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),

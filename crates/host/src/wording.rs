@@ -32,7 +32,8 @@ impl Level {
 pub(crate) fn level(notice: &Notice) -> Level {
     match notice {
         Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
-        Notice::MemberAnswers { .. } => Level::Info,
+        Notice::MemberAnswers { .. } | Notice::ReplacementReady { .. } | Notice::Replaced { .. } => Level::Info,
+        Notice::ReplacementEnded { .. } => Level::Warning,
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0, .. } => Level::Warning,
         Notice::LabelWritten { .. }
@@ -61,6 +62,9 @@ pub(crate) fn kind(notice: &Notice) -> (&'static str, u32) {
         Notice::MemberOffline { .. } => ("member_offline", OF_MEMBERS),
         Notice::MemberRebuilding { .. } => ("member_rebuilding", OF_MEMBERS),
         Notice::MemberRebuilt { .. } => ("member_rebuilt", OF_MEMBERS),
+        Notice::ReplacementReady { .. } => ("replacement_ready", FEW),
+        Notice::ReplacementEnded { .. } => ("replacement_ended", FEW),
+        Notice::Replaced { .. } => ("replaced", FEW),
         Notice::StartNote { .. } => ("start_note", OF_MEMBERS),
         Notice::Removed { .. } => ("removed", OF_MEMBERS),
         Notice::Repaired { .. } => ("repaired", FEW),
@@ -96,6 +100,9 @@ pub(crate) fn member_of(notice: &Notice) -> Option<MemberId> {
         | Notice::SpareFailed { member }
         | Notice::MemberRebuilding { member, .. }
         | Notice::MemberRebuilt { member }
+        | Notice::ReplacementReady { member, .. }
+        | Notice::ReplacementEnded { member, .. }
+        | Notice::Replaced { member }
         | Notice::MemberSlow { member, .. }
         | Notice::MemberNotSlow { member }
         | Notice::MemberHangs { member, .. }
@@ -148,6 +155,11 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
         }
         Notice::MemberRebuilding { segments, .. } => format!("{member} is there again and is rebuilt: {segments} segments"),
         Notice::MemberRebuilt { .. } => format!("{member} is rebuilt and online"),
+        Notice::ReplacementReady { spare, .. } => format!("spare {spare} holds everything that {member} holds, and takes its place"),
+        Notice::ReplacementEnded { spare, .. } => {
+            format!("{member} is not replaced by spare {spare}: one of the two has left service, or the replacement was called off")
+        }
+        Notice::Replaced { .. } => format!("{member} is replaced: the new device holds everything, and the old one is not used any more"),
         Notice::MemberSlow { reads, slow_reads, .. } => format!("{member} is slow: {slow_reads} of its last {reads} reads were late; others are asked instead"),
         Notice::MemberNotSlow { .. } => format!("{member} answers in time again"),
         Notice::MemberHangs { commands, .. } => format!("{member} has not answered for ten seconds; {commands} commands wait for it"),

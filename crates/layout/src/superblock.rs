@@ -208,12 +208,14 @@ pub struct MemberRecord {
     pub missed_from: u64,
     /// While it is rebuilding: from this checkpoint on the segment table names the segments that are stale on it (0: none does yet).
     pub listed_from: u64,
+    /// Of a spare: the member in service whose place it is to take when it is a copy of it.
+    pub replaces: Option<MemberId>,
 }
 
 impl MemberRecord {
     /// A member in this state that has missed nothing.
     pub fn new(uuid: Uuid, state: MemberState, size_bytes: u64) -> Self {
-        Self { uuid, state, absence: Absence::Missing, size_bytes, absent_since: Generation(0), missed_from: 0, listed_from: 0 }
+        Self { uuid, state, absence: Absence::Missing, size_bytes, absent_since: Generation(0), missed_from: 0, listed_from: 0, replaces: None }
     }
 
     /// True if the pool writes to it.

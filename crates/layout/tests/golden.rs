@@ -42,6 +42,7 @@ fn superblock() -> Superblock {
         absent_since: Generation(if i == 4 { 6 } else { 0 }),
         missed_from: 0,
         listed_from: 0,
+        replaces: None,
     };
     let narrow = Shape { width: 4, data: 2, ..SHAPE };
     let zones = vec![

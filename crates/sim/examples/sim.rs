@@ -316,7 +316,7 @@ fn main() -> ExitCode {
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let fewest = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).min().unwrap_or(0);
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares, {} by copies of members in service",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -347,6 +347,7 @@ fn main() -> ExitCode {
         sum(|o| u64::from(o.cleaned_spread.is_some())),
         sum(|o| o.cleaned_spread.unwrap_or(0)),
         sum(|o| o.spares_taken),
+        sum(|o| o.renewed),
     );
     if arguments.options.beyond {
         println!(

@@ -21,6 +21,7 @@ mod outcome;
 mod removal;
 mod replace;
 mod scrub;
+mod shadows;
 mod spares;
 mod steps;
 mod tries;
@@ -84,6 +85,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         replaced: run.replaced,
         exchanged: run.exchanged,
         spares_taken: run.spares.taken,
+        renewed: run.shadows.taken,
         grown: run.grown,
         removed: run.removal.removed,
         removals_refused: run.removal.refused,
@@ -140,6 +142,7 @@ struct Run {
     exchange: Option<exchange::Exchange>,
     hangs: hangs::Hangs,
     spares: spares::Spares,
+    shadows: shadows::Shadows,
     /// Growths that came into force.
     grown: u64,
     growth: Option<growth::Growth>,
@@ -212,6 +215,7 @@ impl Run {
             exchange: None,
             hangs: hangs::Hangs::new(seed),
             spares: spares::Spares::new(seed),
+            shadows: shadows::Shadows::new(seed),
             grown: 0,
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
@@ -519,6 +523,7 @@ impl Run {
             }
             self.exchange_step()?;
             self.spare_step()?;
+            self.shadow_step()?;
             self.growth_step()?;
             self.removal_step()?;
             self.flush_before_loss();
@@ -593,6 +598,7 @@ impl Run {
         self.world.gone.clear();
         self.newest_order = self.newest_order.max(self.world.power_cut());
         self.leave_take_over();
+        self.leave_shadow();
         self.power_cuts += 1;
     }
 

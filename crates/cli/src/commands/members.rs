@@ -216,7 +216,11 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     let created: &[&Path] = if made { &[&arguments.new] } else { &[] };
     output.result("pool-replace", &with_created(&member, created), || {
         let lines = created_lines(created, member.size_bytes) + &arguments.disks.remark(&arguments.new, &member.path);
-        format!("{} is member {} of pool '{}' now; it is rebuilt {when}{lines}", shown(&member.path), member.member, arguments.pool)
+        let (new, pool) = (shown(&arguments.new.display().to_string()), &arguments.pool);
+        match member.state.as_str() {
+            "online" => format!("member {} of pool '{pool}' is copied to {new} {when}, and stays in use until {new} can replace it{lines}", member.member),
+            _ => format!("{} is member {} of pool '{pool}' now; it is rebuilt {when}{lines}", shown(&member.path), member.member),
+        }
     });
     Ok(0)
 }
@@ -484,6 +488,7 @@ mod tests {
             slow: false,
             unanswered: 0,
             spare_in_seconds: None,
+            replaces: None,
             hangs_ms: 0,
             journal: false,
             leaving: false,

@@ -508,6 +508,15 @@ fn promised(report: &PoolReport) -> String {
     format!("{} in volumes ({}.{} % of what is usable{over})", Size(space.provisioned_bytes), percent / 10, percent % 10)
 }
 
+/// What becomes of a member by another one.
+fn other_devices(report: &PoolReport, member: &MemberReport) -> Vec<String> {
+    let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
+    let copy = member.replaces.map(|of| format!("becomes a copy of member {of}, then replaces it"));
+    let new = report.members.iter().find(|other| other.replaces == Some(member.member) && other.state == "spare");
+    let new = new.map(|other| format!("in use until {} can replace it", other.member));
+    spare.into_iter().chain(copy).chain(new).collect()
+}
+
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
@@ -577,13 +586,10 @@ fn members(report: &PoolReport) -> Table {
         let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
         let unanswered = format!("unanswered commands: {}", member.unanswered);
         let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
-        let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
+        let others = other_devices(report, member);
         let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
-        let remarks = own.into_iter().chain([
-            (member.hangs_ms > 0, &*hangs),
-            (member.unanswered > 0, &*unanswered),
-            (spare.is_some(), spare.as_deref().unwrap_or_default()),
-        ]);
+        let remarks = own.into_iter().chain([(member.hangs_ms > 0, &*hangs), (member.unanswered > 0, &*unanswered)]);
+        let remarks = remarks.chain(others.iter().map(|text| (true, text.as_str())));
         let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
         let (errors, wrong) = (counters.errors.to_string(), counters.wrong_blocks.to_string());
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, wrong, place(member)]);

@@ -158,6 +158,12 @@ pub struct MemberStatus {
     pub reason: String,
     /// Since when, seconds since 1970; 0: not known, or it is in service.
     pub since_unix_s: u64,
+    /// Of a spare: the member in service that it is to replace.
+    pub replaces: Option<MemberId>,
+    /// It is a complete copy of that member.
+    pub replacement_ready: bool,
+    /// It is becoming one, or is one.
+    pub is_shadow: bool,
 }
 
 /// State of a scrub.

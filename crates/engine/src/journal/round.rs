@@ -228,8 +228,14 @@ impl Engine {
         }
         let mut writes = 0;
         for ((member, start), buf) in area.copies_of(work.header.chunk).zip(work.records) {
+            let written = WrittenBytes { journal: buf.len() as u64, ..Default::default() };
+            if let Some(spare) = self.shadow_of(member) {
+                let mut copy = self.buffers.get(buf.len());
+                copy.copy_from_slice(&buf);
+                self.send_write(spare, start + u64::from(work.header.offset), copy, Purpose::JournalWrite, &written, out);
+                writes += 1;
+            }
             if self.is_online(member) {
-                let written = WrittenBytes { journal: buf.len() as u64, ..Default::default() };
                 self.send_write(member, start + u64::from(work.header.offset), buf, Purpose::JournalWrite, &written, out);
                 writes += 1;
             }

@@ -7,6 +7,7 @@
 //! and what was sealed without it and is not committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
 
 use super::life::{self, Change};
+use super::shadow::Shadow;
 use super::{Member, add};
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
@@ -21,11 +22,13 @@ pub(crate) struct Exchanges {
     pub(crate) settling: Vec<(ControlId, MemberId)>,
     /// Batches below were sealed when a member that takes part now did not.
     barrier: [Seq; STREAMS.len()],
+    /// A member that is being replaced while it is in service.
+    pub(crate) shadow: Option<Shadow>,
 }
 
 pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed";
 
-type Changed = Result<(), ControlError>;
+pub(super) type Changed = Result<(), ControlError>;
 
 fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
     ControlError::Member { member, why: why.into() }
@@ -37,6 +40,9 @@ impl Engine {
         if let MemberChange::AddSpare { uuid, size_bytes } = change {
             self.add_spare(member, uuid, size_bytes)?;
             return self.record_change(id, out);
+        }
+        if self.is_being_exchanged(member) && !matches!(change, MemberChange::Switched | MemberChange::Thaw) {
+            return Err(refused(member, "its device is being exchanged just now; try again"));
         }
         let Some(record) = self.superblock.members.get(member.index()) else { return Err(refused(member, "there is no such member")) };
         match change {
@@ -59,7 +65,12 @@ impl Engine {
                 }
                 self.exchange(member, uuid, size_bytes, spare)?;
             }
+            MemberChange::Prepare { spare } => self.prepare(member, spare)?,
+            MemberChange::Switch => return self.begin_switch(id, member),
+            MemberChange::Switched => self.end_switch(member, out)?,
+            MemberChange::Thaw => self.give_up_switch(member, out)?,
             MemberChange::Serve { granule, power_safe } => {
+                self.check_no_shadow(member)?;
                 self.check_owned(member)?;
                 self.add_journal_device(member, granule, power_safe)?;
                 self.take_part(member);
@@ -69,6 +80,7 @@ impl Engine {
                 self.dismiss_journal_device(member)?;
             }
             MemberChange::GiveUp => {
+                self.drop_shadow_with(member, out);
                 self.change_member(member, Change::GiveUp).map_err(|why| refused(member, why))?;
                 self.superblock.members[member.index()].uuid = Uuid::default();
                 self.disown(member);
@@ -153,7 +165,7 @@ impl Engine {
         if self.journal_needs(member) {
             return Err(refused(member, "the log has not got yet what this journal device promised; try again"));
         }
-        spare.map_or(Ok(()), |spare| self.check_owned(spare))?;
+        spare.map_or(Ok(()), |spare| self.check_owned(spare).and_then(|()| self.check_no_shadow(spare)))?;
         self.change_member(member, Change::Exchange).map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
             self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
@@ -167,7 +179,7 @@ impl Engine {
     }
 
     /// Another device is in the member's place: what was counted of the old one is none of its own.
-    fn forget_device(&mut self, member: MemberId) {
+    pub(super) fn forget_device(&mut self, member: MemberId) {
         let stats = std::mem::take(&mut self.members.list[member.index()].stats);
         add(&mut self.members.former, &stats.written);
         self.slow.forget(member);
@@ -187,6 +199,14 @@ impl Engine {
             return Err(refused(member, "commands of the time when it was taken out of service have not ended"));
         }
         Ok(())
+    }
+
+    /// A spare that is to replace a member takes no other place.
+    fn check_no_shadow(&self, spare: MemberId) -> Changed {
+        match self.shadowed_by(spare) {
+            None => Ok(()),
+            Some(member) => Err(refused(spare, format!("it is about to take the place of member {member}"))),
+        }
     }
 
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
@@ -214,8 +234,13 @@ impl Engine {
                 self.segments.mark_dirty(segment);
             }
         }
-        self.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
+        self.raise_barrier();
         self.rebuild_joined(member);
+    }
+
+    /// No rebuild begins before all that is sealed by now is committed.
+    pub(super) fn raise_barrier(&mut self) {
+        self.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
     }
 
     /// True if every batch that was sealed before the last member came in is committed: then it is in `committed_rows`.

@@ -236,6 +236,7 @@ pub(crate) fn change(record: &mut MemberRecord, change: Change, newest: u64, gen
         Spare => (MemberState::Spare, Absence::Missing),
         Removed => (MemberState::Removed, Absence::Missing),
     };
+    record.replaces = record.replaces.filter(|_| to == Spare);
     Ok(true)
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Dispatch {
     going: [Vec<MemberCommand>; Class::ALL.len()],
     /// What will not go any more and is to end as failed.
     cancelled: VecDeque<MemberCommand>,
+    /// What would go, to devices that are being exchanged.
+    frozen: Vec<(MemberCommand, Class, WrittenBytes)>,
     /// What went and is not waited for any more: is to end as failed.
     disowned: VecDeque<(MemberId, Purpose)>,
     /// When a user read or flushed last.
@@ -47,7 +49,14 @@ pub(crate) struct Dispatch {
 impl Dispatch {
     /// With nothing on its way.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { lanes: Dispatcher::new(limits), going: Default::default(), cancelled: VecDeque::new(), disowned: VecDeque::new(), prompt_ns: None }
+        Self {
+            lanes: Dispatcher::new(limits),
+            going: Default::default(),
+            cancelled: VecDeque::new(),
+            frozen: Vec::new(),
+            disowned: VecDeque::new(),
+            prompt_ns: None,
+        }
     }
 
     /// Commands that are held back.
@@ -104,8 +113,9 @@ impl Engine {
         match purpose {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
             Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
-            Purpose::BatchWrite { stream, .. } if is_user(*stream) => Class::Foreground,
+            Purpose::BatchWrite { stream, .. } | Purpose::ShadowWrite { stream, .. } if is_user(*stream) => Class::Foreground,
             Purpose::BatchWrite { .. }
+            | Purpose::ShadowWrite { .. }
             | Purpose::Fetch { .. }
             | Purpose::Examine { .. }
             | Purpose::Rebuild { .. }
@@ -115,8 +125,11 @@ impl Engine {
         }
     }
 
-    /// A command goes: it is counted.
+    /// A command goes: it is counted. To a device that is being exchanged it goes later.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
+        if self.is_frozen(command.member) {
+            return self.dispatch.frozen.push((command, class, *written));
+        }
         if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
             under_way.went_ns = self.now_ns;
         }
@@ -151,8 +164,29 @@ impl Engine {
         self.dispatch.lanes.end(member, under_way.class, under_way.cost);
     }
 
+    /// Devices that were being exchanged are where they belong: what was kept back goes, in its order. What was for `gone` will end as failed.
+    pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
+        for (command, class, written) in std::mem::take(&mut self.dispatch.frozen) {
+            match gone {
+                Some(gone) if gone == command.member => self.cancel_frozen(command, class),
+                _ => self.go(command, class, &written),
+            }
+        }
+    }
+
+    fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
+        self.dispatch.lanes.end(command.member, class, dispatch::cost(&command.op));
+        self.dispatch.cancelled.push_back(command);
+    }
+
     /// Nothing goes to a member any more: what is held for it will end as failed.
     pub(crate) fn cancel_held(&mut self, member: MemberId) {
+        let frozen = std::mem::take(&mut self.dispatch.frozen);
+        let (frozen, rest): (Vec<_>, Vec<_>) = frozen.into_iter().partition(|(command, ..)| command.member == member);
+        self.dispatch.frozen = rest;
+        for (command, class, _) in frozen {
+            self.cancel_frozen(command, class);
+        }
         let cancelled = self.dispatch.lanes.cancel(member);
         self.dispatch.cancelled.extend(cancelled.into_iter().map(|held| held.command));
     }

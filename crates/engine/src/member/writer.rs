@@ -24,6 +24,11 @@ pub struct SuperblockWriter {
 }
 
 impl SuperblockWriter {
+    /// True while a generation is being written.
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
     /// The writer that goes on after this superblock.
     pub fn after(superblock: &Superblock) -> Self {
         Self { written_hash: superblock.content_hash(), ..Self::default() }
@@ -34,6 +39,9 @@ impl Engine {
     /// Begins a generation if one is wanted and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
         if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
+            return;
+        }
+        if self.holds_superblocks() {
             return;
         }
         if self.superblock.journals.areas().next().is_some() {

@@ -80,6 +80,9 @@ impl Engine {
         if self.restripe.coming.is_some() {
             return Err(ControlError::Invalid("the pool is growing just now, or about to lose a member; try again".into()));
         }
+        if self.has_shadow() {
+            return Err(ControlError::Invalid("a member is being replaced: the pool can grow when that has ended".into()));
+        }
         if self.zones.leaving() != 0 {
             return Err(ControlError::Invalid("a member is being removed: the pool can grow when it has left".into()));
         }
@@ -238,6 +241,11 @@ impl Engine {
             Stage::TakeBack(_) => !self.nobody_without_us(),
             _ => coming.is_lost_by(list) && !(redundancy_holds(&self.zones, list) && self.nobody_without_us()),
         })
+    }
+
+    /// True while a layout is about to come into force, or a member leaves.
+    pub(crate) fn layout_changes(&self) -> bool {
+        self.restripe.coming.is_some() || self.zones.leaving() != 0
     }
 
     /// The new members are introduced: now they become members.

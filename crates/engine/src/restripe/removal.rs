@@ -27,6 +27,9 @@ const FORCED_IN_VAIN: u64 = 4;
 impl Engine {
     /// A member is to leave.
     pub(crate) fn remove_member(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) -> Result<(), ControlError> {
+        if self.has_shadow() {
+            return Err(ControlError::Invalid("a member is being replaced: another one can leave when that has ended".into()));
+        }
         let others = self.members_that_stay(member)?;
         let zones = self.with_layout_over(&others)?;
         let (largest, members) = (largest_group(&zones), others.len() + 1);

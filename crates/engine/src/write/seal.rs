@@ -240,6 +240,12 @@ impl Engine {
         let mut left = 0u8;
         for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
             let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
+            if let Some(spare) = self.shadow_of(member) {
+                left += 1;
+                let mut copy = self.buffers.get(buf.len());
+                copy.copy_from_slice(&buf);
+                self.send_write(spare, offset, copy, Purpose::ShadowWrite { stream: work.stream, seq: work.seq }, written, out);
+            }
             if self.is_online(member) {
                 left += 1;
                 let purpose = Purpose::BatchWrite { stream: work.stream, seq: work.seq, column: c as u8 };
@@ -259,13 +265,20 @@ impl Engine {
 
     /// One column of a batch has been written, or not.
     pub(crate) fn batch_write_done(&mut self, stream: usize, seq: Seq, column: u8, failed: bool, out: &mut Outbox) {
+        if let Some(batch) = self.stream_mut(stream).batch_mut(seq)
+            && failed
+        {
+            batch.lost_columns |= 1 << column;
+        }
+        self.batch_column_ended(stream, seq, out);
+    }
+
+    /// A write of a batch has ended.
+    pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: Seq, out: &mut Outbox) {
         let now_ns = self.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
             return self.stop(StopReason::Internal("a written batch is not in flight"), out);
         };
-        if failed {
-            batch.lost_columns |= 1 << column;
-        }
         let BatchStage::Writing { left } = &mut batch.stage else {
             return self.stop(StopReason::Internal("a batch was written before it was sealed"), out);
         };

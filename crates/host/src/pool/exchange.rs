@@ -151,7 +151,8 @@ impl Pool {
         self.put(slot, Some(device), what)
     }
 
-    /// Puts a new device in the place of a member; it is rebuilt. A member in use is taken out first.
+    /// Puts a new device in the place of a member. One that is in service stays so until the new device is a copy of it (`replacement.rs`); else the new one is rebuilt, and a member that is being
+    /// rebuilt is taken out first.
     ///
     /// # Errors
     /// The new device is in use, holds something, is too small, or is not power-safe where it must be; the redundancy does not cover the loss of the member.
@@ -166,6 +167,9 @@ impl Pool {
             let (pool, status) = self.replaceable(member, power_safe, &what)?;
             if status.uuid != first.uuid {
                 return Err(Failure::new(id::MEMBER_STATE, what, "another device has taken its place meanwhile").remedy("see `windrow pool status`"));
+            }
+            if status.state == "online" && !status.journal {
+                return self.begin_replacement(member, newcomer, needs(&status), &what);
             }
             let opened = self.open_newcomer(&pool, member, newcomer, needs(&status), &what)?;
             // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
@@ -255,7 +259,7 @@ impl Pool {
     }
 
     /// A device becomes a spare.
-    fn wait_in_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<MemberId, Failure> {
+    pub(super) fn wait_in_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = slot_for_another(&pool, what)?;
         // The last one in this slot may have left just now.
@@ -311,7 +315,7 @@ impl Pool {
     }
 
     /// The slot of a spare is free from now on.
-    fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+    pub(super) fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         self.change(member, MemberChange::GiveUp, what)?;
         self.erase_removed(member)
     }
@@ -422,7 +426,7 @@ impl Pool {
         self.empty_former(&pool, slot_for_another(&pool, what)?, newcomer, needs, what)
     }
 
-    fn empty(&self, pool: &PoolStatus, device: &dyn Member, what: &str) -> Result<(), Failure> {
+    pub(super) fn empty(&self, pool: &PoolStatus, device: &dyn Member, what: &str) -> Result<(), Failure> {
         let emptied = offline::empty(device, pool.pool, &pool.name, what, &mut |done, all| {
             *lock(&self.0.zeroing) = Some((done, all));
             !self.0.driver.is_stopped()
@@ -583,7 +587,10 @@ pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Ve
     spares.sort_by_key(|spare| spare.size_bytes);
     let may_be_taken = |member: &MemberStatus| !member.leaving && !member.power_safe;
     let vacant = |member: &&MemberStatus| may_be_taken(member) && (member.state == "faulted" || (patient && member.state == "missing"));
-    let fitting = |member: &MemberStatus| spares.iter().filter(|spare| spare.size_bytes >= member.needed_bytes).map(|spare| spare.member).collect();
+    // One that is about to replace a member takes no other place.
+    let may_take = |spare: &&&MemberStatus, member: &MemberStatus| spare.replaces.is_none_or(|of| of == member.member) && !spare.is_shadow;
+    let fits = |spare: &&&MemberStatus, member: &MemberStatus| spare.size_bytes >= member.needed_bytes && may_take(spare, member);
+    let fitting = |member: &MemberStatus| spares.iter().filter(|spare| fits(spare, member)).map(|spare| spare.member).collect();
     let vacancies = status.members.iter().filter(vacant).map(|member| (member.member, fitting(member)));
     vacancies.filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty()).collect()
 }

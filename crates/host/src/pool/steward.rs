@@ -80,6 +80,7 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, until: Instant) ->
             pool.dismiss_removed();
             pool.close_left();
             pool.check_sizes();
+            pool.go_on_replacing();
             fill_vacancies(&pool, Instant::now() >= until);
         }
     };

@@ -45,6 +45,7 @@ pub(crate) fn sample() -> PoolReport {
             hangs_ms: 0,
             unanswered: 0,
             spare_in_seconds: None,
+            replaces: None,
             leaving: false,
             journal: false,
             counters: MemberCounters { written, ..MemberCounters::default() },

@@ -326,6 +326,7 @@ fn decode_redundancy(value: u8, copies: u8) -> Result<Redundancy, SuperblockErro
 
 /// ```text
 /// 0..16 identifier   16 state (1 online, 2 absent, 3 removed, 4 rebuilding, 5 spare)   17 absence (0 missing, 1 failed, 2 offline)
+/// 18 of a spare: 1 + the member that it is to replace, 0: none
 /// 24..32 usable bytes   32..40 absent since   40..48 missed from   48..56 listed from   56..64 reserved
 /// ```
 fn put_member(out: &mut [u8], member: &MemberRecord) {
@@ -342,7 +343,7 @@ fn put_member(out: &mut [u8], member: &MemberRecord) {
         Absence::Offline => 2,
     };
     put(out, 0, &member.uuid.0);
-    put(out, 16, &[state, absence]);
+    put(out, 16, &[state, absence, member.replaces.map_or(0, |member| member.0 + 1)]);
     put(out, 24, &member.size_bytes.to_le_bytes());
     put(out, 32, &member.absent_since.0.to_le_bytes());
     put(out, 40, &member.missed_from.to_le_bytes());
@@ -372,6 +373,8 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
         absent_since: Generation(u64_at(bytes, 32)),
         missed_from: u64_at(bytes, 40),
         listed_from: u64_at(bytes, 48),
+        // (What no pool has counts as nothing: it is a hint.)
+        replaces: u8_at(bytes, 18).checked_sub(1).filter(|member| usize::from(*member) < MAX_MEMBERS).map(MemberId),
     })
 }
 

@@ -40,6 +40,7 @@ fn full() -> Superblock {
         absent_since: Generation(i),
         missed_from: i * 3,
         listed_from: i * 5,
+        replaces: (i % 2 == 1).then_some(MemberId(i as u8)),
     };
     let shape = Shape { width: 63, data: 61, code: Code::PQ, rows: 32, chunk_rows: 32 };
     let start = |i: u32| RESERVED_BYTES + JOURNAL_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();

@@ -149,6 +149,7 @@ impl Run {
 
     /// At the end everything has to come in.
     pub(super) fn end_exchanges(&mut self) -> Result<(), Violation> {
+        self.end_shadow()?;
         self.end_take_over()?;
         loop {
             if self.exchange.is_none() {

@@ -42,7 +42,7 @@ impl Run {
     pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
         let Some(growth) = self.growth.take() else {
             let due = !self.goes_beyond && self.scenario.grows > self.grown && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
-            if due && self.members_rest() && self.leaving().is_none() && self.is_done(|| "the pool grows".to_owned()) {
+            if due && self.members_rest() && !self.has_shadow() && self.leaving().is_none() && self.is_done(|| "the pool grows".to_owned()) {
                 self.begin_growth()?;
             }
             return Ok(());

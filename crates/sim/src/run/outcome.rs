@@ -87,6 +87,8 @@ pub struct Outcome {
     pub exchanged: u64,
     /// Spares that took the place of a member that was missed.
     pub spares_taken: u64,
+    /// Devices that took the place of a member in service when they were copies of it.
+    pub renewed: u64,
     /// Growths that came into force while the pool was in use.
     pub grown: u64,
     /// Members that left for good, and removals that were refused.

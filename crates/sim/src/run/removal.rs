@@ -77,7 +77,13 @@ impl Run {
         }
         let per_mille = if self.removal.trims > 0 { 300 } else { self.scenario.removes_per_mille };
         let due = !self.goes_beyond && self.scenario.removes > self.removal.begun && self.removal.rng.below(1000) < per_mille;
-        if due && self.members_rest() && self.growth.is_none() && self.data.len() > 1 && self.is_done(|| "a member is to leave for good".to_owned()) {
+        if due
+            && self.members_rest()
+            && !self.has_shadow()
+            && self.growth.is_none()
+            && self.data.len() > 1
+            && self.is_done(|| "a member is to leave for good".to_owned())
+        {
             self.heal();
             // One at a time; and one that was refused for want of room is asked for again.
             let again = self.removal.member.filter(|member| self.removal.trims > 0 && self.data.contains(member));

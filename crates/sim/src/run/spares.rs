@@ -56,14 +56,14 @@ impl Spares {
 impl Run {
     /// True if no other change of members is under way.
     pub(super) fn members_rest(&self) -> bool {
-        self.exchange.is_none() && self.spares.under_way.is_none()
+        self.exchange.is_none() && self.spares.under_way.is_none() && self.shadows_rest()
     }
 
     /// Begins with a take-over now and then, and goes on with one that is under way.
     pub(super) fn spare_step(&mut self) -> Result<(), Violation> {
         let Some(TakeOver { member, spare, stage }) = self.spares.under_way else {
             let due = !self.goes_beyond && !self.world.ailing.is_empty() && self.spares.rng.chance(self.spares.per_mille);
-            if due && self.exchange.is_none() && self.growth.is_none() && self.leaving().is_none() {
+            if due && self.exchange.is_none() && self.shadows_rest() && self.growth.is_none() && self.leaving().is_none() {
                 self.begin_take_over()?;
             }
             return Ok(());
@@ -97,7 +97,7 @@ impl Run {
         }
         self.world.trace.tell(|| format!("a spare takes the place of member {member}"));
         let needed = slots[member.index()].needed_bytes;
-        let waiting = slots.iter().filter(|slot| slot.state == "spare" && slot.size_bytes >= needed).map(|slot| slot.member);
+        let waiting = slots.iter().filter(|slot| slot.state == "spare" && !slot.is_shadow && slot.size_bytes >= needed).map(|slot| slot.member);
         let waiting = waiting.filter(|spare| self.is_coming(*spare)).collect::<Vec<_>>().into_iter().find(|spare| self.has_sound_device(*spare));
         if let Some(spare) = waiting {
             let stage = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// Takes the device out of a slot.
-    fn take_device(&mut self, member: MemberId) -> VirtualMember {
+    pub(super) fn take_device(&mut self, member: MemberId) -> VirtualMember {
         let nothing = self.world.members.member(member).successor();
         let device = self.world.members.exchange(member, nothing);
         self.world.members.ailment_mut(member).gone = true;

@@ -116,6 +116,7 @@ impl World {
                 ensure!(self.has_hung(*member), Error, "member {member} answers in time, but: {notice:?}");
             }
             Notice::MemberAnswers { .. } => {}
+            Notice::ReplacementReady { .. } | Notice::ReplacementEnded { .. } | Notice::Replaced { .. } => {}
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}
             Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}

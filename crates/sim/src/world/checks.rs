@@ -6,7 +6,7 @@ use crate::spread::Spread;
 use crate::violation::{Violation, ensure};
 use windrow_engine::Reduction;
 use windrow_io::{MemberCommand, MemberIo};
-use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, VolumeId};
 
 impl World {
     /// True if so many pages of maps are in use, or may be when all requests have been admitted, that zeroed ranges perhaps get no new ones.
@@ -29,7 +29,12 @@ impl World {
         let in_journal = self
             .engine
             .as_ref()
-            .and_then(|engine| engine.journals().areas().find(|area| area.members >> member.0 & 1 == 1))
+            .and_then(|engine| {
+                let has_place = |area: &&JournalArea| area.members >> member.0 & 1 == 1;
+                // A spare that becomes a copy of a member gets the records of that one.
+                let has_none = !engine.journals().areas().any(|area| has_place(&area));
+                engine.journals().areas().find(|area| has_none || has_place(area))
+            })
             .filter(|area| (area.start..area.end()).contains(&offset));
         let unit = in_journal.map_or(BLOCK_BYTES, |area| u64::from(area.granule));
         let aligned = offset.is_multiple_of(unit) && length.is_multiple_of(unit) && (length > 0 || kind == 3);

@@ -1,0 +1,237 @@
+//! A new device takes the place of a member in service when it is a copy of it (docs/internals/replace.md), as a host does it.
+//!
+//! 1 A spare is added. 2 It becomes the shadow of a member, and is copied to. 3 When it is whole, nothing is in flight to either; now and then the host thinks better of it. 4 Its device
+//! goes to the member's place. 5 The engine is told. Meanwhile members fail, leave and come back, the new device dies, the replacement is called off, and the power goes between any two of these:
+//! then devices are found by their identifiers, and the old one is in use as long as no generation names the new one.
+
+use super::Run;
+use crate::members::VirtualMember;
+use crate::violation::{Broken, Violation, ensure};
+use windrow_engine::{ControlError, ControlId, MemberChange};
+use windrow_random::Rng;
+use windrow_units::{MemberId, Uuid};
+
+/// What is waited for.
+enum Stage {
+    /// The answer that the new device is a spare.
+    Adding(ControlId),
+    /// The answer that it is a shadow.
+    Preparing(ControlId),
+    /// That it is whole.
+    Copying,
+    /// The answer that it is not to be one any more.
+    CallingOff(ControlId),
+    /// The answer that nothing is in flight to the two.
+    Switching(ControlId),
+    /// The answer that they stay where they are.
+    Thawing(ControlId),
+    /// The answer that it is in the member's place. The old device may still be the one that counts.
+    Switched(ControlId, Box<VirtualMember>),
+}
+
+impl Stage {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Adding(_) => "adding the spare",
+            Self::Preparing(_) => "preparing it",
+            Self::Copying => "copying",
+            Self::CallingOff(_) => "calling it off",
+            Self::Switching(_) => "switching",
+            Self::Thawing(_) => "giving the switch up",
+            Self::Switched(..) => "switched",
+        }
+    }
+}
+
+/// A replacement that is under way.
+struct Shadowing {
+    member: MemberId,
+    spare: MemberId,
+    uuid: Uuid,
+    stage: Stage,
+}
+
+/// State of replacements in service.
+pub(super) struct Shadows {
+    rng: Rng,
+    /// In thousandths of turns.
+    per_mille: u64,
+    under_way: Option<Shadowing>,
+    /// Devices that took a place.
+    pub(super) taken: u64,
+}
+
+impl Shadows {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "shadows");
+        let per_mille = rng.pick(&[0, 0, 5, 50]);
+        Self { rng, per_mille, under_way: None, taken: 0 }
+    }
+}
+
+impl Run {
+    /// True if nothing of it is under way but copying, during which other members may come and go.
+    pub(super) fn shadows_rest(&self) -> bool {
+        self.shadows.under_way.as_ref().is_none_or(|shadowing| matches!(shadowing.stage, Stage::Copying))
+    }
+
+    /// True if a member is being replaced.
+    pub(super) fn has_shadow(&self) -> bool {
+        self.shadows.under_way.is_some()
+    }
+
+    /// Begins with a replacement now and then, and goes on with one that is under way.
+    pub(super) fn shadow_step(&mut self) -> Result<(), Violation> {
+        let Some(shadowing) = self.shadows.under_way.take() else {
+            let due = !self.goes_beyond && self.shadows.rng.below(1000) < self.shadows.per_mille;
+            if due && self.members_rest() && self.growth.is_none() && self.leaving().is_none() {
+                self.begin_shadow()?;
+            }
+            return Ok(());
+        };
+        self.shadows.under_way = self.go_on_with(shadowing)?;
+        Ok(())
+    }
+
+    fn begin_shadow(&mut self) -> Result<(), Violation> {
+        self.heal();
+        let slots = self.world.status().members;
+        let is_well = |member: &&MemberId| slots[member.index()].state == "online" && !slots[member.index()].leaving && !self.world.ailing.contains(member);
+        let well: Vec<MemberId> = self.data.iter().filter(is_well).copied().collect();
+        let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0);
+        let Some(spare) = (0..64).map(MemberId).find(is_free).filter(|_| !well.is_empty()) else { return Ok(()) };
+        let member = self.shadows.rng.pick(&well);
+        if !self.is_done(|| format!("another device is to replace member {member} when it is a copy of it")) {
+            return Ok(());
+        }
+        let size = self.world.members.member(member).size();
+        self.world.put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));
+        let uuid = Uuid::from_random(self.shadows.rng.bytes16());
+        self.label(spare, uuid)?;
+        let stage = Stage::Adding(self.world.member_command(spare, MemberChange::AddSpare { uuid, size_bytes: size }));
+        self.shadows.under_way = Some(Shadowing { member, spare, uuid, stage });
+        Ok(())
+    }
+
+    fn go_on_with(&mut self, shadowing: Shadowing) -> Result<Option<Shadowing>, Violation> {
+        let Shadowing { member, spare, uuid, stage } = shadowing;
+        let name = stage.name();
+        let stage = match stage {
+            Stage::Copying => return self.copying(member, spare, uuid),
+            Stage::Adding(id) => match self.world.take_answer(id) {
+                None => Stage::Adding(id),
+                Some(answer) => {
+                    must(&answer.map(|_| ()), name, member)?;
+                    Stage::Preparing(self.world.member_command(member, MemberChange::Prepare { spare }))
+                }
+            },
+            Stage::Preparing(id) => match self.world.take_answer(id) {
+                None => Stage::Preparing(id),
+                // It has failed meanwhile, or data has begun to move: the spare stays one.
+                Some(Err(ControlError::Member { .. })) => return Ok(None),
+                Some(answer) => {
+                    must(&answer.map(|_| ()), name, member)?;
+                    Stage::Copying
+                }
+            },
+            Stage::CallingOff(id) => match self.world.take_answer(id) {
+                None => Stage::CallingOff(id),
+                Some(answer) => return must(&answer.map(|_| ()), name, member).map(|()| None),
+            },
+            Stage::Switching(id) => match self.world.take_answer(id) {
+                None => Stage::Switching(id),
+                // One of the two has failed.
+                Some(Err(ControlError::Member { .. })) => return Ok(None),
+                Some(answer) => {
+                    must(&answer.map(|_| ()), name, member)?;
+                    self.world.check_settled(member)?;
+                    self.world.check_settled(spare)?;
+                    if self.shadows.rng.chance(200) {
+                        Stage::Thawing(self.world.member_command(member, MemberChange::Thaw))
+                    } else {
+                        let device = self.take_device(spare);
+                        let old = self.world.exchange_device(member, device)?;
+                        let received = std::mem::take(&mut self.world.members.member_mut(member).received);
+                        self.label(member, uuid)?;
+                        self.world.members.member_mut(member).received = received;
+                        Stage::Switched(self.world.member_command(member, MemberChange::Switched), Box::new(old))
+                    }
+                }
+            },
+            Stage::Thawing(id) => match self.world.take_answer(id) {
+                None => Stage::Thawing(id),
+                Some(answer) => {
+                    must(&answer.map(|_| ()), name, member)?;
+                    Stage::Copying
+                }
+            },
+            Stage::Switched(id, old) => match self.world.take_answer(id) {
+                None => Stage::Switched(id, old),
+                Some(answer) => {
+                    must(&answer.map(|_| ()), name, member)?;
+                    let slot = &self.world.status().members[member.index()];
+                    ensure!(slot.uuid == uuid, Protocol, "member {member} is {:?} and not the new device", slot.uuid);
+                    self.world.trace.tell(|| format!("another device is member {member}"));
+                    self.shadows.taken += 1;
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(Shadowing { member, spare, uuid, stage }))
+    }
+
+    fn copying(&mut self, member: MemberId, spare: MemberId, uuid: Uuid) -> Result<Option<Shadowing>, Violation> {
+        let slot = self.world.status().members[spare.index()].clone();
+        if !slot.is_shadow {
+            self.world.trace.tell(|| format!("{spare} is not to replace member {member} any more"));
+            self.world.ailing.remove(&spare);
+            return Ok(None);
+        }
+        if slot.replacement_ready && self.members_rest() {
+            let stage = Stage::Switching(self.world.member_command(member, MemberChange::Switch));
+            return Ok(Some(Shadowing { member, spare, uuid, stage }));
+        }
+        if self.shadows.rng.chance(2) && self.is_done(|| format!("{spare} is not to replace member {member} after all")) {
+            let stage = Stage::CallingOff(self.world.member_command(spare, MemberChange::GiveUp));
+            return Ok(Some(Shadowing { member, spare, uuid, stage }));
+        }
+        if self.shadows.rng.chance(2) && self.is_done(|| format!("{spare}, which is to replace member {member}, dies")) {
+            self.note_fault(spare, false);
+            self.world.members.ailment_mut(spare).gone = true;
+        }
+        Ok(Some(Shadowing { member, spare, uuid, stage: Stage::Copying }))
+    }
+
+    /// The power has gone: the old device is the member still if no generation names the new one.
+    pub(super) fn leave_shadow(&mut self) {
+        let Some(Shadowing { member, spare, uuid, stage }) = self.shadows.under_way.take() else { return };
+        self.world.ailing.remove(&spare);
+        let Stage::Switched(_, mut old) = stage else { return };
+        old.power_cut(&mut self.shadows.rng, Vec::new());
+        if self.ruling_without(None).is_some_and(|ruling| ruling.members.get(member.index()).is_some_and(|record| record.uuid == uuid)) {
+            return;
+        }
+        self.world.trace.tell(|| format!("no generation says that the new device is member {member}: the old one is"));
+        let gone = self.world.members.ailment_mut(member).gone;
+        let new = self.world.members.exchange(member, *old);
+        self.world.members.exchange(spare, new);
+        self.world.members.ailment_mut(spare).gone = gone;
+    }
+
+    /// Goes on until no replacement is under way. One that is being copied is called off.
+    pub(super) fn end_shadow(&mut self) -> Result<(), Violation> {
+        while self.has_shadow() {
+            self.run_while("a replacement", |world| world.unanswered_controls() > 0)?;
+            self.shadow_step()?;
+            if let Some(Shadowing { spare, stage: stage @ Stage::Copying, .. }) = &mut self.shadows.under_way {
+                *stage = Stage::CallingOff(self.world.member_command(*spare, MemberChange::GiveUp));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn must(answer: &Result<(), ControlError>, what: &str, member: MemberId) -> Result<(), Violation> {
+    let failed = |error| Violation::new(Broken::Error, format!("member {member} is not replaced: {what}: {error}"));
+    answer.clone().map_err(failed)
+}
