@@ -46,6 +46,8 @@ pub enum Purpose {
         stream: usize,
         /// Batch.
         seq: Seq,
+        /// Column.
+        column: u8,
     },
     /// Part of a fetch.
     Fetch {
@@ -194,8 +196,8 @@ impl Engine {
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
-            // (One that failed is none any more: nothing is missing.)
-            Purpose::ShadowWrite { stream, seq } => {
+            // (A shadow that failed is none any more: the member has the column.)
+            Purpose::ShadowWrite { stream, seq, .. } => {
                 self.members.list[member.index()].dirty |= !failed;
                 self.batch_column_ended(stream, seq, out);
             }

@@ -22,6 +22,8 @@ pub enum Plant {
     EarlySettle,
     /// What a member has got when it is taken out of service is waited for.
     KeptWaiting,
+    /// A device that is to replace a member is called a copy of it before anything was copied.
+    EarlySwitch,
 }
 
 impl Engine {

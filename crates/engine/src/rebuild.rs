@@ -221,7 +221,8 @@ impl Engine {
         self.rebuild.failed.clear();
         self.rebuild.remaining.clear();
         self.fill_queue();
-        for member in new {
+        // (A copy of a member in service misses nothing: nothing is said of it before it is complete.)
+        for member in new.into_iter().filter(|member| self.shadowed_by(*member).is_none()) {
             let stale = |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
             let segments = self.rebuild.queue.iter().filter(stale).count() as u32;
             out.notices.push(Notice::MemberRebuilding { member, segments });

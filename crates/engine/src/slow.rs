@@ -188,9 +188,10 @@ impl SlowReads {
         self.members.iter().any(|member| member.owed > 0)
     }
 
-    /// Another device is in the member's place: nothing is on its way to the old one.
+    /// Another device is in the member's place. Reads that were kept back meanwhile, and that others have answered, come back from the new one.
     pub(crate) fn forget(&mut self, member: MemberId) {
-        *self.member(member) = Tempo::default();
+        let tempo = self.member(member);
+        *tempo = Tempo { owed: tempo.owed, ..Tempo::default() };
     }
 
     /// True if the member is slow.

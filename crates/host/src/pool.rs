@@ -142,6 +142,8 @@ struct Inner {
     looks: looks::Looks,
     /// Of a device that is emptied before it comes in: bytes done, of how many.
     zeroing: Mutex<Option<(u64, u64)>>,
+    /// A spare that is emptied in its slot (`replacement.rs`).
+    emptied: Mutex<Option<MemberId>>,
     progress: Mutex<crate::scrub::Progress>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
@@ -207,6 +209,7 @@ impl Pool {
             exchanging: Mutex::default(),
             looks: looks::Looks::default(),
             zeroing: Mutex::default(),
+            emptied: Mutex::default(),
             progress: Mutex::default(),
             setting: Mutex::default(),
             steward,

@@ -22,7 +22,7 @@ Runs seeds of the simulator: the real engine on virtual members and a virtual cl
   --exhaustive N      instead: N actions on tiny pools, with the power cut at every moment
   --moment M          of these only the moment of this number, as the report of a failure says
   --journal-devices   only seeds whose pools have journal devices
-  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild, chunk, pages, settle, waits
+  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild, chunk, pages, settle, waits, switch
   --verbose           the whole story of a failure
   --no-shrink         failures are not made short
   --cut N --without STEPS   a run that was made short, as the report of a failure says
@@ -98,6 +98,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
                     "pages" => Planted::InEngine(Plant::KeptPages),
                     "settle" => Planted::InEngine(Plant::EarlySettle),
                     "waits" => Planted::InEngine(Plant::KeptWaiting),
+                    "switch" => Planted::InEngine(Plant::EarlySwitch),
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -122,6 +123,7 @@ fn repeat(arguments: &Arguments, seed: u64) -> String {
         Planted::InEngine(Plant::KeptPages) => " --canary pages",
         Planted::InEngine(Plant::EarlySettle) => " --canary settle",
         Planted::InEngine(Plant::KeptWaiting) => " --canary waits",
+        Planted::InEngine(Plant::EarlySwitch) => " --canary switch",
     };
     let mode = arguments.exhaustive.map_or_else(|| format!(" --blocks {}", options.block_operations), |actions| format!(" --exhaustive {actions}"));
     let beyond = if options.beyond { " --beyond" } else { "" };

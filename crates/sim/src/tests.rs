@@ -114,6 +114,11 @@ fn a_pool_that_waits_for_a_member_that_was_taken_out_is_noticed() {
 }
 
 #[test]
+fn a_device_that_replaces_a_member_before_it_is_a_copy_is_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::EarlySwitch), 0..60, QUICK));
+}
+
+#[test]
 fn beyond_redundancy_a_batch_of_seeds_gives_right_bytes_or_errors() {
     let options = RunOptions { beyond: true, ..QUICK };
     let runs: Vec<_> = (0..100).map(|seed| run_seed(seed, &options)).collect();

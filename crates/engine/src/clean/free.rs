@@ -95,7 +95,7 @@ impl Engine {
             // After an emergency rebuild of the map two layouts may both have something in the same extents: then nothing is discarded.
             let shared = self.segments.has_layers() && self.zones.overlapping(segment).iter().any(|other| self.segments.get(*other).state.is_in_use());
             let extents = (0..usize::from(shape.width)).map(|p| self.zones.locate(segment).extent(p)).filter(|(m, _)| self.is_online(*m) && !shared);
-            let extents: Vec<_> = extents.collect();
+            let extents: Vec<_> = extents.flat_map(|(m, offset)| [Some(m), self.shadow_of(m)].into_iter().flatten().map(move |m| (m, offset))).collect();
             // Pins count the discards: the segment is free when the last one has ended, so that no write can overtake it.
             self.segments.get_mut(segment).pins = extents.len() as u32;
             if extents.is_empty() {

@@ -297,7 +297,8 @@ impl Engine {
         }
         let durable = self.orders.durable();
         let Some(round) = self.journal.round.take_if(|round| round.after <= durable.max(self.journal.promised)) else { return };
-        let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding;
+        let is_in_place = |m: &MemberId| !self.members.list[m.index()].rebuilding && self.shadowed_by(*m).is_none();
+        let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && is_in_place(m);
         if !self.online_members().iter().any(is_read_at_start) {
             // Not one copy that counts: the log has to do it.
             self.journal.by_log = self.journal.by_log.max(round.through);

@@ -209,6 +209,12 @@ impl<T> Dispatcher<T> {
         None
     }
 
+    /// What is held for a member.
+    pub(crate) fn held_for(&self, member: MemberId) -> impl Iterator<Item = &T> {
+        let lanes = self.members.get(member.index()).into_iter().flatten();
+        lanes.flat_map(|lane| lane.held.iter()).map(|held| &held.item)
+    }
+
     /// Takes everything that is held for a member: it is not to go any more.
     pub(crate) fn cancel(&mut self, member: MemberId) -> Vec<T> {
         let lanes = self.members.get_mut(member.index()).into_iter().flatten();

@@ -173,6 +173,8 @@ impl Engine {
         }
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
+        // A spare that was to replace the device before it is not to replace this one.
+        self.superblock.members.iter_mut().for_each(|record| record.replaces = record.replaces.filter(|of| *of != member));
         self.forget_device(member);
         self.take_part(member);
         Ok(())

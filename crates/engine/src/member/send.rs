@@ -174,6 +174,48 @@ impl Engine {
         }
     }
 
+    /// The device of `from` is in the place of `to` from now on. What waits for it there, and `to` does not wait for as well, is a column or record that only the device before has got:
+    /// it goes to the new one. All else that waits will end as failed.
+    pub(super) fn move_held(&mut self, from: MemberId, to: MemberId) {
+        let offset_of = |command: &MemberCommand| match command.op {
+            MemberOp::Write { offset, .. } => Some(offset),
+            _ => None,
+        };
+        let frozen = self.dispatch.frozen.iter().map(|(command, ..)| command).filter(|command| command.member == to);
+        let held = self.dispatch.lanes.held_for(to).map(|held| &held.command);
+        let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
+        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dispatch.frozen).into_iter().partition(|(command, ..)| command.member == from);
+        self.dispatch.frozen = rest;
+        for (command, class, _) in &frozen {
+            self.dispatch.lanes.end(from, *class, dispatch::cost(&command.op));
+        }
+        let held = self.dispatch.lanes.cancel(from).into_iter().map(|held| (held.command, held.written));
+        for (mut command, written) in frozen.into_iter().map(|(command, _, written)| (command, written)).chain(held) {
+            let wanted = offset_of(&command).is_some_and(|offset| !waits.contains(&offset));
+            let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32).filter(|_| wanted) else {
+                self.dispatch.cancelled.push_back(command);
+                continue;
+            };
+            match under_way.purpose {
+                Purpose::ShadowWrite { stream, seq, column } => under_way.purpose = Purpose::BatchWrite { stream, seq, column },
+                Purpose::JournalWrite => {}
+                _ => {
+                    self.dispatch.cancelled.push_back(command);
+                    continue;
+                }
+            }
+            (under_way.member, command.member) = (to, to);
+            let (class, cost) = (under_way.class, under_way.cost);
+            self.members.list[from.index()].in_flight -= 1;
+            self.members.list[to.index()].in_flight += 1;
+            if self.dispatch.lanes.begin(to, class, cost) {
+                self.go(command, class, &written);
+            } else {
+                self.dispatch.lanes.hold(to, class, cost, self.now_ns, HeldCommand { command, written });
+            }
+        }
+    }
+
     fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
         self.dispatch.lanes.end(command.member, class, dispatch::cost(&command.op));
         self.dispatch.cancelled.push_back(command);

@@ -11,13 +11,14 @@
 //!   flushes, and each generation of the superblock, has the shadow too.
 //! 2 What was sealed before is stale on the shadow (the bit of its slot in [`crate::segment::Segment::stale`]) until a rebuild has written it there.
 //! 3 While the devices are exchanged nothing is in flight to either of them: what comes is kept back in its order ([`super::send`]).
+//!   What the old device has got and the shadow has not goes to the new device then.
 //! 4 Nothing that depends on the new device alone is acknowledged before a generation names it: a start before that uses the old device.
 
 use super::exchange::Changed;
 use super::life::{self, Change};
 use crate::control::control_answer;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox};
+use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Plant};
 use windrow_layout::superblock::MemberState;
 use windrow_units::MemberId;
 
@@ -94,8 +95,9 @@ impl Engine {
         if !m.online || m.rebuilding || self.is_journal_device(member) {
             return Err(refused(member, "it is not in service, or not whole, or holds nothing but a journal"));
         }
-        if self.has_shadow() {
-            return Err(refused(member, "another member is being replaced; try again when that has ended"));
+        let mut others = (0..self.superblock.members.len() as u8).map(MemberId).filter(|other| *other != spare);
+        if self.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
+            return Err(refused(member, "another replacement has not ended; try again when it has, or remove its spare"));
         }
         if self.layout_changes() {
             return Err(refused(member, "the pool is growing, or a member leaves it; try again when that has ended"));
@@ -104,9 +106,10 @@ impl Engine {
             return Err(refused(spare, "commands to its device have not ended; try again"));
         }
         self.superblock.members[spare.index()].replaces = Some(member);
-        self.exchanges.shadow = Some(Shadow { spare, of: member, is_whole: false, switch: Switch::Idle });
+        let is_whole = self.planted == Plant::EarlySwitch;
+        self.exchanges.shadow = Some(Shadow { spare, of: member, is_whole, switch: Switch::Idle });
         let slot = &mut self.members.list[spare.index()];
-        (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
+        (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
         for segment in self.zones.clone().segments() {
             let missed = missed_segments(self.segments.get(segment), 0) && self.members_of(segment) >> member.0 & 1 == 1;
@@ -190,7 +193,8 @@ impl Engine {
         slot.came += 1;
         // What is acknowledged from now on may be on the new device alone. A round of flushes that is in flight proves nothing about it.
         self.members.unrecorded_loss = true;
-        self.thaw(Some(spare));
+        self.move_held(spare, member);
+        self.thaw(None);
         out.notices.push(Notice::Replaced { member });
         Ok(())
     }

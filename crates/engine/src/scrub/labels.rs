@@ -65,9 +65,10 @@ impl Engine {
         self.scrub.labels.end_one();
     }
 
-    /// In service, or a spare that has not been given up.
+    /// In service, or a spare that has not been given up. (One that is to replace a member and is no copy of it yet is emptied: its label is another one meanwhile.)
     fn has_label(&self, member: MemberId) -> bool {
-        self.is_online(member) || (self.is_spare(member) && self.members.list[member.index()].disowned == 0)
+        let is_emptied = self.replaced_by(member).is_some();
+        self.is_online(member) || (self.is_spare(member) && self.members.list[member.index()].disowned == 0 && !is_emptied)
     }
 
     fn is_spare(&self, member: MemberId) -> bool {

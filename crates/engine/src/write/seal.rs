@@ -244,7 +244,7 @@ impl Engine {
                 left += 1;
                 let mut copy = self.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
-                self.send_write(spare, offset, copy, Purpose::ShadowWrite { stream: work.stream, seq: work.seq }, written, out);
+                self.send_write(spare, offset, copy, Purpose::ShadowWrite { stream: work.stream, seq: work.seq, column: c as u8 }, written, out);
             }
             if self.is_online(member) {
                 left += 1;

@@ -39,6 +39,7 @@ mod recompression;
 mod reduction;
 mod removal;
 mod scrub;
+mod shadow;
 mod sharing;
 mod slow;
 mod space;

@@ -277,7 +277,26 @@ impl Pool {
     pub fn grow(&self, members: Vec<MemberId>) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
         let what = "the pool cannot grow".to_owned();
+        for spare in &members {
+            self.must_be_empty(*spare, &what)?;
+        }
         self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
+    }
+
+    /// A spare that was a copy of a member, or to be one in a growth that was taken back, holds of it what no member may hold: it is emptied.
+    fn must_be_empty(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
+        let (pool, status) = self.member_status(spare, what)?;
+        let Some(device) = self.0.driver.device(spare).filter(|_| status.state == "spare" && !status.is_shadow) else { return Ok(()) };
+        if self.is_emptied(spare) {
+            return Err(Failure::new(id::MEMBER_STATE, what, format!("spare {spare} is being emptied")).remedy("try again when it is empty"));
+        }
+        let failed = |error: windrow_device::DeviceError| Failure::new(id::MEMBER_IO, what, error.of(spare));
+        if offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(failed)? || offline::must_be_of(&*device, pool.pool).is_err() {
+            return Ok(());
+        }
+        self.settle_within(spare, WITH_LOCK, what)?;
+        self.empty(&pool, &*device, what)?;
+        offline::label(&*device, pool.pool, &pool.name, spare, status.uuid).map_err(failed)
     }
 
     /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised. A member that holds data leaves from
@@ -291,11 +310,17 @@ impl Pool {
         let journal = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.journal));
         let borne = journal.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
         let (_, status) = self.member_status(member, &what)?;
-        if ["spare", "removed"].contains(&status.state) {
+        // One that is to replace a member may hang with what it got: then it is given up, and its label erased when it answers.
+        if ["spare", "removed"].contains(&status.state) && !status.is_shadow {
             self.must_answer(member, &what)?;
         }
         let _one = lock(&self.0.exchanging);
         let (_, status) = self.member_status(member, &what)?;
+        if status.is_shadow {
+            self.change(member, MemberChange::GiveUp, &what)?;
+            let hangs = self.settle_within(member, CLOSING, &what).is_err();
+            return if hangs { Ok(()) } else { self.erase_removed(member) };
+        }
         if !status.journal && !["spare", "removed"].contains(&status.state) {
             return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
         }
@@ -368,6 +393,9 @@ impl Pool {
     /// The spare is too small or its device is not there; commands to the old device do not end.
     pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
         let what = format!("spare {spare} cannot take the place of member {member}");
+        if self.is_emptied(spare) {
+            return Err(Failure::new(id::MEMBER_STATE, what, "it is being emptied").remedy("wait: it is tried again when it is empty"));
+        }
         self.must_answer(spare, &what)?;
         let _one = lock(&self.0.exchanging);
         self.must_be_vacant(member, spare, &what)?;

@@ -1,14 +1,16 @@
 //! Replacement of a member that is in service (docs/internals/replace.md): the new device is a spare first, which the engine makes a copy of the member; the steward
 //! exchanges the two when it is complete. The member is in use until then.
 
-use super::Pool;
 use super::exchange::{Needs, path_of};
+use super::settle::WITH_LOCK;
+use super::{Inner, Pool};
 use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::sessions::lock;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use windrow_device::Member;
 use windrow_engine::api::{Control, MemberChange, MemberStatus};
 use windrow_units::MemberId;
 
@@ -18,6 +20,11 @@ const DRAINING: Duration = Duration::from_secs(5);
 impl Pool {
     /// A device becomes a spare, and from then on a copy of a member in service. To be called with the lock of all changes.
     pub(super) fn begin_replacement(&self, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
+        // The engine refuses it too, but then the new device has lost what it had.
+        if let Some((spare, of)) = self.status_now(what)?.members.iter().find_map(|slot| Some((slot.member, slot.replaces?))) {
+            let why = format!("spare {spare} is about to replace member {of}, and one member is replaced at a time");
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy(format!("wait until it has (see `windrow pool status`), or remove spare {spare}")));
+        }
         let spare = self.wait_in_a_slot(newcomer, needs, what)?;
         self.change(member, MemberChange::Prepare { spare }, what).inspect_err(|_| {
             // The refusal is the failure to tell; a spare that could not be given back shows in the status.
@@ -25,43 +32,56 @@ impl Pool {
         })
     }
 
-    /// Goes on with all replacements: one that is complete takes its member's place, one that a restart has interrupted begins again.
+    /// Continues all replacements: one that is complete takes its member's place, one that a restart has interrupted begins again.
     pub(super) fn go_on_replacing(&self) {
         let members = self.status().map(|status| status.members).unwrap_or_default();
         for (spare, member) in members.iter().filter_map(|slot| slot.replaces.map(|member| (slot, member))) {
+            let is_online = members.get(member.index()).is_some_and(|member| member.state == "online");
             let result = if spare.replacement_ready {
                 self.exchange_devices(member, spare.member)
-            } else if !spare.is_shadow && members.get(member.index()).is_some_and(|member| member.state == "online") {
+            } else if !spare.is_shadow && is_online {
                 self.begin_again(member, spare)
             } else {
                 Ok(())
             };
             if let Err(failure) = result {
-                tracing::warn!(%failure, "a replacement waits; it is tried again");
+                self.warn_once(&failure.to_string());
             }
         }
     }
 
-    /// What a former start has copied may be of another time: the device is zeroed, and all begins again.
+    /// What a start before this one has copied may be of another time: the device is emptied, and the copy begins again.
     fn begin_again(&self, member: MemberId, spare: &MemberStatus) -> Result<(), Failure> {
         let (slot, what) = (spare.member, format!("the replacement of member {member} cannot begin again"));
-        let Some(device) = self.0.driver.device(slot) else { return Ok(()) };
+        let Some(device) = self.0.driver.device(slot).filter(|_| !self.is_emptied(slot)) else { return Ok(()) };
         self.must_answer(slot, &what)?;
         let _one = lock(&self.0.exchanging);
         let (pool, now) = self.member_status(slot, &what)?;
         if now.uuid != spare.uuid || now.replaces != Some(member) || now.is_shadow {
             return Ok(());
         }
-        self.settle(slot, &what)?;
-        let failed = |error: windrow_device::DeviceError| Failure::new(id::MEMBER_IO, what.clone(), error.of(slot));
-        if !offline::is_unused_spare(&*device, pool.pool, now.uuid).map_err(failed)? {
-            offline::must_be_of(&*device, pool.pool).map_err(|why| {
-                Failure::new(id::MEMBER_IN_USE, what.clone(), why).remedy("remove the spare, and see who uses it; then replace the member again")
-            })?;
-            self.empty(&pool, &*device, &what)?;
-            offline::label(&*device, pool.pool, &pool.name, slot, now.uuid).map_err(failed)?;
+        self.settle_within(slot, WITH_LOCK, &what)?;
+        if offline::is_unused_spare(&*device, pool.pool, now.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(slot)))? {
+            self.change(member, MemberChange::Prepare { spare: slot }, &what)?;
+            tracing::info!("pool '{}': the replacement of {} begins again", self.name(), self.member_text(member));
+            return Ok(());
         }
-        self.change(member, MemberChange::Prepare { spare: slot }, &what)
+        offline::must_be_of(&*device, pool.pool)
+            .map_err(|why| Failure::new(id::MEMBER_IN_USE, what.clone(), why).remedy("remove the spare, and see who uses it; then replace the member again"))?;
+        // As long as writing all of it: neither the steward nor another command is to wait for that.
+        *lock(&self.0.emptied) = Some(slot);
+        let weak = Arc::downgrade(&self.0);
+        let body = move || empty_spare(&weak, slot, &device, &what);
+        let started = std::thread::Builder::new().name("windrow-empty".to_owned()).spawn(body);
+        started.map(drop).map_err(|error| {
+            *lock(&self.0.emptied) = None;
+            Failure::new(id::NOT_AVAILABLE, "cannot empty a spare", error)
+        })
+    }
+
+    /// True while a spare is emptied: nothing else may be done with its device.
+    pub(super) fn is_emptied(&self, spare: MemberId) -> bool {
+        *lock(&self.0.emptied) == Some(spare)
     }
 
     /// The device of a spare that is a complete copy of a member takes its place.
@@ -70,25 +90,19 @@ impl Pool {
         let _one = lock(&self.0.exchanging);
         let (pool, status) = self.member_status(spare, &what)?;
         let Some(device) = self.0.driver.device(spare).filter(|_| status.replacement_ready) else { return Ok(()) };
-        let thaw = || self.change(member, MemberChange::Thaw, &what);
         match self.0.driver.control_within(Control::Member { member, change: MemberChange::Switch }, Some(DRAINING)) {
             Some(answer) => drop(answer.map_err(|error| control_failure(what.clone(), &error))?),
             None => {
-                thaw()?;
+                self.change(member, MemberChange::Thaw, &what)?;
                 let why = format!("commands to the two devices have not ended for {} s", DRAINING.as_secs());
-                return Err(Failure::new(id::MEMBER_STATE, what, why));
+                return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see which of them hangs (`windrow pool status`); it is tried again"));
             }
-        }
-        // (The slot that a label names is a hint: if the power goes now, the device is found by its identifier.)
-        if let Err(error) = offline::label(&*device, pool.pool, &pool.name, member, status.uuid) {
-            thaw()?;
-            return Err(Failure::new(id::MEMBER_IO, what, error.of(spare)));
         }
         let exchanged = self.0.driver.exchange(member, Some(device.clone()));
         let is_there = self.0.driver.device(member).is_some_and(|there| Arc::ptr_eq(&there, &device));
         if let Err(error) = exchanged {
             if !is_there {
-                thaw()?;
+                self.change(member, MemberChange::Thaw, &what)?;
                 return Err(Failure::new(id::MEMBER_OPEN, what, error));
             }
             // A connection's own queue did not take it, and is closed.
@@ -100,8 +114,49 @@ impl Pool {
         }
         self.0.names.set_path(member, path_of(&*device));
         self.0.names.forget_path(spare);
-        self.change(member, MemberChange::Switched, &what)?;
-        tracing::info!("member {member} is replaced: its new device holds all that the old one held, which is not used any more");
+        self.change(member, MemberChange::Switched, &what).inspect_err(|_| {
+            if self.0.driver.is_stopped() {
+                // The pool has ended, and its devices were closed meanwhile.
+                drop(self.0.driver.exchange(member, None));
+            }
+        })?;
+        // (The slot that a label names is a hint: devices are found by their identifiers. So the pool does not wait for it.)
+        if let Err(error) = offline::label(&*device, pool.pool, &pool.name, member, status.uuid) {
+            tracing::warn!("pool '{}': the label of {} names its slot as a spare still: {}", self.name(), self.member_text(member), error.of(member));
+        }
         Ok(())
+    }
+}
+
+/// Empties a spare, and has the steward look again. It ends early with the pool, or when the spare is removed.
+fn empty_spare(pool: &Weak<Inner>, slot: MemberId, device: &Arc<dyn Member>, what: &str) {
+    let is_left = |pool: &Weak<Inner>| {
+        let driver = pool.upgrade().map(|inner| inner.driver.clone());
+        driver.is_some_and(|driver| !driver.is_stopped() && driver.device(slot).is_some_and(|there| Arc::ptr_eq(&there, device)))
+    };
+    let of_pool = pool.upgrade().map(Pool).and_then(|pool| pool.member_status(slot, what).ok());
+    let emptied = of_pool.map(|(status, spare)| {
+        let note = |of: Option<(u64, u64)>| {
+            if let Some(inner) = pool.upgrade() {
+                *lock(&inner.zeroing) = of;
+            }
+        };
+        let emptied = offline::empty(&**device, status.pool, &status.name, what, &mut |done, all| {
+            note(Some((done, all)));
+            is_left(pool)
+        });
+        note(None);
+        emptied.and_then(|()| {
+            if !is_left(pool) {
+                return Ok(());
+            }
+            offline::label(&**device, status.pool, &status.name, slot, spare.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(slot)))
+        })
+    });
+    let Some(pool) = pool.upgrade().map(Pool) else { return };
+    *lock(&pool.0.emptied) = None;
+    match emptied {
+        Some(Err(failure)) if is_left(&Arc::downgrade(&pool.0)) => pool.warn_once(&failure.to_string()),
+        _ => pool.0.steward.poke(),
     }
 }

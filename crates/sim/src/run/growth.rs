@@ -103,8 +103,11 @@ impl Run {
         let count = self.growth_rng.between(1, 4) as usize;
         let mut ids = Vec::new();
         // Those that wait as spares, places of which somebody has left, and new ones. (A spare whose device was lost in a take-over that was cut off is one still: seeds 10143002, 10143052.)
-        let waiting: Vec<MemberId> = self.world.status().members.iter().filter(|slot| slot.state == "spare").map(|slot| slot.member).collect();
-        let coming: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member)).collect();
+        let slots = self.world.status().members;
+        let waiting: Vec<MemberId> = slots.iter().filter(|slot| slot.state == "spare").map(|slot| slot.member).collect();
+        // (A copy of a member that was called off may have commands under way.)
+        let is_at_rest = |member: &MemberId| slots.get(member.index()).is_none_or(|slot| slot.unanswered == 0);
+        let coming: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member) && is_at_rest(member)).collect();
         let new: Vec<MemberId> = coming.into_iter().filter(|member| !waiting.contains(member) || self.has_sound_device(*member)).take(count).collect();
         for member in &new {
             if waiting.contains(member) {

@@ -93,11 +93,38 @@ impl Run {
         Ok(())
     }
 
+    /// A host lets nothing wait for an exchange of devices longer than it takes, whatever else it does.
+    pub(super) fn switch_goes_on(&mut self) -> Result<(), Violation> {
+        if let Some(shadowing) = self.shadows.under_way.take_if(|shadowing| matches!(shadowing.stage, Stage::Switching(_))) {
+            self.shadows.under_way = self.go_on_with(shadowing)?;
+        }
+        Ok(())
+    }
+
+    /// What a restart has interrupted begins again, with a device that has been emptied.
+    fn begin_again(&mut self, member: MemberId, spare: MemberId, uuid: Uuid) -> Result<(), Violation> {
+        self.world.trace.tell(|| format!("{spare} is emptied, and is to replace member {member} still"));
+        self.world.empty_device(spare);
+        let received = std::mem::take(&mut self.world.members.member_mut(spare).received);
+        self.label(spare, uuid)?;
+        self.world.members.member_mut(spare).received = received;
+        let stage = Stage::Preparing(self.world.member_command(member, MemberChange::Prepare { spare }));
+        self.shadows.under_way = Some(Shadowing { member, spare, uuid, stage });
+        Ok(())
+    }
+
     fn begin_shadow(&mut self) -> Result<(), Violation> {
         self.heal();
         let slots = self.world.status().members;
         let is_well = |member: &&MemberId| slots[member.index()].state == "online" && !slots[member.index()].leaving && !self.world.ailing.contains(member);
         let well: Vec<MemberId> = self.data.iter().filter(is_well).copied().collect();
+        if let Some((slot, member)) = slots.iter().find_map(|slot| Some((slot, slot.replaces?))) {
+            let is_at_rest = slot.unanswered == 0 && self.has_sound_device(slot.member);
+            if is_at_rest && well.contains(&member) && self.is_done(|| format!("{} is to replace member {member} still", slot.member)) {
+                self.begin_again(member, slot.member, slot.uuid)?;
+            }
+            return Ok(());
+        }
         let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0);
         let Some(spare) = (0..64).map(MemberId).find(is_free).filter(|_| !well.is_empty()) else { return Ok(()) };
         let member = self.shadows.rng.pick(&well);

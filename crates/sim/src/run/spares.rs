@@ -104,7 +104,7 @@ impl Run {
             self.spares.under_way = Some(TakeOver { member, spare, stage });
             return Ok(());
         }
-        let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed");
+        let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0);
         let Some(spare) = (0..64).map(MemberId).find(is_free) else { return Ok(()) };
         let size = self.world.members.member(member).size();
         self.world.put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));

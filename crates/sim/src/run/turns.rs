@@ -8,6 +8,7 @@ use crate::world::{TURNS_MAX, World};
 impl Run {
     /// One turn. False if nothing happens any more.
     pub(super) fn turn(&mut self) -> Result<bool, Violation> {
+        self.switch_goes_on()?;
         let alive = self.world.turn()?;
         self.note_devices();
         Ok(alive)

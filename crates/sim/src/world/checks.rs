@@ -26,16 +26,12 @@ impl World {
         let member = command.member;
         let size = self.members.member(member).size();
         // In the journal the unit is what its records are measured in; the zones begin behind it.
-        let in_journal = self
-            .engine
-            .as_ref()
-            .and_then(|engine| {
-                let has_place = |area: &&JournalArea| area.members >> member.0 & 1 == 1;
-                // A spare that becomes a copy of a member gets the records of that one.
-                let has_none = !engine.journals().areas().any(|area| has_place(&area));
-                engine.journals().areas().find(|area| has_none || has_place(area))
-            })
-            .filter(|area| (area.start..area.end()).contains(&offset));
+        let in_journal = self.engine.as_ref().and_then(|engine| {
+            let has_place = |area: &&JournalArea| area.members >> member.0 & 1 == 1;
+            // A spare that becomes a copy of a member gets the records of that one.
+            let has_none = !engine.journals().areas().any(|area| has_place(&area));
+            engine.journals().areas().find(|area| (has_none || has_place(area)) && (area.start..area.end()).contains(&offset))
+        });
         let unit = in_journal.map_or(BLOCK_BYTES, |area| u64::from(area.granule));
         let aligned = offset.is_multiple_of(unit) && length.is_multiple_of(unit) && (length > 0 || kind == 3);
         ensure!(aligned && offset + length <= size, Protocol, "member {member}: {kind} at {offset} + {length} of {size} bytes");

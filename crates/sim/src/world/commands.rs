@@ -129,6 +129,15 @@ impl World {
         Ok(self.members.exchange(member, device))
     }
 
+    /// The host empties a device in its slot, past the engine: what the engine has asked of it since the start is counted still.
+    pub fn empty_device(&mut self, member: MemberId) {
+        let mut received = std::mem::take(&mut self.members.member_mut(member).received);
+        received.read_bytes -= std::mem::take(&mut self.read_before[member.index()]);
+        let emptied = self.members.member(member).successor();
+        self.members.exchange(member, emptied);
+        self.members.member_mut(member).received = received;
+    }
+
     /// The engine said that nothing is in flight to this member.
     pub fn check_settled(&self, member: MemberId) -> Result<(), Violation> {
         let of_it = |pending: &Pending| match pending {
