@@ -378,7 +378,11 @@ impl Daemon {
                 let what = format!("cannot replace member {member}");
                 let replace =
                     |pool: &Pool| pool.on_partition(&newcomer, partitioning, Some(member), &what, |newcomer| pool.replace(member, newcomer, power_safe));
-                self.change_member(member, replace)
+                let taken = self.change_member(member, replace)?;
+                // The new device is in a slot of its own as long as the member is in use.
+                let is_copy = |slot: &crate::report::MemberReport| slot.replaces == Some(member.0) && slot.state == "spare";
+                let copy = report(&self.pool)?.members.into_iter().find(is_copy);
+                Ok(copy.map_or(taken, |copy| Reply::Member(Box::new(copy))))
             }
             Command::SpareAdd { path, overwrite, small, partitioning } => {
                 let what = format!("cannot add {} as a spare", path.display());

@@ -70,7 +70,10 @@ impl Disks {
   windrow pool replace tank /dev/sdc /dev/sdf
   windrow pool replace tank 2 new.img --create-files
 
-The old device is not used any more from then on, and the new one is rebuilt from the others while the pool is served: `windrow pool status` shows it.")]
+A member that is online stays in use until the new device holds all that it holds, so the pool never lacks its redundancy. Until then the new device
+is a spare: `windrow pool remove tank SPARE` calls the replacement off. If the daemon ends before, the copy begins again at its next start.
+A member that is out of service, or hangs, is replaced at once, and the new device is rebuilt from the others.
+Both happen while the pool is served: `windrow pool status` shows how far they are.")]
 pub struct ReplaceArguments {
     /// Pool.
     pool: String,
@@ -217,9 +220,11 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     output.result("pool-replace", &with_created(&member, created), || {
         let lines = created_lines(created, member.size_bytes) + &arguments.disks.remark(&arguments.new, &member.path);
         let (new, pool) = (shown(&arguments.new.display().to_string()), &arguments.pool);
-        match member.state.as_str() {
-            "online" => format!("member {} of pool '{pool}' is copied to {new} {when}, and stays in use until {new} can replace it{lines}", member.member),
-            _ => format!("{} is member {} of pool '{pool}' now; it is rebuilt {when}{lines}", shown(&member.path), member.member),
+        match member.replaces {
+            Some(of) => {
+                format!("member {of} of pool '{pool}' is copied to {new} {when} (spare {}), and stays in use until {new} can replace it{lines}", member.member)
+            }
+            None => format!("{} is member {} of pool '{pool}' now; it is rebuilt {when}{lines}", shown(&member.path), member.member),
         }
     });
     Ok(0)

@@ -18,6 +18,10 @@ fn wait_for(world: &World, member: usize, state: &str) {
     }
 }
 
+fn is_at(world: &World, member: usize, name: &str) -> bool {
+    status(world)["members"][member]["path"].as_str().is_some_and(|path| path.ends_with(&format!("/{name}")))
+}
+
 fn until(is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
@@ -234,9 +238,10 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
     std::fs::write(world.file("small"), vec![0; 4 << 20]).expect("a small file");
     let small = world.run("pool replace tank 1 small");
     assert!(support::both(&small).contains("needs") && member_state(&world, 1) == "online", "{}", support::both(&small));
-    world.succeeds("pool replace tank 1 new --create-files --sparse");
+    let said = world.succeeds("pool replace tank 1 new --create-files --sparse");
+    assert!(said.contains("member 1 of pool 'tank' is copied to new now (spare 4)"), "{said}");
     fill(&mut client, 10, 2);
-    wait_for(&world, 1, "online");
+    until(|| is_at(&world, 1, "new"));
     drop(client);
     assert!(server.stop());
     world.check().expect("everything is whole, redundancy included");
@@ -255,6 +260,59 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
     assert!(server.stop());
     std::fs::remove_file(world.file("m3")).expect("another one dies");
     verify(&world, |number| if number < 10 { 2 } else { 1 });
+}
+
+/// A RAID-5 gave its redundancy up for the whole rebuild.
+#[test]
+fn another_member_dies_while_one_is_replaced_and_everything_is_readable() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    world.succeeds("pool set tank rebuild-rate=256K");
+    let said: Value = serde_json::from_str(&world.succeeds("pool replace tank 1 new --create-files --sparse -o json")).expect("JSON");
+    assert_eq!((said["member"].as_u64(), said["replaces"].as_u64(), said["state"].as_str()), (Some(4), Some(1), Some("spare")), "{said}");
+    assert!(said["path"].as_str().is_some_and(|path| path.ends_with("/new")), "{said}");
+    let text = world.succeeds("pool status tank");
+    assert!(text.contains("in use until 4 can replace it") && text.contains("becomes a copy of member 1"), "{text}");
+    assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0), "nothing is missing");
+    let refused = world.run("pool replace tank 0 other --create-files --sparse");
+    assert!(both(&refused).contains("spare 4 is about to replace member 1") && !world.file("other").exists(), "{}", both(&refused));
+    fill(&mut client, 10, 2);
+    world.succeeds("pool offline tank 3");
+    fill(&mut client, 5, 3);
+    let round = |number: u64| if number < 5 { 3 } else { 2 - u64::from(number >= 10) };
+    let all = client.read_all().expect("everything");
+    assert_eq!((member_state(&world, 1).as_str(), is_at(&world, 1, "m1")), ("online", true), "it is in the middle");
+    (0..PIECES).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, round(number)), "piece {number}"));
+    drop(client);
+    // The daemon dies in the middle: it begins again, and comes to its end.
+    server.kill();
+    let server = world.serve("");
+    assert_eq!((member_state(&world, 1).as_str(), status(&world)["members"][4]["replaces"].as_u64()), ("online", Some(1)));
+    world.succeeds("pool set tank rebuild-rate=none");
+    fill(&mut server.client(), 5, 3);
+    until(|| is_at(&world, 1, "new"));
+    assert_eq!(member_state(&world, 4), "removed");
+    assert!(server.stop());
+    std::fs::remove_file(world.file("m1")).expect("nothing needs it");
+    verify(&world, round);
+}
+
+/// What calls it off, and what a spare is then.
+#[test]
+fn a_replacement_is_called_off_by_the_removal_of_its_spare() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    fill(&mut server.client(), PIECES, 1);
+    world.succeeds("pool set tank rebuild-rate=256K");
+    world.succeeds("pool replace tank 1 new --create-files --sparse");
+    world.succeeds("pool remove tank 4");
+    assert_eq!((member_state(&world, 1).as_str(), member_state(&world, 4).as_str()), ("online", "removed"));
+    world.succeeds("pool add tank --spare new");
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    verify(&world, |_| 1);
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn an_empty_member_of_a_terabyte_is_rebuilt_by_what_is_in_use() {
     fill(&mut server.client(), 16, 1);
     world.succeeds("pool replace tank 1 new --create-files --sparse");
     let end = Instant::now() + Duration::from_secs(60);
-    while member_state(&world, 1) != "online" {
+    while !status(&world)["members"][1]["path"].as_str().is_some_and(|path| path.ends_with("/new")) {
         assert!(Instant::now() < end, "{}", status(&world)["rebuild"]);
         std::thread::sleep(Duration::from_millis(50));
     }

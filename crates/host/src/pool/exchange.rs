@@ -168,8 +168,13 @@ impl Pool {
             if status.uuid != first.uuid {
                 return Err(Failure::new(id::MEMBER_STATE, what, "another device has taken its place meanwhile").remedy("see `windrow pool status`"));
             }
-            if status.state == "online" && !status.journal {
-                return self.begin_replacement(member, newcomer, needs(&status), &what);
+            // (One that hangs is nothing to rely on, and keeps all else waiting.)
+            if status.state == "online" && !status.journal && status.hangs_ms == 0 {
+                match self.begin_replacement(member, newcomer, needs(&status), &what) {
+                    // It was taken out meanwhile, or has failed.
+                    Err(_) if self.member_status(member, &what)?.1.state != "online" => continue,
+                    begun => return begun,
+                }
             }
             let opened = self.open_newcomer(&pool, member, newcomer, needs(&status), &what)?;
             // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.

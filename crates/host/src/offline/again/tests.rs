@@ -83,6 +83,7 @@ fn a_pool_that_has_other_members_now_is_looked_for_again() {
     let new = dir.path().join("new");
     create_file(&new, 32 << 20, Allocation::Sparse).unwrap();
     let pool = open_again(&members, &registry);
+    pool.take_out(MemberId(2)).unwrap();
     pool.replace(MemberId(2), &Newcomer { path: new.clone(), overwrite: false }, false).unwrap();
     pool.shutdown(false).unwrap();
     drop(pool);

@@ -257,9 +257,12 @@ fn others_go_on_while_a_member_that_hangs_is_replaced() {
     let (dir, pool, member) = while_one_hangs(|pool| {
         let (pool, dir) = (pool.clone(), tempfile::tempdir().unwrap());
         let state = pool.clone();
-        let is_out = move || state.status().unwrap().members[1].state == "offline";
+        // Nothing is recorded while it hangs and is in service.
+        let begins = move || state.0.exchanging.try_lock().is_err();
+        let again = pool.clone();
         replacing = Some(std::thread::spawn(move || pool.replace(MemberId(1), &newcomer(&dir, "another"), false)));
-        until("it is taken out", &is_out);
+        until("it begins", &begins);
+        again.take_out(MemberId(1)).unwrap();
     });
     let spare = pool.add_spare(&newcomer(&dir, "spare")).unwrap();
     pool.remove(spare).unwrap();
