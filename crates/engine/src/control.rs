@@ -93,10 +93,7 @@ impl Engine {
     pub(crate) fn control_request(&mut self, request: ControlRequest, out: &mut Outbox) {
         let id = request.id;
         // (A pool that waits for a mute member would never come to its end.)
-        let lets_go = matches!(
-            &request.command,
-            Control::Member { change: MemberChange::TakeOut | MemberChange::Settle | MemberChange::Switched | MemberChange::Thaw, .. }
-        );
+        let lets_go = request.command.lets_go();
         if self.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
@@ -506,6 +503,12 @@ impl Engine {
 }
 
 impl Control {
+    /// True if it lets go of a device, which the end of a pool would wait for.
+    fn lets_go(&self) -> bool {
+        use MemberChange::{Settle, Switched, TakeOut, Thaw};
+        matches!(self, Self::Member { change: TakeOut | Settle | Switched | Thaw, .. })
+    }
+
     /// True if it goes to the log as a record with an order of its own.
     fn takes_order(&self) -> bool {
         matches!(

@@ -288,22 +288,6 @@ impl Pool {
         self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
     }
 
-    /// A spare that was a copy of a member, or to be one in a growth that was taken back, holds of it what no member may hold: it is emptied.
-    fn must_be_empty(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
-        let (pool, status) = self.member_status(spare, what)?;
-        let Some(device) = self.0.driver.device(spare).filter(|_| status.state == "spare" && !status.is_shadow) else { return Ok(()) };
-        if self.is_emptied(spare) {
-            return Err(Failure::new(id::MEMBER_STATE, what, format!("spare {spare} is being emptied")).remedy("try again when it is empty"));
-        }
-        let failed = |error: windrow_device::DeviceError| Failure::new(id::MEMBER_IO, what, error.of(spare));
-        if offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(failed)? || offline::must_be_of(&*device, pool.pool).is_err() {
-            return Ok(());
-        }
-        self.settle_within(spare, WITH_LOCK, what)?;
-        self.empty(&pool, &*device, what)?;
-        offline::label(&*device, pool.pool, &pool.name, spare, status.uuid).map_err(failed)
-    }
-
     /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised. A member that holds data leaves from
     /// now on: what lies on it moves to the others by itself, and then its label is erased ([`Pool::dismiss_removed`]).
     ///
@@ -322,9 +306,7 @@ impl Pool {
         let _one = lock(&self.0.exchanging);
         let (_, status) = self.member_status(member, &what)?;
         if status.is_shadow {
-            self.change(member, MemberChange::GiveUp, &what)?;
-            let hangs = self.settle_within(member, CLOSING, &what).is_err();
-            return if hangs { Ok(()) } else { self.erase_removed(member) };
+            return self.call_off(member, &what);
         }
         if !status.journal && !["spare", "removed"].contains(&status.state) {
             return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
@@ -351,7 +333,7 @@ impl Pool {
     }
 
     /// The label of what is none of the pool's any more is erased.
-    fn erase_removed(&self, member: MemberId) -> Result<(), Failure> {
+    pub(super) fn erase_removed(&self, member: MemberId) -> Result<(), Failure> {
         self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
     }
 

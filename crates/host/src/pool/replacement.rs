@@ -2,7 +2,7 @@
 //! exchanges the two when it is complete. The member is in use until then.
 
 use super::exchange::{Needs, path_of};
-use super::settle::WITH_LOCK;
+use super::settle::{CLOSING, WITH_LOCK};
 use super::{Inner, Pool};
 use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
@@ -10,7 +10,7 @@ use crate::offline::{self, Newcomer};
 use crate::sessions::lock;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use windrow_device::Member;
+use windrow_device::{DeviceError, Member};
 use windrow_engine::api::{Control, MemberChange, MemberStatus};
 use windrow_units::MemberId;
 
@@ -82,6 +82,28 @@ impl Pool {
     /// True while a spare is emptied: nothing else may be done with its device.
     pub(super) fn is_emptied(&self, spare: MemberId) -> bool {
         *lock(&self.0.emptied) == Some(spare)
+    }
+
+    /// A spare is not to replace its member after all, and its slot is free. One that hangs with what it got is erased and closed when it answers.
+    pub(super) fn call_off(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
+        self.change(spare, MemberChange::GiveUp, what)?;
+        if self.settle_within(spare, CLOSING, what).is_err() { Ok(()) } else { self.erase_removed(spare) }
+    }
+
+    /// A spare that was a copy of a member, or to be one in a growth that was taken back, holds of it what no member may hold: it is emptied.
+    pub(super) fn must_be_empty(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
+        let (pool, status) = self.member_status(spare, what)?;
+        let Some(device) = self.0.driver.device(spare).filter(|_| status.state == "spare" && !status.is_shadow) else { return Ok(()) };
+        if self.is_emptied(spare) {
+            return Err(Failure::new(id::MEMBER_STATE, what, format!("spare {spare} is being emptied")).remedy("try again when it is empty"));
+        }
+        let failed = |error: DeviceError| Failure::new(id::MEMBER_IO, what, error.of(spare));
+        if offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(failed)? || offline::must_be_of(&*device, pool.pool).is_err() {
+            return Ok(());
+        }
+        self.settle_within(spare, WITH_LOCK, what)?;
+        self.empty(&pool, &*device, what)?;
+        offline::label(&*device, pool.pool, &pool.name, spare, status.uuid).map_err(failed)
     }
 
     /// The device of a spare that is a complete copy of a member takes its place.

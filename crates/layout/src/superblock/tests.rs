@@ -125,6 +125,24 @@ fn the_flag_of_a_journal_without_a_journal_is_refused() {
     assert!(Superblock::decode(&bytes).is_err());
 }
 
+/// The byte was reserved, and zero: an older superblock says nothing of it, and what no pool has counts as nothing.
+#[test]
+fn whom_a_spare_is_to_replace_is_one_byte_that_older_superblocks_have_as_zero() {
+    let mut superblock = full();
+    superblock.members[2].replaces = Some(MemberId(0));
+    superblock.members[3].replaces = None;
+    let mut bytes = superblock.encode();
+    let at = |member: usize| 6144 + 64 * member + 18;
+    assert_eq!((bytes[at(2)], bytes[at(3)]), (1, 0));
+    bytes[at(2)] = 0;
+    for (value, replaces) in [(0, None), (64, Some(MemberId(63))), (65, None), (255, None)] {
+        bytes[at(3)] = value;
+        resign(&mut bytes);
+        let members = Superblock::decode(&bytes).unwrap().members;
+        assert_eq!((members[2].replaces, members[3].replaces), (None, replaces), "{value}");
+    }
+}
+
 #[test]
 fn the_smallest_superblock_comes_back() {
     let mut superblock = full();
