@@ -307,6 +307,9 @@ fn a_replacement_is_called_off_by_the_removal_of_its_spare() {
     fill(&mut server.client(), PIECES, 1);
     world.succeeds("pool set tank rebuild-rate=256K");
     world.succeeds("pool replace tank 1 new --create-files --sparse");
+    assert!(server.stop());
+    world.check().expect("a pool in the middle of it is whole");
+    let server = world.serve("");
     world.succeeds("pool remove tank 4");
     assert_eq!((member_state(&world, 1).as_str(), member_state(&world, 4).as_str()), ("online", "removed"));
     world.succeeds("pool add tank --spare new");

@@ -220,7 +220,7 @@ fn a_replacement_is_called_off() {
     }
 }
 
-/// Writes wait for a copy that hangs. When it is called off they do not, and what it has got is nobody's.
+/// Writes wait for a copy that hangs. When it is called off they do not, and what it has got belongs to no member.
 #[test]
 fn a_copy_that_hangs_is_called_off() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);

@@ -142,6 +142,9 @@ impl Pool {
                 drop(self.0.driver.exchange(member, None));
             }
         })?;
+        if let Some(status) = self.status() {
+            self.0.names.refresh(&status);
+        }
         // (The slot that a label names is a hint: devices are found by their identifiers. So the pool does not wait for it.)
         if let Err(error) = offline::label(&*device, pool.pool, &pool.name, member, status.uuid) {
             tracing::warn!("pool '{}': the label of {} names its slot as a spare still: {}", self.name(), self.member_text(member), error.of(member));
