@@ -269,7 +269,7 @@ fn another_member_dies_while_one_is_replaced_and_everything_is_readable() {
     let server = world.serve("");
     let mut client = server.client();
     fill(&mut client, PIECES, 1);
-    world.succeeds("pool set tank rebuild-rate=256K");
+    world.succeeds("pool set tank rebuild-rate-min=64K rebuild-rate=256K");
     let said: Value = serde_json::from_str(&world.succeeds("pool replace tank 1 new --create-files --sparse -o json")).expect("JSON");
     assert_eq!((said["member"].as_u64(), said["replaces"].as_u64(), said["state"].as_str()), (Some(4), Some(1), Some("spare")), "{said}");
     assert!(said["path"].as_str().is_some_and(|path| path.ends_with("/new")), "{said}");
@@ -305,7 +305,7 @@ fn a_replacement_is_called_off_by_the_removal_of_its_spare() {
     let world = World::with_volume(CREATE, "64M");
     let server = world.serve("");
     fill(&mut server.client(), PIECES, 1);
-    world.succeeds("pool set tank rebuild-rate=256K");
+    world.succeeds("pool set tank rebuild-rate-min=64K rebuild-rate=256K");
     world.succeeds("pool replace tank 1 new --create-files --sparse");
     assert!(server.stop());
     world.check().expect("a pool in the middle of it is whole");
