@@ -258,7 +258,7 @@ fn others_go_on_while_a_member_that_hangs_is_replaced() {
         let (pool, dir) = (pool.clone(), tempfile::tempdir().unwrap());
         let state = pool.clone();
         // Nothing is recorded while it hangs and is in service.
-        let begins = move || state.0.exchanging.try_lock().is_err();
+        let begins = move || state.0.driver.device(MemberId(4)).is_some();
         let again = pool.clone();
         replacing = Some(std::thread::spawn(move || pool.replace(MemberId(1), &newcomer(&dir, "another"), false)));
         until("it begins", &begins);
