@@ -18,7 +18,8 @@
 mod rewrite;
 
 use crate::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS,
+    VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::stream::Item;
@@ -256,7 +257,7 @@ impl Engine {
         let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
         let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
         // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for does not.
-        let room = self.segments.free_count() > self.checkpoint.reserve_segments();
+        let room = self.segments.free_count() > self.checkpoint.reserve_segments() + RELIEF_RESERVE;
         let due = since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost);
         let regretted = self.checkpoint.regret >= REGRET_RATIO * self.checkpoint_cost();
         self.checkpoint.requested || (room && (due || regretted || self.victims_run_out()))

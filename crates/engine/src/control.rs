@@ -473,7 +473,9 @@ impl Engine {
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
-        if self.orders.durable() == self.orders.committed() {
+        // (What was acknowledged may still be in the open batch.)
+        self.seal_users(Order(u64::MAX), out);
+        if self.orders.durable() == self.orders.last() {
             return self.end_as_is(id, out);
         }
         self.flush.wanted = true;

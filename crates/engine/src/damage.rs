@@ -2,8 +2,8 @@
 //!
 //! 1 Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed. It joins a set of ranges. 2 A notice names it when it
 //! is new, and once more in each scrub: a client that repeats a read causes no second notice. 3 A block leaves the set when it is written, trimmed, moved,
-//! or read well. 4 A completed scrub has seen everything: what it has not found again is not lost. 5 Checkpoints keep the number and the first
-//! ranges. After a start these are *recalled*: the pool neither calls them lost nor the data intact before they are written or a scrub has completed.
+//! or read well. 4 A scrub that began and completed in one life of the daemon has seen everything: what it has not found again is not lost. 5 Checkpoints keep the number and the first
+//! ranges. After a start these are *recalled*: the pool neither calls them lost nor the data intact before they are written or such a scrub has completed.
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
@@ -76,8 +76,9 @@ pub(crate) struct Damage {
     known: RangeSet,
     /// What a notice has named since the last scrub began.
     named: RangeSet,
-    /// Found since the last scrub began, named or not.
+    /// Found since the last scrub began, named or not, and how many more it found in the map that it does not name.
     seen: RangeSet,
+    seen_more: u64,
     /// From before the start.
     recalled: RangeSet,
     /// The number of recalled blocks that the checkpoint does not name.
@@ -86,6 +87,8 @@ pub(crate) struct Damage {
     unlisted: u64,
     /// When the oldest of them was found, seconds since 1970; 0: not known.
     since_unix_s: u64,
+    /// The scrub began since the start, so that it has looked everywhere.
+    scrub_is_whole: bool,
     /// A scrub has completed, and references to lost content are still being named.
     completing: bool,
     /// The number when a checkpoint was last asked to keep it.
@@ -167,6 +170,12 @@ impl Damage {
         }
     }
 
+    /// So many more are lost, and not named.
+    pub(crate) fn note_unlisted(&mut self, blocks: u64) {
+        self.unlisted = self.unlisted.max(blocks);
+        self.seen_more = blocks;
+    }
+
     /// Blocks `first .. end` are written, trimmed or well.
     pub(crate) fn clear(&mut self, volume: VolumeId, first: Lba, end: Lba) {
         if self.is_empty() {
@@ -182,12 +191,13 @@ impl Damage {
 
     /// A scrub begins: what it finds is named again.
     pub(crate) fn scrub_begins(&mut self) {
-        (self.named, self.seen, self.completing) = (RangeSet::default(), RangeSet::default(), false);
+        (self.named, self.seen, self.seen_more) = (RangeSet::default(), RangeSet::default(), 0);
+        (self.completing, self.scrub_is_whole) = (false, true);
     }
 
     /// A scrub has completed.
     pub(crate) fn scrub_completed(&mut self) {
-        self.completing = true;
+        self.completing = self.scrub_is_whole;
     }
 }
 
@@ -234,10 +244,11 @@ impl Engine {
     pub(crate) fn damage_step(&mut self) {
         if self.damage.completing && self.survey.is_idle() {
             let before = std::mem::take(&mut self.damage);
-            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX { 0 } else { before.unlisted };
-            let since_unix_s = if before.seen.blocks == 0 { 0 } else { before.since_unix_s };
+            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX { before.seen_more } else { before.unlisted };
+            let since_unix_s = if before.seen.blocks + unlisted == 0 { 0 } else { before.since_unix_s };
             let known = before.seen.clone();
-            self.damage = Damage { known, named: before.named, seen: before.seen, unlisted, since_unix_s, kept: before.kept, ..Damage::default() };
+            self.damage =
+                Damage { known, named: before.named, seen: before.seen, unlisted, since_unix_s, kept: before.kept, scrub_is_whole: true, ..Damage::default() };
         }
     }
 }

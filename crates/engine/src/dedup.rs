@@ -395,6 +395,8 @@ impl Engine {
                 self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), applied, Seq(0));
             }
         }
+        // Nobody refers to it any more, lost or not.
+        self.damage.clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.volumes.ids.free(id, applied);
     }
 

@@ -175,6 +175,8 @@ impl Engine {
                 self.volumes.charge -= weight(&old);
             }
         }
+        // (A survey may have found references to lost content here since the range came.)
+        self.damage.clear(volume, Lba(first), Lba(end));
         self.drop_page_if_empty(volume, index);
     }
 

@@ -13,7 +13,7 @@
 //! (Shared content is known by the low half of its birth, its life: that is kept.)
 
 use super::{Move, READY_BOUND};
-use crate::limits::{CHECKPOINT_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
+use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ impl Repairs {
 impl Engine {
     /// Repairs may take a segment now.
     pub(crate) fn has_room_for_repairs(&self) -> bool {
-        self.segments.free_count() > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
+        self.segments.free_count() > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE + RELIEF_RESERVE
     }
 
     /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being free, or gives the repairs up.

@@ -86,7 +86,9 @@ impl Engine {
             needs: self.segments_for(segment),
         };
         self.ledger.begin_victim(victim.needs);
-        if self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0 {
+        // A victim of a wide zone may need several segments of a narrow one.
+        let has_unequal_segments = self.zones.current().any(|zone| zone.shape != self.zones.shape(segment).to_owned());
+        if has_unequal_segments || self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0 {
             self.ledger.move_others();
         }
         self.cleaner.victims.insert(victim);

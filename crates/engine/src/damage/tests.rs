@@ -37,6 +37,22 @@ fn the_sets_are_bounded_and_a_repeated_read_names_nothing_twice() {
     assert_eq!(damage.status(4).lost.len(), 4);
 }
 
+/// A scrub that had passed the lost block before the daemon was started again completed, and the block counted as intact.
+#[test]
+fn a_scrub_that_goes_on_after_a_start_forgets_nothing() {
+    let mut damage = Damage::default();
+    damage.scrub_begins();
+    damage.note(key(5), 50);
+    let mut back = Damage::restored(&damage.saved());
+    back.note(key(900), 60);
+    back.scrub_completed();
+    assert!(!back.completing);
+    assert_eq!((back.status(8).lost_blocks, back.status(8).recalled_blocks), (1, 1));
+    back.scrub_begins();
+    back.scrub_completed();
+    assert!(back.completing, "this one has looked everywhere");
+}
+
 #[test]
 fn a_checkpoint_keeps_the_number_and_the_first_ranges() {
     let mut damage = Damage::default();

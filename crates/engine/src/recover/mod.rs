@@ -353,6 +353,9 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     }
 }
 
+/// Pages by which maps of former versions may be larger.
+const FORMER_MAP_PAGES: u64 = 40;
+
 /// Most pages that the map may have. (What the checkpoint holds may be of a time before a member began to leave.)
 fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
     crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
@@ -363,7 +366,10 @@ fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bytes_wanted: u64
     let found = Kept::of(superblock);
     superblock.features.incompatible |= tables::features(tables);
     // Only with these: that blocks are shared alone allows for more pages.
-    if tables.volumes.arena.used_pages() > map_pages(&tables.zones, Kept::of(superblock), &plan) {
+    let pages = map_pages(&tables.zones, Kept::of(superblock), &plan) + FORMER_MAP_PAGES;
+    let as_capacity = Kept { reduction: Reduction::Capacity, ..Kept::of(superblock) };
+    let has_plan = || crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, as_capacity).is_ok();
+    if tables.volumes.arena.used_pages() > pages && has_plan() {
         superblock.features.incompatible |= Features::CAPACITY;
         superblock.properties.reduction = Reduction::Capacity;
         report.notes.push("the map has more pages than reduction=spare allows: the superblock that set it to capacity is lost, and it is set again".into());

@@ -29,6 +29,7 @@ impl Engine {
         }
         let GivenUp { blocks, first, .. } = std::mem::take(&mut self.scrub.given_up);
         first.iter().for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
+        self.damage.note_unlisted(blocks - first.len() as u64);
         let sums = &mut self.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());

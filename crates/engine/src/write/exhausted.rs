@@ -106,7 +106,7 @@ impl Engine {
             && !self.flush.is_under_way()
             && !(self.checkpoint.is_requested() && self.checkpoint.is_idle() && self.is_settled_after_start())
             && !self.ranges.has_walks()
-            && if has_damage { self.nothing_is_moved() && self.checkpoint.is_idle() } else { self.nothing_is_in_flight() }
+            && if has_damage { self.nothing_is_moved() && self.checkpoint_rests() } else { self.nothing_is_in_flight() }
     }
 
     fn nothing_is_moved(&self) -> bool {
@@ -121,7 +121,12 @@ impl Engine {
             && !self.cleaner.has_reads()
             && self.streams.iter().all(|stream| stream.in_flight.is_empty())
             && self.superblock_writer.done == self.superblock_writer.wanted
-            && (self.checkpoint.is_idle() || (self.checkpoint.wants_segment() && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT)))
+            && self.checkpoint_rests()
+    }
+
+    /// No checkpoint is written, or it waits for a segment that it can not get.
+    fn checkpoint_rests(&self) -> bool {
+        self.checkpoint.is_idle() || (self.checkpoint.wants_segment() && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
     }
 
     /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give it one.

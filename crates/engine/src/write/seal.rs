@@ -26,13 +26,14 @@ impl Engine {
         let victims = self.cleaner.victim_count();
         match stream {
             // Each victim that was begun may need one segment for its moves (or more, while a member leaves) and gives one back; one more may always be begun.
-            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1) + RELIEF_RESERVE,
+            // (Where damage takes the space, what is lent is counted apart: `write/exhausted.rs`.)
+            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1) + if self.segments.aside_for_damage_count() > 0 { 0 } else { RELIEF_RESERVE },
             STREAM_CLEANED if victims > 0 => 0,
             // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
             // What a start readmits was given its room before the crash; a checkpoint that was cut off may have taken as much since. None begins before
             // it is in the log, and then one more must fit.
-            STREAM_USER if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE,
+            STREAM_USER if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE,
             // Further streams of a policy take what users may take.
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE + RELIEF_RESERVE,
         }
@@ -59,6 +60,11 @@ impl Engine {
             return true;
         }
         let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
+        if early && is_cleaned(stream) {
+            // What it pads no victim was counted with.
+            self.ledger.move_others();
+        }
+        let s = self.stream(stream);
         match s.open.table.plan(&shape, row) {
             Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan) => false,
             Some(plan) => self.seal_as(stream, plan, out),

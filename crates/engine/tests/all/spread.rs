@@ -114,7 +114,13 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
     machine.completions.clear();
     machine.request(full.volume, Op::Trim { offset: 0, length: LEAF_BLOCKS * 4096 * 20, fua: true });
     assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "a trim: {:?}; {}", machine.completions, machine.engine.describe());
+    // Without a flush it is in the open batch only, and the end without a checkpoint once left that behind.
+    let late = *full.lbas.iter().find(|lba| **lba > LEAF_BLOCKS * 20).expect("a block behind what was trimmed");
+    machine.completions.clear();
+    machine.request(full.volume, Op::Trim { offset: late * 4096, length: 4096, fua: false });
+    assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "a trim: {:?}", machine.completions);
     assert_eq!(machine.command(windrow_engine::Control::Shutdown { export: false }).map(|answer| answer.is_ok()), Some(true), "{}", machine.engine.describe());
     let mut machine = machine.crash();
     assert_eq!(machine.read(full.volume, lba * 4096, 4096).len(), 4096, "what was flushed is there");
+    assert!(machine.read(full.volume, late * 4096, 4096).iter().all(|byte| *byte == 0), "what was acknowledged before the end is there");
 }
