@@ -1,15 +1,21 @@
 //! The configuration file of `serve`: it is taken or refused with a reason and the line, and an address that is taken is written as it is read.
 #![no_main]
 
-#[path = "../../crates/cli/src/commands/serve/config.rs"]
-#[allow(dead_code)]
-mod config;
+#[path = "../../crates/cli/src/commands/serve"]
+#[allow(dead_code, unexpected_cfgs)]
+mod serve {
+    pub mod config;
+    pub mod connections;
+    pub mod metrics;
+    pub mod rights;
+}
 #[path = "../../crates/cli/src/values.rs"]
 #[allow(dead_code)]
 mod values;
 
-use config::Config;
+
 use libfuzzer_sys::fuzz_target;
+use serve::config::Config;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else { return };

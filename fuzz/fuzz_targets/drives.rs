@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use windrow_plan::drive::Catalogue;
-use windrow_plan::health::{as_drive, findings, page_counts, parse};
+use windrow_plan::health::{as_drive, findings, parse_all};
 
 /// A figure that is there is a number, and not below 0.
 fn is_sound(figure: Option<f64>) -> bool {
@@ -12,12 +12,12 @@ fn is_sound(figure: Option<f64>) -> bool {
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
-    if let Ok(health) = parse(&text) {
-        let found = findings(&health, page_counts(&text));
+    for report in parse_all(&text).unwrap_or_default() {
+        let (health, found) = (&report.health, findings(&report.health, report.pages));
         for figure in [found.wear_amplification, found.overwrites_per_day, found.days_left, found.rated_overwrites_per_day] {
             assert!(is_sound(figure), "{found:?} of {health:?}");
         }
-        if let Some(drive) = as_drive(&health, &found) {
+        if let Some(drive) = as_drive(health, &found) {
             for figure in [Some(drive.capacity_gb), drive.erase_cycles, drive.overwrites_per_day, drive.wear_amplification] {
                 assert!(is_sound(figure), "{drive:?}");
             }

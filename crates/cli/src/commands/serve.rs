@@ -223,14 +223,6 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     ended.map(|()| 0)
 }
 
-/// Bounds of `--pending`: below, hardly a batch fits; above, what a start replays takes too long.
-const PENDING_MIN: u64 = 4 << 20;
-const PENDING_MAX: u64 = 64 << 30;
-/// Most worker threads.
-const WORKERS_MAX: u64 = 512;
-/// Most of `--spare-patience` and `--wait-for-members`: ten years.
-const PATIENCE_MAX_S: u64 = 10 * 366 * 86400;
-
 /// How long to wait for members that a daemon before this one still holds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long connections may take to finish what they have begun.

@@ -3,7 +3,6 @@
 use super::connections::ConnectionArguments;
 use super::metrics::{self, MetricsArguments};
 use super::rights::SocketMode;
-use super::{PATIENCE_MAX_S, PENDING_MAX, PENDING_MIN, WORKERS_MAX};
 use crate::values::{Size, number_within, size_within};
 use serde::Deserialize;
 use std::io::Read;
@@ -15,6 +14,14 @@ use windrow_nbd::{Listen, ServerOptions};
 
 /// Largest file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Bounds of `--pending`: below, hardly a batch fits; above, what a start replays takes too long.
+pub(super) const PENDING_MIN: u64 = 4 << 20;
+pub(super) const PENDING_MAX: u64 = 64 << 30;
+/// Most worker threads.
+pub(super) const WORKERS_MAX: u64 = 512;
+/// Most of `--spare-patience` and `--wait-for-members`: ten years.
+pub(super) const PATIENCE_MAX_S: u64 = 10 * 366 * 86400;
 
 /// Its content, parsed.
 #[derive(Debug, Default)]
