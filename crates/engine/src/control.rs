@@ -5,7 +5,7 @@
 //! way, writes a checkpoint and a last superblock.
 
 use crate::flush::Waiter;
-use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN, USER_STREAMS};
+use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, MAX_VOLUMES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN, USER_STREAMS};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
@@ -169,7 +169,7 @@ impl Engine {
             return Err(ControlError::NameTaken);
         }
         if self.volumes.is_full() {
-            return Err(ControlError::NoSpace("the pool has as many volumes as it can hold".into()));
+            return Err(ControlError::NoSpace(format!("the pool has {MAX_VOLUMES} volumes, the most that there can be")));
         }
         if self.volumes.lacks_table_page() {
             return Err(ControlError::NoSpace("maps take all of the pages that the pool has for tables".into()));
@@ -539,7 +539,10 @@ fn check_name(name: &str) -> Result<(), ControlError> {
 
 fn check_size(size_bytes: u64) -> Result<(), ControlError> {
     if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) || size_bytes > MAX_VOLUME_BYTES {
-        return Err(ControlError::Invalid(format!("a volume's size is a multiple of 4096 bytes, from 4096 to {MAX_VOLUME_BYTES}")));
+        return Err(ControlError::Invalid(format!(
+            "a volume's size is a multiple of 4096 bytes, from 4096 to {MAX_VOLUME_BYTES} ({} TiB)",
+            MAX_VOLUME_BYTES >> 40
+        )));
     }
     Ok(())
 }

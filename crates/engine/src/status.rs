@@ -3,6 +3,7 @@
 use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, life};
 use crate::pending::BlockKey;
+use crate::volume::Volume;
 use crate::weight::weight;
 use crate::{DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
@@ -233,22 +234,28 @@ impl Engine {
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        let volumes = self.volumes.iter();
-        volumes
-            .map(|v| VolumeStatus {
-                id: v.record.id,
-                name: v.record.name.clone(),
-                size_bytes: v.record.size_bytes,
-                mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
-                read_only: self.read_only || v.record.read_only,
-                sync: v.record.sync,
-                compression: v.record.compression,
-                dedup: v.record.dedup,
-                shared_bytes: v.map.shared_blocks * BLOCK_BYTES,
-                stored_bytes: v.map.stored_units * PLACE_UNIT as u64,
-                deleting: v.record.state == VolumeState::Deleting,
-            })
-            .collect()
+        self.volumes.iter().map(|volume| self.status_of(volume)).collect()
+    }
+
+    /// A volume that is in use, by its name, as [`Engine::status`] has it.
+    pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
+        self.volumes.by_name(name).map(|volume| self.status_of(volume))
+    }
+
+    fn status_of(&self, v: &Volume) -> VolumeStatus {
+        VolumeStatus {
+            id: v.record.id,
+            name: v.record.name.clone(),
+            size_bytes: v.record.size_bytes,
+            mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
+            read_only: self.read_only || v.record.read_only,
+            sync: v.record.sync,
+            compression: v.record.compression,
+            dedup: v.record.dedup,
+            shared_bytes: v.map.shared_blocks * BLOCK_BYTES,
+            stored_bytes: v.map.stored_units * PLACE_UNIT as u64,
+            deleting: v.record.state == VolumeState::Deleting,
+        }
     }
 
     /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again only after use was [`FILLING_HYSTERESIS`] below it.

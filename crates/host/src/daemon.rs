@@ -175,6 +175,12 @@ impl Daemon {
         Ok(Reply::Done)
     }
 
+    /// True if the registry has this table. Most volumes that are deleted have nothing in it, and a file that is written waits for its device.
+    fn is_kept(&self, exports: &ExportTable) -> bool {
+        let known = self.registry.as_ref().and_then(|registry| registry.load(&self.name).ok().flatten());
+        known.is_some_and(|entry| entry.pool == self.pool.uuid() && entry.exports == *exports)
+    }
+
     /// Where the device of a member is that was not there when the pool was opened: of the places known from before, one that bears its identifier.
     fn where_it_was(&self, member: MemberId) -> Option<PathBuf> {
         let report = report(&self.pool).ok()?;
@@ -249,7 +255,11 @@ impl Daemon {
         let _bar = self.pool.bar(&what, &Target::Volume(id), force)?;
         self.pool.control(Control::VolumeDelete { volume: id }).map_err(|error| control_failure(what, &error))?;
         let _one = lock(&self.keeping);
-        self.keep_exports(self.pool.forget_volume(id, name)).map_err(|failure| {
+        let exports = self.pool.forget_volume(id, name);
+        if self.is_kept(&exports) {
+            return Ok(Reply::Done);
+        }
+        self.keep_exports(exports).map_err(|failure| {
             let what = format!("volume '{name}' is deleted, but its exports could not be forgotten");
             Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(failure.remedy)
         })
@@ -293,8 +303,8 @@ impl Daemon {
     fn create_volume(&self, name: &str, size_bytes: u64, default: bool, force: bool) -> Result<Reply, Failure> {
         let what = format!("cannot create volume '{name}'");
         // Clients that name the new volume would get the other one.
-        if let Some(export) = self.pool.exports().into_iter().find(|export| export.name == name && export.volume != name) {
-            let why = format!("an export of this name serves volume '{}'", export.volume);
+        if let Some(other) = self.pool.other_volume_of(name) {
+            let why = format!("an export of this name serves volume '{other}'");
             return Err(Failure::new(id::EXPORT_EXISTS, what, why).remedy("choose another name, or remove that export first"));
         }
         let _bar = default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
@@ -443,12 +453,16 @@ pub fn control_failure(what: String, error: &ControlError) -> Failure {
 
 /// The report of a running pool.
 pub fn report(pool: &Pool) -> Result<PoolReport, Failure> {
-    let why = || pool.stop_reason().unwrap_or_else(|| "the engine failed".to_owned());
-    pool.report().ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot read the state of the pool", why()).remedy("restart the daemon"))
+    pool.report().ok_or_else(|| no_state(pool))
+}
+
+fn no_state(pool: &Pool) -> Failure {
+    let why = pool.stop_reason().unwrap_or_else(|| "the engine failed".to_owned());
+    Failure::new(id::POOL_STOPPED, "cannot read the state of the pool", why).remedy("restart the daemon")
 }
 
 fn volume(pool: &Pool, what: &str, name: &str) -> Result<VolumeReport, Failure> {
-    let found = report(pool)?.volume(name).cloned();
+    let found = pool.volume(name).ok_or_else(|| no_state(pool))?;
     found.ok_or_else(|| Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{name}'")).remedy("see `windrow volume list`"))
 }
 

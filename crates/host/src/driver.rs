@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::queue::{Queue, ReadLane};
 use windrow_engine::Job;
-use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus};
+use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus, VolumeStatus};
 use windrow_io::{Completion, MemberDone, Request, RequestError};
 use windrow_units::MemberId;
 
@@ -45,6 +45,8 @@ pub(crate) trait StateMachine: Send {
     fn apply(&mut self, events: &mut Vec<Event>, outbox: &mut Outbox);
     /// The state shown to administrators.
     fn status(&self) -> PoolStatus;
+    /// One volume of it, by its name.
+    fn volume(&self, name: &str) -> Option<VolumeStatus>;
 }
 
 impl StateMachine for windrow_engine::Engine {
@@ -54,6 +56,10 @@ impl StateMachine for windrow_engine::Engine {
 
     fn status(&self) -> PoolStatus {
         PoolStatus { stages: self.stage_times(), ..Self::status(self) }
+    }
+
+    fn volume(&self, name: &str) -> Option<VolumeStatus> {
+        self.volume_named(name)
     }
 }
 
@@ -244,17 +250,26 @@ impl Driver {
 
     /// The state of the pool; `None` once the engine has panicked.
     pub(crate) fn status(&self) -> Option<PoolStatus> {
-        let status = match self.core.lock() {
+        self.look(|machine| machine.status())
+    }
+
+    /// One volume of it, by its name.
+    pub(crate) fn volume(&self, name: &str) -> Option<Option<VolumeStatus>> {
+        self.look(|machine| machine.volume(name))
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&dyn StateMachine) -> T) -> Option<T> {
+        let seen = match self.core.lock() {
             Ok(core) => {
-                let status = catch_unwind(AssertUnwindSafe(|| core.machine.status()));
+                let seen = catch_unwind(AssertUnwindSafe(|| look(&*core.machine)));
                 drop(core);
-                status.map_err(|panic| self.stop(&format!("the engine failed while it reported its state: {}", panic_text(&*panic)))).ok()
+                seen.map_err(|panic| self.stop(&format!("the engine failed while it reported its state: {}", panic_text(&*panic)))).ok()
             }
             Err(_) => None,
         };
         // Others may have found the lock taken meanwhile and gone away.
         self.alarm.poke();
-        status
+        seen
     }
 
     /// Adds one event to the inbox; to be followed by [`Driver::drive`].

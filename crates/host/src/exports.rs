@@ -7,7 +7,7 @@
 
 use crate::failure::{Failure, id};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use windrow_engine::api::PoolStatus;
 use windrow_units::VolumeId;
 
@@ -25,12 +25,6 @@ pub struct NamedExport {
     /// Free text that clients see.
     #[serde(default)]
     pub description: String,
-}
-
-impl NamedExport {
-    fn is_of(&self, volume: &VolumeView<'_>) -> bool {
-        self.volume_id.map_or(self.volume == volume.name, |id| id == volume.id)
-    }
 }
 
 /// The export that clients enter that name none.
@@ -115,13 +109,33 @@ pub(crate) struct VolumeView<'a> {
     pub(crate) read_only: bool,
 }
 
+/// Volumes by id and by name: a table may have an export for each of thousands of volumes.
+struct Lookup<'a> {
+    by_id: HashMap<VolumeId, &'a VolumeView<'a>>,
+    by_name: HashMap<&'a str, &'a VolumeView<'a>>,
+}
+
+impl<'a> Lookup<'a> {
+    fn new(volumes: &'a [VolumeView<'a>]) -> Self {
+        let by_id = volumes.iter().map(|volume| (volume.id, volume)).collect();
+        Self { by_id, by_name: volumes.iter().map(|volume| (volume.name, volume)).collect() }
+    }
+
+    /// The volume that an added export serves.
+    fn volume_of(&self, export: &NamedExport) -> Option<&'a VolumeView<'a>> {
+        let found = export.volume_id.map_or_else(|| self.by_name.get(export.volume.as_str()), |id| self.by_id.get(&id));
+        found.copied()
+    }
+}
+
 impl ExportTable {
     /// All exports over these volumes, the default one first if there is one.
     pub(crate) fn resolve(&self, volumes: &[VolumeView<'_>]) -> Vec<ExportReport> {
+        let lookup = Lookup::new(volumes);
         let own = volumes.iter().filter(|volume| !self.withdrawn.contains(volume.name) && !self.added.contains_key(volume.name));
         let own = own.map(|volume| (volume.name, volume, volume.read_only, ""));
         let added = self.added.iter().filter_map(|(name, export)| {
-            let volume = volumes.iter().find(|volume| export.is_of(volume))?;
+            let volume = lookup.volume_of(export)?;
             Some((name.as_str(), volume, export.read_only || volume.read_only, export.description.as_str()))
         });
         let is_default = |name: &str, volume: &VolumeView<'_>| self.default_export.as_ref().is_some_and(|d| d.export == name && d.volume == volume.id);
@@ -145,19 +159,19 @@ impl ExportTable {
 
     /// Names of volumes that no export serves.
     pub(crate) fn not_served(&self, volumes: &[VolumeView<'_>]) -> Vec<String> {
-        let served = self.resolve(volumes);
-        let is_served = |volume: &&VolumeView<'_>| served.iter().any(|export| export.volume == volume.name);
-        volumes.iter().filter(|volume| !is_served(volume)).map(|volume| volume.name.to_owned()).collect()
+        let exports = self.resolve(volumes);
+        let served: HashSet<&str> = exports.iter().map(|export| export.volume.as_str()).collect();
+        volumes.iter().filter(|volume| !served.contains(volume.name)).map(|volume| volume.name.to_owned()).collect()
     }
 
     /// Binds what names a volume to its id, and forgets what is left of volumes that were deleted where this table was not at hand.
     pub(crate) fn bind(&mut self, volumes: &[VolumeView<'_>]) {
+        let lookup = Lookup::new(volumes);
         for export in self.added.values_mut() {
-            let volume = volumes.iter().find(|volume| export.is_of(volume));
-            export.volume_id = export.volume_id.or(volume.map(|volume| volume.id));
+            export.volume_id = export.volume_id.or(lookup.volume_of(export).map(|volume| volume.id));
         }
-        self.added.retain(|_, export| volumes.iter().any(|volume| export.is_of(volume)));
-        self.withdrawn.retain(|name| volumes.iter().any(|volume| volume.name == name));
+        self.added.retain(|_, export| lookup.volume_of(export).is_some());
+        self.withdrawn.retain(|name| lookup.by_name.contains_key(name.as_str()));
         if let Some(name) = self.default_name.take()
             && self.default_export.is_none()
         {

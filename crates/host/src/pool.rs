@@ -1,5 +1,6 @@
 //! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
 
+mod catalogue;
 pub(crate) mod clients;
 mod exchange;
 mod looks;
@@ -14,7 +15,7 @@ use crate::alarm;
 use crate::daemon;
 use crate::directory::{Directory, KnownMember, MemberPlace};
 use crate::driver::{Driver, Own, StateMachine, start_workers};
-use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
+use crate::exports::{ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
 use crate::hook::Notifier;
 use crate::lanes::Attendance;
@@ -22,11 +23,11 @@ use crate::members::Members;
 use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
 use crate::recorder::Lot;
-use crate::report::{PoolReport, PropertyReport};
+use crate::report::{PoolReport, PropertyReport, VolumeReport};
 use crate::schedule::unix_now;
 use crate::served::OpenMember;
 use crate::sessions::{Client, SessionState, lock};
-use clients::Target;
+use catalogue::Catalogue;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
@@ -45,13 +46,6 @@ const LETTING_GO: Duration = Duration::from_secs(60);
 /// What no patience goes beyond: a sum with the time now must not overflow.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
-/// Smallest request that clients may send, bytes: parts of blocks are changed by read-modify-write.
-const MIN_BLOCK: u32 = 1;
-/// Request size that costs no read-modify-write, bytes.
-const PREFERRED_BLOCK: u32 = 4096;
-/// Largest request, bytes.
-const MAX_BLOCK: u32 = 32 << 20;
-
 /// Options of a running pool.
 #[derive(Clone, Debug, Default)]
 pub struct HostOptions {
@@ -69,58 +63,6 @@ pub struct HostOptions {
     pub known: Vec<KnownMember>,
     /// Spares take the places of members that failed at once, of members that were missing at the start after this time. `None`: never.
     pub spare_patience: Option<Duration>,
-}
-
-#[derive(Clone)]
-struct VolumeEntry {
-    id: VolumeId,
-    name: String,
-    size_bytes: u64,
-    read_only: bool,
-}
-
-/// What clients can open, as it is now. Kept here so that front-ends never wait for the engine.
-#[derive(Default)]
-struct Catalogue {
-    volumes: Vec<VolumeEntry>,
-    /// Of the engine's table that they were taken from.
-    version: u64,
-    exports: ExportTable,
-    /// What commands are taking away: no client enters it.
-    bars: Vec<(u64, Target)>,
-    last_bar: u64,
-}
-
-impl Catalogue {
-    /// Takes over the volumes, unless it has newer ones: between a look at the engine and this any number of others may have come.
-    fn take_over(&mut self, status: &PoolStatus) {
-        if status.volumes_version > self.version {
-            self.volumes = volumes_of(status);
-            self.version = status.volumes_version;
-        }
-    }
-
-    fn views(&self) -> Vec<VolumeView<'_>> {
-        self.volumes.iter().map(|volume| VolumeView { id: volume.id, name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
-    }
-
-    fn exports(&self) -> Vec<ExportReport> {
-        self.exports.resolve(&self.views())
-    }
-
-    fn info(&self, export: &ExportReport) -> Option<ExportInfo> {
-        let volume = self.volumes.iter().find(|volume| volume.name == export.volume)?;
-        Some(ExportInfo {
-            name: export.name.clone(),
-            description: export.description.clone(),
-            volume: volume.id,
-            size_bytes: volume.size_bytes,
-            read_only: export.read_only,
-            min_block: MIN_BLOCK,
-            preferred_block: PREFERRED_BLOCK,
-            max_block: MAX_BLOCK,
-        })
-    }
 }
 
 struct Threads {
@@ -194,10 +136,7 @@ impl Pool {
         let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
         driver.lanes.wanted = has_lanes;
         let driver = Arc::new(driver);
-        let mut catalogue = Catalogue { volumes: volumes_of(&status), version: status.volumes_version, ..Catalogue::default() };
-        let mut exports = options.exports;
-        exports.bind(&catalogue.views());
-        catalogue.exports = exports;
+        let catalogue = Catalogue::new(&status, options.exports);
         let inner = Inner {
             driver,
             uuid: status.pool,
@@ -281,6 +220,11 @@ impl Pool {
     /// The engine's status; `None` once the engine itself has failed.
     pub fn status(&self) -> Option<PoolStatus> {
         self.0.driver.status()
+    }
+
+    /// A volume by its name, without the rest of the pool; `None` once the engine itself has failed.
+    pub(crate) fn volume(&self, name: &str) -> Option<Option<VolumeReport>> {
+        self.0.driver.volume(name).map(|found| found.as_ref().map(VolumeReport::from))
     }
 
     /// The pool's identifier; known also when the engine has failed.
@@ -398,33 +342,30 @@ impl Pool {
     /// Forgets what was set for the exports of a volume that is gone; returns the table to be kept.
     pub fn forget_volume(&self, volume: VolumeId, name: &str) -> ExportTable {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        catalogue.exports.forget_volume(volume, name);
-        catalogue.exports.clone()
+        catalogue.change_table(|table| table.forget_volume(volume, name))
     }
 
     /// Has what was set for the exports of a volume follow its new name; returns the table to be kept.
     pub(crate) fn rename_in_exports(&self, volume: VolumeId, name: &str, new_name: &str) -> ExportTable {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        catalogue.exports.rename_volume(volume, name, new_name);
-        catalogue.exports.clone()
+        catalogue.change_table(|table| table.rename_volume(volume, name, new_name))
     }
 
     /// What differs from "every volume under its own name".
     pub fn export_table(&self) -> ExportTable {
-        self.catalogue().exports.clone()
+        self.catalogue().table().clone()
     }
 
     /// Takes changes of exports back.
     pub(crate) fn put_export_table(&self, table: ExportTable) {
-        self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).exports = table;
+        self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).change_table(|kept| *kept = table);
     }
 
     fn change_exports(&self, change: impl FnOnce(&mut ExportTable, &[VolumeView<'_>]) -> Result<(), Failure>) -> Result<ExportTable, Failure> {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut table = catalogue.exports.clone();
+        let mut table = catalogue.table().clone();
         change(&mut table, &catalogue.views())?;
-        catalogue.exports = table.clone();
-        Ok(table)
+        Ok(catalogue.change_table(|kept| *kept = table))
     }
 
     fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
@@ -478,14 +419,6 @@ impl Pool {
     }
 }
 
-fn volumes_of(status: &PoolStatus) -> Vec<VolumeEntry> {
-    let active = status.volumes.iter().filter(|volume| !volume.deleting);
-    let mut volumes: Vec<VolumeEntry> =
-        active.map(|volume| VolumeEntry { id: volume.id, name: volume.name.clone(), size_bytes: volume.size_bytes, read_only: volume.read_only }).collect();
-    volumes.sort_by_key(|volume| volume.id);
-    volumes
-}
-
 impl Inner {
     /// Ends all threads; whatever is still in flight is answered with `Stopped`.
     fn close(&self) {
@@ -513,8 +446,7 @@ impl Drop for Inner {
 
 impl ExportSource for Pool {
     fn list(&self) -> Vec<ExportInfo> {
-        let catalogue = self.catalogue();
-        catalogue.exports().iter().filter_map(|export| catalogue.info(export)).collect()
+        self.catalogue().infos().collect()
     }
 
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
@@ -538,9 +470,7 @@ impl Pool {
         }
         // Until the session is in the table: a command that bars the way sees it, or it sees the bar.
         let catalogue = self.catalogue();
-        let exports = catalogue.exports();
-        let export = exports.iter().find(|export| if name.is_empty() { export.default } else { export.name == name });
-        let info = export.and_then(|export| catalogue.info(export)).ok_or(RequestError::NoVolume)?;
+        let info = catalogue.info(name).ok_or(RequestError::NoVolume)?;
         let client = Client {
             peer: peer.unwrap_or_default().to_owned(),
             export: info.name.clone(),
@@ -585,7 +515,7 @@ impl Session for PoolSession {
         let mut info = self.info.clone();
         let catalogue = self.pool.catalogue();
         // A volume that is gone has no bytes.
-        let volume = catalogue.volumes.iter().find(|volume| volume.id == info.volume);
+        let volume = catalogue.volume(info.volume);
         info.size_bytes = volume.map_or(0, |volume| volume.size_bytes);
         info.read_only |= volume.is_some_and(|volume| volume.read_only);
         info

@@ -7,10 +7,12 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::values::{Size, VolumePath};
 use clap::Subcommand;
+use std::collections::HashMap;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
 use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
+use windrow_units::VolumeId;
 
 /// What can be done with volumes.
 #[derive(Subcommand)]
@@ -239,8 +241,9 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
         None => {}
         Some(Reply::Sharing(counted)) => {
             exact = counted.exact;
+            let alone: HashMap<VolumeId, u64> = counted.volumes.iter().map(|count| (count.id, count.exclusive_bytes)).collect();
             for volume in &mut volumes {
-                volume.exclusive_bytes = counted.volumes.iter().find(|count| count.id == volume.id).map(|count| count.exclusive_bytes);
+                volume.exclusive_bytes = alone.get(&volume.id).copied();
             }
         }
         Some(_) => return Err(unexpected()),

@@ -15,6 +15,7 @@ mod file_systems;
 mod journal;
 mod kill_loop;
 mod life_of_a_pool;
+mod limits;
 mod map_memory;
 mod members;
 mod members_at_rest;

@@ -12,6 +12,11 @@ const FLUSH: u16 = 3;
 const TRIM: u16 = 4;
 const ZERO: u16 = 6;
 const FUA: u16 = 1;
+const LIST: u32 = 3;
+const INFO: u32 = 6;
+const ACK: u32 = 1;
+const SERVER: u32 = 2;
+const INFO_REPLY: u32 = 3;
 /// A daemon that does not answer for this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -117,5 +122,57 @@ impl Client {
             all.extend_from_slice(&data);
         }
         Ok(all)
+    }
+}
+
+/// A connection that asks about exports, and enters none.
+pub struct Negotiation {
+    stream: BufReader<UnixStream>,
+}
+
+impl Negotiation {
+    pub fn connect(socket: &Path) -> Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&[0, 0, 0, 3])?;
+        let mut stream = BufReader::with_capacity(1 << 20, stream);
+        stream.read_exact(&mut [0; 18])?;
+        Ok(Self { stream })
+    }
+
+    /// Data of the replies to an option that have this type, up to its acknowledgement.
+    fn ask(&mut self, option: u32, data: &[u8], wanted: u32) -> Result<Vec<Vec<u8>>> {
+        let length = (data.len() as u32).to_be_bytes();
+        self.stream.get_mut().write_all(&[b"IHAVEOPT", &option.to_be_bytes()[..], &length, data].concat())?;
+        let mut replies = Vec::new();
+        loop {
+            let mut header = [0; 20];
+            self.stream.read_exact(&mut header)?;
+            let word = |at: usize| u32::from_be_bytes(std::array::from_fn(|byte| header[at + byte]));
+            let mut data = vec![0; word(16) as usize];
+            self.stream.read_exact(&mut data)?;
+            match word(12) {
+                ACK => return Ok(replies),
+                kind if kind == wanted => replies.push(data),
+                kind if kind >> 31 == 1 => return Err(Error::other(format!("refused with {kind:#x}: {}", String::from_utf8_lossy(&data)))),
+                _ => {}
+            }
+        }
+    }
+
+    /// Names of all exports.
+    pub fn list(&mut self) -> Result<Vec<String>> {
+        let replies = self.ask(LIST, &[], SERVER)?;
+        let name = |data: &Vec<u8>| data.get(4..4 + u32::from_be_bytes(std::array::from_fn(|at| data[at])) as usize).map(<[u8]>::to_vec);
+        let names = replies.iter().map(|data| name(data).and_then(|name| String::from_utf8(name).ok()));
+        names.collect::<Option<_>>().ok_or_else(|| Error::other("a name that is none"))
+    }
+
+    /// Size of an export in bytes.
+    pub fn size_bytes(&mut self, export: &str) -> Result<u64> {
+        let question = [&(export.len() as u32).to_be_bytes(), export.as_bytes(), &[0, 0]].concat();
+        let replies = self.ask(INFO, &question, INFO_REPLY)?;
+        let size = replies.iter().find(|data| data.len() == 12 && data[..2] == [0, 0]);
+        size.map(|data| u64::from_be_bytes(std::array::from_fn(|at| data[2 + at]))).ok_or_else(|| Error::other("no size"))
     }
 }

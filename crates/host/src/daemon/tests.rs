@@ -3,6 +3,7 @@
 use super::*;
 use crate::HostOptions;
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
+use std::os::unix::fs::MetadataExt;
 
 fn pool() -> Pool {
     let opened =
@@ -90,6 +91,22 @@ fn changes_of_exports_that_cannot_be_kept_are_undone() {
     daemon.handle(add("two")).unwrap();
     let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
+}
+
+/// Each delete rewrote the file of the pool and waited for the device below it, which took most of its time.
+#[test]
+fn deletes_write_the_registry_only_where_exports_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = daemon(Registry::new(dir.path()));
+    daemon.change_exports(|pool| pool.add_export("one", NamedExport { volume: "data".to_owned(), ..NamedExport::default() }, false)).unwrap();
+    let file = || std::fs::metadata(dir.path().join("pools/tank.json")).unwrap().ino();
+    let before = file();
+    create_volume(&daemon.pool, "other", 4 << 20).unwrap();
+    daemon.delete_volume("other", false).unwrap();
+    assert_eq!(file(), before);
+    daemon.delete_volume("data", false).unwrap();
+    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    assert_eq!((file() != before, kept), (true, ExportTable::default()));
 }
 
 /// Where a member had been was kept behind where it is.

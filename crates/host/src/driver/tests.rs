@@ -112,6 +112,10 @@ impl StateMachine for FakeMachine {
         outbox.wake_at_ns = self.flushes.iter().map(|(at, _)| *at).min();
     }
 
+    fn volume(&self, name: &str) -> Option<VolumeStatus> {
+        self.volumes.iter().find(|volume| volume.name == name).cloned()
+    }
+
     fn status(&self) -> PoolStatus {
         PoolStatus {
             damage: Default::default(),

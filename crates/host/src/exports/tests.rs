@@ -127,3 +127,24 @@ fn exports_follow_the_new_name_of_a_volume() {
     let served = |name: &str, volume: &str, default| (name.to_owned(), volume.to_owned(), default);
     assert_eq!(exports, [served("y", "y", true), served("look", "x", false)], "x is withdrawn, as a was");
 }
+
+/// With an export for each volume, each of them was looked for among all volumes.
+#[test]
+fn tables_as_large_as_they_can_be_are_resolved() {
+    let names: Vec<String> = (1..=4096).map(|id| format!("volume-{id}")).collect();
+    let view = |(id, name)| VolumeView { id: VolumeId(id), name, size_bytes: 4096, read_only: false };
+    let volumes: Vec<VolumeView<'_>> = (1..).zip(names.iter().map(String::as_str)).map(view).collect();
+    let mut table = ExportTable::default();
+    for (at, name) in names.iter().enumerate() {
+        // Of a version that kept no ids, for each other one.
+        let volume_id = at.is_multiple_of(2).then_some(VolumeId(at as u32 + 1));
+        table.added.insert(format!("export-{name}"), NamedExport { volume_id, ..export(name, false) });
+        table.withdrawn.insert(name.clone());
+    }
+    table.bind(&volumes);
+    let is_bound = |name: &String, id: u32| table.added[&format!("export-{name}")].volume_id == Some(VolumeId(id));
+    assert!((1..).zip(&names).all(|(id, name)| is_bound(name, id)));
+    assert_eq!((table.resolve(&volumes).len(), table.not_served(&volumes).len()), (4096, 0));
+    table.added.pop_first();
+    assert_eq!(table.not_served(&volumes), ["volume-1"]);
+}

@@ -4,7 +4,8 @@
 //! so a client that connects meanwhile is either seen, or refused until the command has ended. With `force` the clients that are there are disconnected:
 //! asked to leave, so that what is in flight is answered, and cut off if they do not.
 
-use super::{Catalogue, Pool};
+use super::Pool;
+use super::catalogue::Catalogue;
 use crate::exports::{ClientReport, ExportReport};
 use crate::failure::{Failure, id};
 use crate::sessions::{Client, SessionState};
@@ -100,10 +101,12 @@ impl Pool {
 
     /// All exports with their clients, the default one first if there is one.
     pub fn exports(&self) -> Vec<ExportReport> {
-        let mut exports = self.catalogue().exports();
-        for client in self.clients() {
-            if let Some(export) = exports.iter_mut().find(|export| export.name == client.export) {
-                export.clients.push(client);
+        let clients = self.clients();
+        let catalogue = self.catalogue();
+        let mut exports = catalogue.exports();
+        for client in clients {
+            if let Some(at) = catalogue.position(&client.export) {
+                exports[at].clients.push(client);
             }
         }
         exports
@@ -111,8 +114,12 @@ impl Pool {
 
     /// Names of volumes that no export serves.
     pub fn not_served(&self) -> Vec<String> {
-        let catalogue = self.catalogue();
-        catalogue.exports.not_served(&catalogue.views())
+        self.catalogue().not_served()
+    }
+
+    /// The volume that an export of this name serves, if it is not the volume of this name.
+    pub(crate) fn other_volume_of(&self, export: &str) -> Option<String> {
+        self.catalogue().other_volume(export)
     }
 
     /// Keeps clients away from what `what` would take away. With `force` clients that are there are disconnected.
@@ -149,7 +156,7 @@ impl Pool {
         let mut sessions = self.sessions_of(&export.map_or(Target::Pool, |export| Target::Export(export.to_owned())));
         if let Some(export) = export
             && sessions.is_empty()
-            && !self.catalogue().exports().iter().any(|existing| existing.name == export)
+            && self.catalogue().position(export).is_none()
         {
             return Err(Failure::new(id::EXPORT_UNKNOWN, what, format!("there is no export '{export}'")).remedy("see `windrow export list`"));
         }
