@@ -16,7 +16,7 @@ use crate::context::{self, PoolPlace};
 use crate::output::Output;
 use crate::values::{Size, number_within, size_within};
 use clap::Args;
-use config::Config;
+use config::{Config, PATIENCE_MAX_S, PENDING_MAX, PENDING_MIN, WORKERS_MAX};
 use connections::ConnectionArguments;
 use metrics::MetricsArguments;
 use rights::{Rights, SocketMode};

@@ -87,7 +87,7 @@ impl Engine {
         };
         self.ledger.begin_victim(victim.needs);
         // A victim of a wide zone may need several segments of a narrow one.
-        let has_unequal_segments = self.zones.current().any(|zone| zone.shape != self.zones.shape(segment).to_owned());
+        let has_unequal_segments = self.zones.current().any(|zone| zone.shape != *self.zones.shape(segment));
         if has_unequal_segments || self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0 {
             self.ledger.move_others();
         }
