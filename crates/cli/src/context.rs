@@ -14,7 +14,7 @@ use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
 use windrow_host::served::Served;
 use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
-use windrow_units::Uuid;
+use windrow_units::{Uuid, VolumeId};
 
 /// Where a pool is.
 #[derive(Args, Clone, Debug, Default)]
@@ -67,13 +67,16 @@ pub fn registry() -> Registry {
 
 /// The control socket of a pool; `None` if no daemon can have one, as there is no folder for them.
 fn socket(name: &str, place: &PoolPlace) -> Result<Option<PathBuf>, Failure> {
-    if place.control.is_none() && paths::trusted_run_dir()?.is_none() {
-        return Ok(None);
+    if place.control.is_some() {
+        return Ok(Some(place.control_socket(name)));
     }
     // Sockets are named after pools: that of a pool whose identifier is given is known by its entry.
-    let known = || registry().all().into_iter().find(|entry| entry.pool.to_string() == name).map(|entry| entry.name);
-    let by_identifier = place.control.is_none().then(known).flatten();
-    Ok(Some(place.control_socket(by_identifier.as_deref().unwrap_or(name))))
+    let known = registry().all().into_iter().find(|entry| entry.name == name || entry.pool.to_string() == name);
+    let usual = place.control_socket(known.as_ref().map_or(name, |entry| &entry.name));
+    let has_folder = paths::trusted_run_dir()?.is_some();
+    // Its last daemon may have had its socket elsewhere.
+    let elsewhere = known.and_then(|entry| entry.control).filter(|control| control.exists() && !usual.exists());
+    Ok(elsewhere.or(has_folder.then_some(usual)))
 }
 
 /// The daemon that answers for this pool.
@@ -138,10 +141,10 @@ pub fn must_be_named(what: &str, name: Option<&str>, place: &PoolPlace, is_chose
 ///
 /// # Errors
 /// A daemon serves it.
-pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid, place: &PoolPlace) -> Result<(), Failure> {
+pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid) -> Result<(), Failure> {
     let Some(known) = registry.load(name).ok().flatten().filter(|entry| entry.pool != pool) else { return Ok(()) };
-    let Some(mut daemon) = connect(name, place)? else { return Ok(()) };
-    if report_of(&mut daemon).is_ok_and(|report| report.pool != known.pool) {
+    // At whatever socket: its daemon may have another one than that of its name, or of this command.
+    if Served::now().daemon_of(&known.pool.to_string()).is_none() {
         return Ok(());
     }
     let why = format!("the pool that is known by this name ({}) is served now", known.pool);
@@ -188,7 +191,20 @@ pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) ->
     ask_members(name, place, command, force)
 }
 
+/// What the command does to a daemon, and cannot do to a pool at rest: there it would be opened and written for nothing.
+fn of_daemons_only(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::ExportDisconnect { .. } => Some("no client is disconnected"),
+        Command::RecordStart { .. } | Command::RecordTake { .. } => Some("nothing is recorded"),
+        _ => None,
+    }
+}
+
 fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
+    if let Some(what) = of_daemons_only(&command) {
+        let why = format!("no daemon serves pool '{name}' here");
+        return Err(Failure::new(id::NO_DAEMON, what, why).remedy("start it with `windrow serve`, or check the name"));
+    }
     let registry = registry();
     let found = offline::locate(&place.target(Some(name)), &registry)?;
     let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..place.request() };
@@ -250,6 +266,19 @@ pub struct OpenedAtRest {
     name: String,
 }
 
+/// The last volume that was made, 0 if there is none.
+pub fn last_volume(opened: &OpenedPool) -> VolumeId {
+    opened.engine.status().volumes.iter().map(|volume| volume.id).max().unwrap_or(VolumeId(0))
+}
+
+/// Keeps that volumes which were made elsewhere are not served: from now on this host has the pool, and the next start would take them for its own.
+fn keep_closed(found: &FoundPool, registry: &Registry, exports: ExportTable, last: VolumeId) -> Result<(), Failure> {
+    let Some(mut entry) = registry.load_of(&found.name, found.pool)? else { return Ok(()) };
+    entry.exports = exports;
+    entry.last_volume = Some(last);
+    registry.save(&entry)
+}
+
 impl OpenedAtRest {
     /// Opens the pool with the exports that are known of it.
     pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
@@ -259,8 +288,16 @@ impl OpenedAtRest {
         let opened = offline::open(found, registry, request)?;
         opened.report.notes.iter().for_each(|note| tracing::warn!("pool '{}': {note}", found.name));
         let (exports, not_served) = adopt(kept, &opened);
-        let options = HostOptions { exports, known, ..HostOptions::default() };
+        let last = last_volume(&opened);
+        let options = HostOptions { exports: exports.clone(), known, ..HostOptions::default() };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
+        if !request.read_only
+            && !not_served.is_empty()
+            && let Err(failure) = keep_closed(found, registry, exports, last)
+        {
+            drop(pool.shutdown(false));
+            return Err(failure);
+        }
         Ok(Self { pool, report: opened.report, not_served, name: found.name.clone() })
     }
 

@@ -1,12 +1,12 @@
 //! The daemons of this host: all of them are asked at once, so that one that stands does not hide the others.
 
-use crate::context::{PoolPlace, report_of};
+use crate::context::{PoolPlace, registry, report_of};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use windrow_host::control::{ControlClient, Patience};
 use windrow_host::failure::{Failure, id};
-use windrow_host::paths;
 use windrow_host::report::PoolReport;
+use windrow_host::{paths, served};
 
 /// What they answered.
 #[derive(Default)]
@@ -17,16 +17,17 @@ pub struct Daemons {
     pub silent: BTreeMap<String, Failure>,
 }
 
-/// Asks the daemons whose sockets are in the run folder, and the one at the socket that is named.
+/// Asks the daemons whose sockets are in the run folder, those elsewhere that the registry knows, and the one at the socket that is named.
 ///
 /// # Errors
 /// The folder cannot be trusted or read.
 pub fn ask_all(place: &PoolPlace) -> Result<Daemons, Failure> {
-    let mut sockets = match paths::trusted_run_dir()? {
-        Some(folder) => in_folder(&folder)?,
-        None => Vec::new(),
-    };
-    sockets.extend(place.control.clone());
+    if let Some(folder) = paths::trusted_run_dir()? {
+        must_be_readable(&folder)?;
+    }
+    let registry = registry();
+    let mut sockets = served::sockets(&registry);
+    sockets.extend(place.control.clone().filter(|control| !sockets.contains(control)));
     let mut daemons = Daemons::default();
     let answers: Vec<_> = std::thread::scope(|scope| {
         let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(|| ask(socket))).collect();
@@ -37,16 +38,19 @@ pub fn ask_all(place: &PoolPlace) -> Result<Daemons, Failure> {
         match answer {
             Ok(Some(report)) => drop(daemons.pools.insert(report.name.clone(), report)),
             Ok(None) => {}
-            Err(failure) => drop(daemons.silent.insert(paths::pool_of_socket(socket), failure)),
+            Err(failure) => {
+                // A socket elsewhere need not have the name of the pool.
+                let known = registry.all().into_iter().find(|entry| entry.control.as_ref() == Some(socket));
+                daemons.silent.insert(known.map_or_else(|| paths::pool_of_socket(socket), |entry| entry.name), failure);
+            }
         }
     }
     Ok(daemons)
 }
 
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn must_be_readable(folder: &Path) -> Result<(), Failure> {
     let failure = |error| Failure::new(id::LOCAL_FILE, format!("cannot read the folder of control sockets {}", folder.display()), error);
-    let files = std::fs::read_dir(folder).map_err(|error| failure(error).remedy("check your rights to it"))?;
-    Ok(files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|extension| extension == "control")).collect())
+    std::fs::read_dir(folder).map(drop).map_err(|error| failure(error).remedy("check your rights to it"))
 }
 
 /// `None` if no daemon is there any more.

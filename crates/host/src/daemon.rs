@@ -168,8 +168,10 @@ impl Daemon {
 
     fn keep_exports(&self, exports: ExportTable) -> Result<Reply, Failure> {
         let Some(registry) = &self.registry else { return Ok(Reply::Done) };
-        if let Some(mut entry) = self.entry(registry, &report(&self.pool)?)? {
+        let pool = report(&self.pool)?;
+        if let Some(mut entry) = self.entry(registry, &pool)? {
             entry.exports = exports;
+            entry.last_volume = Some(pool.last_volume());
             registry.save(&entry)?;
         }
         Ok(Reply::Done)
@@ -274,10 +276,10 @@ impl Daemon {
             let why = format!("an export of another volume has the name '{new_name}'");
             return Err(Failure::new(id::EXPORT_EXISTS, what, why).remedy("remove it first, or choose another name"));
         }
-        if before.withdrawn.contains(name) {
-            // First, or it would be served under its new name for a moment.
+        // Clients of a volume that has the name already, for which the engine refuses, keep theirs.
+        if volume(&self.pool, &what, new_name).is_err() {
             let mut table = before.clone();
-            table.withdrawn.insert(new_name.to_owned());
+            table.prepare_rename(id, name, new_name);
             self.pool.put_export_table(table);
         }
         let renamed = self.pool.control(Control::VolumeRename { volume: id, name: new_name.to_owned() });
@@ -309,6 +311,13 @@ impl Daemon {
         }
         let _bar = default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
         let made = create_volume(&self.pool, name, size_bytes)?;
+        {
+            // That it was made here: after a stay elsewhere it would count as made there, and not be served by itself.
+            let _one = lock(&self.keeping);
+            if let Err(failure) = self.keep_exports(self.pool.export_table()) {
+                tracing::warn!(%failure, "volume '{name}' is created, but that it was made on this host could not be kept");
+            }
+        }
         if default {
             self.change_exports(|pool| pool.set_default_volume(name))
                 .map_err(|failure| Failure { what: format!("volume '{name}' is created, but is not the default: {}", failure.what), ..failure })?;
@@ -319,7 +328,9 @@ impl Daemon {
     /// Of another default clients that came by the one before would get another volume when they come again.
     fn add_export(&self, name: &str, export: NamedExport, default: bool, force: bool) -> Result<Reply, Failure> {
         let what = format!("cannot make '{name}' the default export");
-        let _bar = default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
+        // That of the export that is the default already takes nothing away.
+        let moves = default && !self.pool.exports().iter().any(|existing| existing.default && existing.name == name);
+        let _bar = moves.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
         self.change_exports(|pool| pool.add_export(name, export, default))
     }
 

@@ -84,6 +84,7 @@ impl DataReport {
     pub fn remark(&self) -> String {
         match self.state {
             DataState::Intact => String::new(),
+            DataState::Damaged if self.lost_blocks == 0 => ", data damaged: content that volumes share is lost".to_owned(),
             DataState::Damaged => format!(", data damaged: {} blocks lost", self.lost_blocks),
             DataState::Unknown => {
                 format!(", data unknown: {} blocks were lost before the start and are not verified since, run `windrow pool scrub`", self.unverified_blocks)

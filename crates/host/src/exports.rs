@@ -264,13 +264,33 @@ impl ExportTable {
         Ok(())
     }
 
-    /// A volume has another name. Its own export has that name too, also where it is withdrawn or the default; names that were added stay.
-    pub(crate) fn rename_volume(&mut self, volume: VolumeId, name: &str, new_name: &str) {
-        let is_own = !self.added.contains_key(name);
-        if self.withdrawn.remove(name) {
-            self.withdrawn.insert(new_name.to_owned());
+    /// Before a volume gets another name: what was set for its own export holds for that name, too. Else it would be served without it for a moment.
+    pub(crate) fn prepare_rename(&mut self, volume: VolumeId, name: &str, new_name: &str) {
+        let own = self.added.get(name);
+        let is_of_it = own.is_some_and(|export| export.volume_id.map_or(export.volume == name, |of| of == volume));
+        match own.filter(|_| is_of_it).cloned() {
+            Some(own) => {
+                let moved = NamedExport { volume_id: Some(volume), ..own };
+                let there = self.added.entry(new_name.to_owned()).or_insert_with(|| moved.clone());
+                there.read_only |= moved.read_only;
+            }
+            // Its name is that of an export of another volume: it was not served by itself either.
+            None if own.is_some() || self.withdrawn.contains(name) => drop(self.withdrawn.insert(new_name.to_owned())),
+            None => {}
         }
-        if let Some(default) = self.default_export.as_mut().filter(|default| is_own && default.export == name && default.volume == volume) {
+    }
+
+    /// A volume has another name. Its own export has that name too, with what was set for it, also where it is withdrawn or the default; other names stay.
+    pub(crate) fn rename_volume(&mut self, volume: VolumeId, name: &str, new_name: &str) {
+        if name == new_name {
+            return;
+        }
+        self.prepare_rename(volume, name, new_name);
+        self.withdrawn.remove(name);
+        if self.added.get(name).is_some_and(|export| export.volume_id.map_or(export.volume == name, |of| of == volume)) {
+            self.added.remove(name);
+        }
+        if let Some(default) = self.default_export.as_mut().filter(|default| default.export == name && default.volume == volume) {
             new_name.clone_into(&mut default.export);
         }
         let of_it = |export: &&mut NamedExport| export.volume_id.map_or(export.volume == name, |of| of == volume);

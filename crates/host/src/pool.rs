@@ -348,7 +348,10 @@ impl Pool {
     /// Has what was set for the exports of a volume follow its new name; returns the table to be kept.
     pub(crate) fn rename_in_exports(&self, volume: VolumeId, name: &str, new_name: &str) -> ExportTable {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        catalogue.change_table(|table| table.rename_volume(volume, name, new_name))
+        let table = catalogue.change_table(|table| table.rename_volume(volume, name, new_name));
+        // Under the catalogue's lock, as clients enter: else `export rm` of the new name would not see them, and a new volume of the old name would have them.
+        self.0.driver.sessions.all().iter().for_each(|session| session.rename_export(volume, name, new_name));
+        table
     }
 
     /// What differs from "every volume under its own name".

@@ -38,12 +38,16 @@ pub struct PoolEntry {
     /// Control socket of its last daemon, if that is not in the run folder: commands ask there, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
+    /// The last volume that was made while this host had the pool; `None` in entries of older versions, until it is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_volume: Option<VolumeId>,
 }
 
 impl PoolEntry {
     /// An entry with the usual exports.
     pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
-        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default(), known: Vec::new(), control: None }
+        let (schema, exports) = (SCHEMA.to_owned(), ExportTable::default());
+        Self { schema, name: name.to_owned(), pool, members, exports, known: Vec::new(), control: None, last_volume: None }
     }
 
     /// Takes over where the members are. While one of them is away, the places that were known before stay known: it may come back to its own.
@@ -107,19 +111,20 @@ impl Registry {
     }
 
     /// The exports that this host has of a pool that is about to be opened. Of one that is not known here, and was last opened elsewhere, there are none: what it
-    /// has was made elsewhere.
+    /// has was made elsewhere. Of one that is known, and that another host has had since, what has come after the last volume that was made here was made there.
     ///
     /// # Errors
     /// What was kept cannot be read.
     pub fn exports_of(&self, found: &FoundPool) -> Result<KeptExports, Failure> {
+        // Whether it was this host that had it last is in its superblock: another one may have taken it with --force.
+        let is_ours = found.superblock().map(|superblock| superblock.host) == Some(host_id(self)?);
         if let Some(entry) = self.load_of(&found.name, found.pool)? {
-            return Ok(KeptExports { exports: entry.exports, elsewhere_from: None });
+            let elsewhere_from = entry.last_volume.filter(|_| !is_ours);
+            return Ok(KeptExports { exports: entry.exports, elsewhere_from });
         }
         if let Some(kept) = self.set_aside(found.pool)? {
             return Ok(KeptExports { exports: kept.exports, elsewhere_from: kept.last_volume });
         }
-        // The label of a pool that nothing is known of: whether it was this host that had it last is in its superblock.
-        let is_ours = found.superblock().map(|superblock| superblock.host) == Some(host_id(self)?);
         Ok(KeptExports { exports: ExportTable::default(), elsewhere_from: (!is_ours).then_some(VolumeId(0)) })
     }
 
@@ -239,7 +244,7 @@ impl Registry {
         if let Ok(Some(other)) = self.load(&entry.name)
             && other.pool != entry.pool
         {
-            self.keep_exports(&other.name, other.pool, None, other.exports)?;
+            self.keep_exports(&other.name, other.pool, other.last_volume, other.exports)?;
         }
         write_file(&self.folder, &self.path(&entry.name), entry)
     }

@@ -203,8 +203,8 @@ impl Served {
     }
 }
 
-/// Control sockets of this host, each once.
-fn sockets(registry: &Registry) -> Vec<PathBuf> {
+/// Control sockets of this host, each once: those in the run folder, and those elsewhere that the registry knows.
+pub fn sockets(registry: &Registry) -> Vec<PathBuf> {
     // In a folder that others can write to, any process could answer as a daemon: commands that talk to daemons refuse it.
     let folder = paths::trusted_run_dir().ok().flatten();
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten().map(|file| file.path());

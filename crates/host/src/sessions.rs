@@ -35,7 +35,7 @@ struct Slot {
 pub(crate) struct Client {
     /// Address, or process and user.
     pub(crate) peer: String,
-    /// The export that it has entered.
+    /// The export that it has entered, by its name now.
     pub(crate) export: String,
     /// The volume that the export served then.
     pub(crate) volume: VolumeId,
@@ -85,7 +85,7 @@ pub(crate) struct SessionState {
     number: u32,
     sink: Arc<dyn Sink>,
     /// `None`: a session of this process itself.
-    client: Option<Client>,
+    client: Option<Mutex<Client>>,
     inner: Mutex<Inner>,
 }
 
@@ -175,8 +175,16 @@ impl SessionState {
     }
 
     /// The client at the other end; `None` for a session of this process itself.
-    pub(crate) fn client(&self) -> Option<&Client> {
-        self.client.as_ref()
+    pub(crate) fn client(&self) -> Option<Client> {
+        self.client.as_ref().map(|client| lock(client).clone())
+    }
+
+    /// Has the client follow the export that it has entered to its new name.
+    pub(crate) fn rename_export(&self, volume: VolumeId, name: &str, new_name: &str) {
+        let Some(mut client) = self.client.as_ref().map(lock) else { return };
+        if client.volume == volume && client.export == name {
+            new_name.clone_into(&mut client.export);
+        }
     }
 
     /// The client with what it has done.
@@ -188,9 +196,9 @@ impl SessionState {
         };
         Some(ClientReport {
             client: self.number,
-            export: client.export.clone(),
+            export: client.export,
             by_default: client.by_default,
-            peer: client.peer.clone(),
+            peer: client.peer,
             since_unix_s: client.since_unix_s,
             reads: traffic.reads,
             read_bytes: traffic.read_bytes,
@@ -225,7 +233,7 @@ impl Sessions {
         while open.contains_key(&number) {
             number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         }
-        let session = Arc::new(SessionState { number, sink, client, inner: Mutex::default() });
+        let session = Arc::new(SessionState { number, sink, client: client.map(Mutex::new), inner: Mutex::default() });
         open.insert(number, session.clone());
         session
     }

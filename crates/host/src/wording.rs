@@ -1,6 +1,7 @@
 //! Notices of the engine in words, with the names that an administrator knows.
 
 use crate::directory::Directory;
+use crate::text::{quoted, shown};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use windrow_engine::api::Notice;
@@ -125,9 +126,9 @@ pub(crate) fn volume_of(notice: &Notice) -> Option<VolumeId> {
 /// A notice as a sentence, without the name of the pool.
 pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
     let member = member_of(notice).map(|member| member_text(member, names)).unwrap_or_default();
-    let volume = volume_of(notice).map_or_else(|| "shared content".to_owned(), |volume| format!("volume '{}'", names.volume(volume)));
+    let volume = volume_of(notice).map_or_else(|| "shared content".to_owned(), |volume| format!("volume '{}'", shown(&names.volume(volume))));
     match notice {
-        Notice::MemberFailed { error, .. } => format!("{member} has failed and is out of service: {error}; see `windrow pool status {}`", names.name),
+        Notice::MemberFailed { error, .. } => format!("{member} has failed and is out of service: {error}; see `windrow pool status {}`", quoted(&names.name)),
         Notice::MemberMissing { member: slot } => {
             let place = names.place(*slot);
             let last = if place.path.is_empty() && !place.last_path.is_empty() { "; that is where it was last seen" } else { "" };

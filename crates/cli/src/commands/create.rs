@@ -1,7 +1,7 @@
 //! `pool create`.
 
 use super::members::Disks;
-use crate::context::{self, PoolPlace};
+use crate::context;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::Table;
@@ -17,7 +17,7 @@ use windrow_host::offline::{self, CreatePlan, CreateRequest, MemberTarget};
 use windrow_host::registry::PoolEntry;
 use windrow_host::text::{quoted, shown_path};
 use windrow_layout::superblock::{Properties, Reduction};
-use windrow_units::{BLOCK_BYTES, Redundancy};
+use windrow_units::{BLOCK_BYTES, Redundancy, VolumeId};
 
 /// Arguments of `pool create`.
 #[derive(Args, Clone, Debug)]
@@ -171,7 +171,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let is_made = |member: &&MemberTarget| member.is_new && !arguments.dry_run;
     let created: Vec<_> = plan.members.iter().filter(is_made).map(|member| offline::absolute(&member.path).to_string_lossy().into_owned()).collect();
     if !arguments.dry_run {
-        context::must_not_replace_served(&registry, &request.name, plan.pool(), &PoolPlace::default())?;
+        context::must_not_replace_served(&registry, &request.name, plan.pool())?;
     }
     let value = json!({
         "name": request.name,
@@ -195,7 +195,10 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
         let members = offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
         let paths = members.iter().map(|path| offline::absolute(path)).collect();
-        registry.save(&PoolEntry::new(&request.name, plan.pool(), paths)).map_err(|failure| {
+        let mut entry = PoolEntry::new(&request.name, plan.pool(), paths);
+        // None yet: what another host makes before this one does was made there.
+        entry.last_volume = Some(VolumeId(0));
+        registry.save(&entry).map_err(|failure| {
             let what = format!("pool '{}' is created, but where its members are could not be kept", request.name);
             let remedy = format!("{}, and import it with `windrow pool import {} --members ...`", failure.remedy, quoted(&request.name));
             Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(remedy)

@@ -230,7 +230,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
         registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
     }
     if arguments.replace_known {
-        context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
+        context::must_not_replace_served(&registry, &found.name, found.pool)?;
     }
     let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..arguments.place.request() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
@@ -241,6 +241,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
         opened.close(false)?;
         let mut entry = entry(&found, registry.load_of(&found.name, found.pool)?);
         entry.exports = exports;
+        entry.last_volume = Some(report.last_volume());
         registry.save(&entry)?;
     }
     let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report, "not_served": not_served });

@@ -43,14 +43,21 @@ pub fn run(arguments: &RenameArguments, output: &Output) -> Result<u8, Failure> 
     let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
     let opened = OpenedAtRest::open(&found, &registry, &place.request())?;
     let known = registry.load_of(&found.name, found.pool)?;
+    let is_new = registry.load_of(name, found.pool)?.is_none();
     if let Some(entry) = &known {
         let mut entry = entry.clone();
         entry.name.clone_from(name);
         registry.save(&entry)?;
     }
     let renamed = opened.pool.control(Control::PoolRename { name: name.clone() }).map_err(|error| control_failure(what, &error));
-    opened.close(was_exported)?;
-    renamed?;
+    let closed = opened.close(was_exported);
+    if let Err(failure) = renamed.and(closed) {
+        if is_new {
+            // The pool is found by its identifier with the entry of its old name, whatever its name is now.
+            registry.forget(name, found.pool)?;
+        }
+        return Err(failure);
+    }
     // Under the old name, and under one that a rename before this one has left behind.
     for old in [&found.name, &arguments.pool].into_iter().filter(|old| *old != name) {
         registry.forget(old, found.pool)?;

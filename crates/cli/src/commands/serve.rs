@@ -168,26 +168,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         ..HostOptions::default()
     };
     let pool = Pool::start(engine, members, buffers, options)?;
-    let notes = notes(&pool, &report)?;
-    pool.tell_start(&notes);
-    if arguments.ram_members.is_some() {
-        let usable = daemon::report(&pool)?.capacity.usable_bytes;
-        daemon::create_volume(&pool, "ram", usable / 2 / (1 << 20) * (1 << 20))?;
-    }
-    let registry = arguments.ram_members.is_none().then(context::registry);
-    let served = Arc::new(Daemon::new(pool.clone(), &name, registry));
-    if !arguments.read_only && !arguments.no_arrivals && arguments.ram_members.is_none() {
-        watch_for_members(&served, &arguments)?;
-    }
-    let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
-    rights.apply(control.path())?;
-    let metrics = arguments.metrics.start(&pool)?;
-    let nbd = start_nbd(&pool, &arguments)?;
-    for address in &arguments.nbd {
-        if let Listen::Unix(path) = address {
-            rights.apply(path)?;
-        }
-    }
+    let serving = start(&pool, &name, &report, &arguments, &rights).map_err(|failure| given_back(&pool, arguments.read_only, failure))?;
+    let Serving { notes, served, control, metrics, nbd } = serving;
     let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
     let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
     let is_out = |member: &MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
@@ -221,6 +203,48 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     // Behind everything that a daemon after this one takes over: it waits for the members.
     pool.let_go();
     ended.map(|()| 0)
+}
+
+/// Ends a pool that has been taken and cannot be served: else its next start would be one after a crash.
+fn given_back(pool: &Pool, read_only: bool, failure: Failure) -> Failure {
+    if !read_only && let Err(error) = pool.shutdown(false) {
+        tracing::warn!("the pool did not end cleanly: {error}");
+    }
+    failure
+}
+
+/// What a pool is served with.
+struct Serving {
+    notes: Vec<String>,
+    served: Arc<Daemon>,
+    control: ControlServer,
+    metrics: Option<metrics::Server>,
+    nbd: Option<Server>,
+}
+
+/// Starts everything that serves the pool.
+fn start(pool: &Pool, name: &str, report: &OpenReport, arguments: &ServeArguments, rights: &Rights) -> Result<Serving, Failure> {
+    let notes = notes(pool, report)?;
+    pool.tell_start(&notes);
+    if arguments.ram_members.is_some() {
+        let usable = daemon::report(pool)?.capacity.usable_bytes;
+        daemon::create_volume(pool, "ram", usable / 2 / (1 << 20) * (1 << 20))?;
+    }
+    let registry = arguments.ram_members.is_none().then(context::registry);
+    let served = Arc::new(Daemon::new(pool.clone(), name, registry));
+    if !arguments.read_only && !arguments.no_arrivals && arguments.ram_members.is_none() {
+        watch_for_members(&served, arguments)?;
+    }
+    let control = ControlServer::start(&arguments.place.control_socket(name), served.clone())?;
+    rights.apply(control.path())?;
+    let metrics = arguments.metrics.start(pool)?;
+    let nbd = start_nbd(pool, arguments)?;
+    for address in &arguments.nbd {
+        if let Listen::Unix(path) = address {
+            rights.apply(path)?;
+        }
+    }
+    Ok(Serving { notes, served, control, metrics, nbd })
 }
 
 /// How long to wait for members that a daemon before this one still holds.
@@ -336,16 +360,18 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     let target = arguments.place.target(arguments.pool.as_deref());
     let is_ended = || signal.load(Ordering::Relaxed);
     let mut tell = |what: &str| tracing::warn!("{what} is not there: waiting up to {} s (--wait-for-members)", patience.as_secs());
+    let mut is_last = false;
     let found = loop {
         match arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell) {
             _ if is_ended() => return Ok(None),
-            Err(failure) if failure.id == id::POOL_BUSY => alone::wait_for_end(&target, arguments.pool.as_deref())?,
+            // No daemon has the pool: it has ended since, or the failure is about something else, which a second look shows.
+            Err(failure) if failure.id == id::POOL_BUSY && !is_last => is_last = !alone::wait_for_end(&target, arguments.pool.as_deref(), &is_ended)?,
             found => break found?,
         }
     };
     alone::must_be_alone(&found, &arguments.place)?;
     if arguments.replace_known {
-        context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
+        context::must_not_replace_served(&registry, &found.name, found.pool)?;
     } else {
         registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
     }
@@ -356,11 +382,15 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     }
     let (mut exports, mut not_served) = context::adopt(kept, &opened);
     if let Some(default) = &arguments.default {
-        exports.choose_default(default, &opened.engine.status())?;
+        if let Err(failure) = exports.choose_default(default, &opened.engine.status()) {
+            let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())?;
+            return Err(given_back(&pool, arguments.read_only, failure));
+        }
         not_served.retain(|volume| volume != default);
     }
     let mut entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
     entry.exports = exports;
+    entry.last_volume = Some(context::last_volume(&opened));
     entry.control = arguments.place.control.as_deref().map(offline::absolute);
     if let Err(failure) = registry.save(&entry) {
         // The pool can be served without it; only the next start has to name the members again.

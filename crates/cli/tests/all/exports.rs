@@ -168,3 +168,100 @@ fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
     here.succeeds("export add tank/data --name more");
     assert!(server.stop());
 }
+
+/// They were filed under the old name: `export rm` of the new one passed by them, and a new volume of the old name had them.
+#[test]
+fn clients_follow_the_new_name_of_their_volume() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    let clients = |name: &str| {
+        let list = json(&world, "export list tank");
+        let export = list["exports"].as_array().and_then(|exports| exports.iter().find(|export| export["name"] == name));
+        export.map(|export| export["clients"].as_array().map_or(0, Vec::len))
+    };
+    let client = server.client();
+    world.succeeds("volume rename tank/data archive");
+    assert_eq!((clients("archive"), clients("data")), (Some(1), None));
+    fails(&world, "export rm tank/archive", "WR-EXPORT-003");
+    world.succeeds("volume create tank/data 4M");
+    assert_eq!((clients("archive"), clients("data")), (Some(1), Some(0)));
+    world.succeeds("export rm tank/data");
+    drop(client);
+    // What is served read-only stays so.
+    world.succeeds("export add tank/data --read-only");
+    world.succeeds("volume rename tank/data other");
+    let list = json(&world, "export list tank");
+    let other: Vec<_> = list["exports"].as_array().expect("exports").iter().filter(|export| export["volume"] == "other").collect();
+    assert!(other.len() == 1 && other[0]["name"] == "other" && other[0]["read_only"] == true, "{list}");
+    // That of the default that is one already takes nothing away from its clients.
+    world.succeeds("export add tank/archive --default");
+    let default = nbd::Client::connect(&server.socket, "").expect("the default");
+    world.succeeds("export add tank/archive --default");
+    drop(default);
+    assert!(server.stop());
+}
+
+/// The host went down without an export, another one took the pool, and what was made there was served when the pool came back.
+#[test]
+fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
+    let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
+    let members = |world: &World| ["m0", "m1", "m2", "m3"].map(|name| world.file(name));
+    let carry = |from: &World, to: &World| members(from).iter().zip(members(to)).for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"));
+    carry(&here, &elsewhere);
+    elsewhere.succeeds("pool import tank --dir .");
+    elsewhere.succeeds("volume create tank/secret 4M");
+    elsewhere.succeeds("pool export tank");
+    carry(&elsewhere, &here);
+    // A command at rest takes the pool, and is no start.
+    here.succeeds("volume create tank/mine 4M");
+    for _ in 0..2 {
+        let server = here.serve("");
+        assert_eq!(names(&here), ["data", "mine"]);
+        assert!(here.succeeds("export list tank").contains("not served: secret"));
+        assert!(server.stop());
+    }
+    here.succeeds("export add tank/secret");
+    let server = here.serve("");
+    assert_eq!(names(&here), ["data", "secret", "mine"]);
+    assert!(server.stop());
+}
+
+/// It opened the pool for writing, to find that there is no client.
+#[test]
+fn a_pool_at_rest_is_not_opened_to_disconnect_clients() {
+    let world = World::with_volume(CREATE, "4M");
+    let before = std::fs::read(world.file("m0")).expect("a member");
+    let said = fails(&world, "export disconnect tank", "WR-CLI-002");
+    assert!(said.contains("no daemon serves pool 'tank'"), "{said}");
+    assert!(std::fs::read(world.file("m0")).expect("a member") == before);
+}
+
+/// The pool was left as after a crash.
+#[test]
+fn a_start_that_is_refused_ends_the_pool() {
+    let world = World::with_volume(CREATE, "4M");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    for (line, id) in [("--default nothing".to_owned(), "WR-VOLUME-001"), (format!("--nbd {address}"), "WR-SERVE-001")] {
+        let said = world.try_serve(&line).err().expect("a refusal");
+        assert!(said.contains(id), "{said}");
+        let server = world.serve("");
+        assert_eq!(server.ready["recovery"]["clean"], true, "{line}");
+        assert!(server.stop());
+    }
+}
+
+/// Only the run folder was looked at.
+#[test]
+fn a_daemon_with_a_socket_elsewhere_is_found() {
+    let world = World::with_volume(CREATE, "4M");
+    let server = world.serve("--control elsewhere.socket");
+    let list = json(&world, "pool list");
+    assert!(list["pools"].as_array().is_some_and(|pools| pools.iter().any(|pool| pool["name"] == "tank")), "{list}");
+    assert!(world.succeeds("volume list tank").contains("data"));
+    assert!(world.succeeds("pool status tank").contains("tank"));
+    let other = World::with_volume(CREATE, "4M");
+    fails(&world, &format!("pool import tank --replace-known --dir {}", other.path().display()), "WR-POOL-005");
+    assert!(server.stop());
+    assert!(world.succeeds("volume list tank").contains("data"), "at rest");
+}

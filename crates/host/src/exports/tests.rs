@@ -148,3 +148,27 @@ fn tables_as_large_as_they_can_be_are_resolved() {
     table.added.pop_first();
     assert_eq!(table.not_served(&volumes), ["volume-1"]);
 }
+
+/// The volume was served writable by its new name, beside the read-only export of its old one; one that was hidden by another export was served, too.
+#[test]
+fn a_rename_opens_nothing() {
+    let ids = volumes().iter().map(|volume| volume.id).collect::<Vec<_>>();
+    let renamed = [(ids[0], "x"), (ids[1], "b")].map(|(id, name)| VolumeView { id, name, size_bytes: 4096, read_only: false });
+    let exports = |table: &ExportTable| table.resolve(&renamed).into_iter().map(|e| (e.name, e.volume, e.read_only, e.default)).collect::<Vec<_>>();
+    let served = |name: &str, volume: &str, read_only, default| (name.to_owned(), volume.to_owned(), read_only, default);
+    let mut table = ExportTable::default();
+    table.remove("a", &volumes()).unwrap();
+    table.add("a", export("a", true), true, &volumes()).unwrap();
+    let mut prepared = table.clone();
+    prepared.prepare_rename(ids[0], "a", "x");
+    assert!(exports(&prepared).iter().all(|(_, volume, read_only, _)| volume == "b" || *read_only), "not for a moment");
+    prepared.rename_volume(ids[0], "a", "x");
+    table.rename_volume(ids[0], "a", "x");
+    assert_eq!(exports(&table), [served("x", "x", true, true), served("b", "b", false, false)]);
+    assert_eq!(exports(&prepared), exports(&table));
+    let mut table = ExportTable::default();
+    table.remove("a", &volumes()).unwrap();
+    table.add("a", export("b", false), false, &volumes()).unwrap();
+    table.rename_volume(ids[0], "a", "x");
+    assert_eq!(exports(&table), [served("b", "b", false, false), served("a", "b", false, false)]);
+}

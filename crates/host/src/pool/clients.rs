@@ -89,7 +89,7 @@ impl Catalogue {
 impl Pool {
     fn sessions_of(&self, target: &Target) -> Vec<Arc<SessionState>> {
         let mut sessions = self.0.driver.sessions.all();
-        sessions.retain(|session| session.client().is_some_and(|client| target.is_of(client)));
+        sessions.retain(|session| session.client().is_some_and(|client| target.is_of(&client)));
         sessions.sort_by_key(|session| session.number());
         sessions
     }
@@ -192,7 +192,7 @@ impl Pool {
 }
 
 fn in_use(what: &str, clients: &[Arc<SessionState>]) -> Failure {
-    let peer = |client: &Client| format!("{} at '{}'", client.peer, client.export);
+    let peer = |client: Client| format!("{} at '{}'", client.peer, client.export);
     let mut peers: Vec<String> = clients.iter().filter_map(|session| session.client()).take(NAMED).map(peer).collect();
     if clients.len() > NAMED {
         peers.push(format!("{} more", clients.len() - NAMED));

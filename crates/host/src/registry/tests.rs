@@ -26,10 +26,11 @@ fn exports_of_a_pool_that_gives_way_to_another_of_its_name_are_kept() {
     let (first, second) = (Uuid([1; 16]), Uuid([2; 16]));
     let mut entry = PoolEntry::new("tank", first, Vec::new());
     entry.exports.withdrawn.insert("secret".to_owned());
+    entry.last_volume = Some(VolumeId(3));
     registry.save(&entry).unwrap();
     registry.save(&PoolEntry::new("tank", second, Vec::new())).unwrap();
     let kept = registry.set_aside(first).unwrap().unwrap();
-    assert_eq!((kept.exports, kept.last_volume), (entry.exports, None));
+    assert_eq!((kept.exports, kept.last_volume), (entry.exports, Some(VolumeId(3))));
     assert!(registry.set_aside(second).unwrap().is_none());
     registry.forget_exports(first).unwrap();
     assert!(registry.set_aside(first).unwrap().is_none());

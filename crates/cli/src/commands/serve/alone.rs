@@ -14,14 +14,22 @@ const ENDING: Duration = Duration::from_secs(30);
 const CLOSING: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits while a daemon that has members of the pool is about to end.
+/// Waits while a daemon that has members of the pool is about to end, and this one is not. False if there is none.
 ///
 /// # Errors
 /// It stays.
-pub fn wait_for_end(target: &PoolTarget, name: Option<&str>) -> Result<(), Failure> {
+pub fn wait_for_end(target: &PoolTarget, name: Option<&str>, is_ended: &dyn Fn() -> bool) -> Result<bool, Failure> {
     let begin = Instant::now();
     let mut is_said = false;
-    while let Some(daemon) = offline::daemon_of(target, &Served::ask()) {
+    // Without a name a daemon that has members there is the one that is in the way.
+    let in_the_way = |served: &Served| {
+        let unnamed = target.name.is_none().then(|| served.in_places(&target.dirs).into_iter().next());
+        offline::daemon_of(target, served).or(unnamed.flatten())
+    };
+    while let Some(daemon) = in_the_way(&Served::ask()) {
+        if is_ended() {
+            return Ok(true);
+        }
         if !daemon.is_ending || begin.elapsed() >= ENDING {
             return Err(daemon.busy(format!("cannot serve pool '{}'", name.unwrap_or(&daemon.name))));
         }
@@ -31,7 +39,7 @@ pub fn wait_for_end(target: &PoolTarget, name: Option<&str>) -> Result<(), Failu
         is_said = true;
         std::thread::sleep(PAUSE);
     }
-    Ok(())
+    Ok(is_said)
 }
 
 /// That no daemon listens at the socket. Without this question the members' locks would be waited for in silence.

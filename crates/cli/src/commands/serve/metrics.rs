@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use windrow_host::failure::id;
 use windrow_host::{Failure, Pool};
 #[cfg(feature = "metrics-http")]
-use windrow_http::Server;
+pub use windrow_http::Server;
 
 /// Most connections that can be asked for.
 pub const CONNECTIONS_MAX: u64 = 4096;

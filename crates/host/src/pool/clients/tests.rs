@@ -175,3 +175,19 @@ fn what_a_client_does_is_counted() {
     assert_eq!((client.reads, client.read_bytes, client.writes, client.errors, client.in_flight), (1, 8192, 1, 1, 0));
     assert_eq!(client.written_bytes, 512);
 }
+
+/// They stayed with the old name: what took the new one away did not see them, and a new volume of the old name had them.
+#[test]
+fn clients_follow_the_new_name_of_their_volume() {
+    let pool = pool();
+    let Target::Volume(id) = volume(&pool, "data") else { unreachable!("a volume") };
+    let _guests = [enter(&pool, "data", true), enter(&pool, "other", true)];
+    pool.control(Control::VolumeRename { volume: id, name: "archive".to_owned() }).unwrap();
+    pool.rename_in_exports(id, "data", "archive");
+    pool.control(Control::VolumeCreate { name: "data".to_owned(), size_bytes: 4 << 20 }).unwrap();
+    let mut clients: Vec<_> = pool.exports().into_iter().map(|export| (export.name, export.clients.len())).collect();
+    clients.sort();
+    assert_eq!(clients, [("archive".to_owned(), 1), ("data".to_owned(), 0), ("other".to_owned(), 1)]);
+    assert!(pool.bar("x", &Target::Export("archive".to_owned()), false).is_err());
+    assert!(pool.bar("x", &Target::Export("data".to_owned()), false).is_ok());
+}
