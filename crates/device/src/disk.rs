@@ -95,6 +95,28 @@ impl Disk {
         Ok(Some(Self { path: path.to_owned(), size_bytes: sectors * 512, is_hardware: is_the_medium_itself(&folder), sector, folder }))
     }
 
+    /// The disk that a partition is of; `None` if the path is no partition.
+    pub fn of_partition(partition: &Path) -> Option<Self> {
+        let folder = folder_of(partition).filter(|folder| folder.join("partition").exists())?;
+        Self::at(&node(folder.parent()?)).ok().flatten()
+    }
+
+    /// Bytes of a logical sector.
+    pub fn sector_bytes(&self) -> u32 {
+        self.sector as u32
+    }
+
+    /// True if its table has one partition, which was made to be a member: of our type and name.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn has_only_our_partition(&self) -> io::Result<bool> {
+        let disk = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(&self.path)?;
+        let mut head = vec![0; table::head_bytes(self.sector) as usize];
+        disk.read_exact_at(&mut head, 0)?;
+        Ok(table::has_only_our_partition(&head, self.sector))
+    }
+
     /// The bytes that its one partition would have; `None` if there is no room for one, or its sectors are of a size that a table does not know.
     pub fn partition(&self, align_bytes: u64) -> Option<Range<u64>> {
         [512, 4096].contains(&self.sector).then(|| table::partition(self.size_bytes, self.sector, align_bytes))?
@@ -222,6 +244,19 @@ impl Disk {
         }
         node(folder)
     }
+}
+
+/// True if the first path is a partition of the disk at the second one.
+pub fn is_partition_of(partition: &Path, disk: &Path) -> bool {
+    let parent = folder_of(partition).filter(|folder| folder.join("partition").exists());
+    let parent = parent.and_then(|folder| folder.parent().map(Path::to_owned));
+    parent.is_some() && parent == folder_of(disk)
+}
+
+/// The folder in sysfs of the block device at this path.
+fn folder_of(path: &Path) -> Option<PathBuf> {
+    let metadata = fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
+    DeviceNumber::from_raw(metadata.rdev()).folder()
 }
 
 /// The kernel's node of a device, by its folder in sysfs.

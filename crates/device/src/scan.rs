@@ -171,6 +171,30 @@ pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
     })
 }
 
+/// The block devices that this one is made of, all the way down: the disk of a partition, the devices under a volume.
+pub fn beneath(device: Identity) -> Vec<Identity> {
+    let mut found = Vec::new();
+    if device.0 {
+        gather_beneath(crate::sysfs::DeviceNumber::from_raw(device.1).folder(), &mut found);
+    }
+    found
+}
+
+fn gather_beneath(folder: Option<PathBuf>, found: &mut Vec<Identity>) {
+    let Some(folder) = folder else { return };
+    let disk = if folder.join("partition").exists() { folder.parent().map(Path::to_owned) } else { None };
+    let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten().filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    for below in disk.into_iter().chain(slaves) {
+        let number = crate::sysfs::text(&below.join("dev")).and_then(|text| crate::sysfs::DeviceNumber::parse(&text));
+        let Some(number) = number else { continue };
+        let identity = (true, rustix::fs::makedev(number.major, number.minor), 0);
+        if !found.contains(&identity) {
+            found.push(identity);
+            gather_beneath(Some(below), found);
+        }
+    }
+}
+
 fn read_label(path: &Path) -> Bytes {
     // NONBLOCK: a drive without a medium must not make us wait for one.
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(resolved(path))?;

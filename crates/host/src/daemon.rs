@@ -10,6 +10,7 @@ use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
 use crate::pool::clients::{Disconnected, Target};
+use crate::pool::partition::Place;
 use crate::registry::{PoolEntry, Registry};
 use crate::report::{PoolReport, PropertyReport, VolumeReport};
 use crate::schedule::{Clock, next_scrub, unix_now};
@@ -397,8 +398,11 @@ impl Daemon {
             Command::MemberReplace { member, path, overwrite, power_safe, partitioning } => {
                 let (member, newcomer) = (MemberId(member), Newcomer { path, overwrite });
                 let what = format!("cannot replace member {member}");
-                let replace =
-                    |pool: &Pool| pool.on_partition(&newcomer, partitioning, Some(member), &what, |newcomer| pool.replace(member, newcomer, power_safe));
+                let replace = |pool: &Pool| {
+                    pool.on_partition(&newcomer, partitioning, Place::Member { member, power_safe }, &what, |newcomer| {
+                        pool.replace(member, newcomer, power_safe)
+                    })
+                };
                 let taken = self.change_member(member, replace)?;
                 // The new device is in a slot of its own as long as the member is in use.
                 let is_copy = |slot: &crate::report::MemberReport| slot.replaces == Some(member.0) && slot.state == "spare";
@@ -408,13 +412,13 @@ impl Daemon {
             Command::SpareAdd { path, overwrite, small, partitioning } => {
                 let what = format!("cannot add {} as a spare", path.display());
                 let add = |newcomer: &Newcomer| if small { self.pool.add_spare(newcomer) } else { self.pool.add_fitting_spare(newcomer) };
-                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, None, &what, add)?;
+                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, Place::Spare { small }, &what, add)?;
                 self.change_member(slot, |_| Ok(()))
             }
             Command::JournalAdd { path, overwrite, power_safe, partitioning } => {
                 let what = format!("cannot add {} as a journal device", path.display());
                 let add = |newcomer: &Newcomer| self.pool.add_journal_device(newcomer, power_safe);
-                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, None, &what, add)?;
+                let slot = self.pool.on_partition(&Newcomer { path, overwrite }, partitioning, Place::Journal { power_safe }, &what, add)?;
                 self.change_member(slot, |_| Ok(()))
             }
             Command::Grow { members } => {

@@ -21,7 +21,7 @@ use again::unmake;
 pub(crate) use again::{borne_by, must_be_as_probed};
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, must_be_usable, plan};
 pub use destroy::destroy;
-pub use find::{DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, daemon_of, examine, locate, scan};
+pub use find::{DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, daemon_of, examine, locate, member_path, scan};
 pub use former::zeroed_first;
 pub(crate) use former::{empty, is_unused_spare, must_be_of, was_in};
 pub use known::{list, list_in};

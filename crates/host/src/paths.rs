@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, id};
 use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 fn from_environment(name: &str) -> Option<PathBuf> {
@@ -84,13 +84,21 @@ fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Reads a file of windrow's own; nobody else can have written it.
+/// Bytes of a file of windrow's own at most.
+const OWN_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a file of windrow's own; no other user can have written it.
 ///
 /// # Errors
-/// Those of the system; it, or its folder, belongs to another user, or others may write to it.
+/// Those of the system; it is no regular file or too large; it, or its folder, belongs to another user, or others may write to it.
 pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     let user = rustix::process::geteuid().as_raw();
-    let mut file = std::fs::File::open(path)?;
+    // NONBLOCK: a pipe in its place is not waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
     let folder = path.parent().map(std::fs::metadata).transpose()?;
     for (name, found) in [("", Some(file.metadata()?)), ("its folder: ", folder)] {
         let Some(found) = found else { continue };
@@ -103,7 +111,10 @@ pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
         }
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(OWN_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > OWN_FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it is larger than {OWN_FILE_BYTES_MAX} bytes")));
+    }
     Ok(bytes)
 }
 
@@ -174,6 +185,20 @@ mod tests {
         for path in ["/x/tank.sock", "/x/a%zz.control", "/x/%41.control", "/x/%f.control"] {
             assert_eq!(pool_of_socket(Path::new(path)), path);
         }
+    }
+
+    /// A pipe was waited for, and a file was read whatever its size.
+    #[test]
+    fn what_is_no_file_of_our_own_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::fs::File::create(path("large")).unwrap().set_len(OWN_FILE_BYTES_MAX + 1).unwrap();
+        std::fs::write(path("small"), "bytes").unwrap();
+        let why = |name: &str| read_own(&path(name)).map_err(|error| error.to_string());
+        assert_eq!(why("small"), Ok(b"bytes".to_vec()));
+        assert_eq!(why("pipe"), Err("it is no regular file".to_owned()));
+        assert!(why("large").is_err_and(|why| why.contains("larger than 67108864 bytes")));
     }
 
     /// Another user could make /tmp/windrow-UID first, and answer as the daemon.

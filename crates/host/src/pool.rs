@@ -4,7 +4,7 @@ mod catalogue;
 pub(crate) mod clients;
 mod exchange;
 mod looks;
-mod partition;
+pub(crate) mod partition;
 mod replacement;
 mod settle;
 mod sizes;

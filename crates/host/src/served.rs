@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windrow_device::scan::{Identity, identity};
+use windrow_device::scan::{Identity, beneath, identity};
 use windrow_units::Uuid;
 
 /// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command that shows other pools waits for one that stands.
@@ -81,13 +81,16 @@ pub struct Held {
     pub uuid: Option<Uuid>,
     /// The daemon.
     pub holder: Arc<Holder>,
+    /// The member is a partition of this device, or a volume on it.
+    pub is_beneath: bool,
 }
 
 impl Held {
     /// The member and the daemon that has it, in a sentence about `path`.
     pub fn reason(&self, path: &Path) -> String {
         let member = self.member.map_or_else(|| "a member".to_owned(), |member| format!("member {member}"));
-        format!("{} is {member} of pool '{}', which {} serves", path.display(), self.holder.name, self.holder.subject())
+        let is = if self.is_beneath { "holds" } else { "is" };
+        format!("{} {is} {member} of pool '{}', which {} serves", path.display(), self.holder.name, self.holder.subject())
     }
 
     /// That the member is not opened by this command.
@@ -131,8 +134,13 @@ impl Served {
 
     /// What the daemons at these sockets have.
     pub fn at(sockets: &[PathBuf], registry: &Registry) -> Self {
+        Self::at_beside(std::process::id(), sockets, registry)
+    }
+
+    /// The same, but those of the process `own` are left out.
+    fn at_beside(own: u32, sockets: &[PathBuf], registry: &Registry) -> Self {
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(|| ask_one(socket))).collect();
+            let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(move || ask_one(own, socket))).collect();
             asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
         let mut served = Self::default();
@@ -156,10 +164,14 @@ impl Served {
     fn add(&mut self, holder: Holder, members: impl Iterator<Item = (Identity, Option<OpenMember>)>) {
         let holder = Arc::new(holder);
         self.holders.push(holder.clone());
-        self.members.extend(members.map(|(identity, open)| {
-            let held = Held { member: open.map(|open| open.member), uuid: open.map(|open| open.uuid), holder: holder.clone() };
-            (identity, held)
-        }));
+        for (identity, open) in members {
+            let held = Held { member: open.map(|open| open.member), uuid: open.map(|open| open.uuid), holder: holder.clone(), is_beneath: false };
+            // To open a disk has udev look at its partitions, too.
+            for below in beneath(identity) {
+                self.members.entry(below).or_insert_with(|| Held { is_beneath: true, ..held.clone() });
+            }
+            self.members.insert(identity, held);
+        }
     }
 
     /// All daemons.
@@ -167,7 +179,7 @@ impl Served {
         &self.holders
     }
 
-    /// The devices and files of all members.
+    /// The devices and files of all members, and the devices under them.
     pub fn identities(&self) -> HashSet<Identity> {
         self.members.keys().copied().collect()
     }
@@ -220,7 +232,7 @@ enum Answer {
     Silent(Option<u32>, Failure),
 }
 
-fn ask_one(socket: &Path) -> Answer {
+fn ask_one(own: u32, socket: &Path) -> Answer {
     let begin = Instant::now();
     loop {
         let mut daemon = match ControlClient::connect_within(socket, None, PATIENCE) {
@@ -229,8 +241,12 @@ fn ask_one(socket: &Path) -> Answer {
             Err(failure) => return Answer::Silent(None, failure),
         };
         let process = daemon.process().and_then(|process| u32::try_from(process.id()).ok());
+        // Before it is asked: a daemon whose connections are all in use would take itself for one that does not answer.
+        if process == Some(own) {
+            return Answer::Gone;
+        }
         match daemon.ask(Command::Identify) {
-            Ok(Reply::Daemon { process, .. }) if process == std::process::id() => return Answer::Gone,
+            Ok(Reply::Daemon { process, .. }) if process == own => return Answer::Gone,
             Ok(Reply::Daemon { name, pool, process, ending, members }) => {
                 return Answer::Daemon(Holder { name, pool, process: Some(process), is_ending: ending, silent: None }, members);
             }

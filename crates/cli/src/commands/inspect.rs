@@ -80,7 +80,7 @@ fn inspect_failure(error: impl std::fmt::Display) -> Failure {
 pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Failure> {
     let mut members: Vec<FoundMember> = Vec::new();
     for path in &arguments.members {
-        let found = offline::examine(path)?;
+        let found = offline::examine(&offline::member_path(path))?;
         members.push(found.ok_or_else(|| {
             let what = format!("{} is not a member of a pool", path.display());
             Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read")

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use windrow_device::Allocation;
+use windrow_device::disk::is_partition_of;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::failure::id;
@@ -455,7 +456,7 @@ fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a Member
     found.ok_or_else(|| Failure::new(id::USAGE, what, format!("'{name}' is no member of it")).remedy("see `windrow pool status`"))
 }
 
-/// The member at a path. A slot keeps the path that its device had: another one may have that device, or the path, now.
+/// The member at a path, or on the one partition of a disk that is a member. A slot keeps the path that its device had: another one may have that device, or the path, now.
 fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberReport> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let (named, named_real) = (offline::absolute(path), real(path));
@@ -466,7 +467,12 @@ fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberRep
         "removed" => 2,
         _ => 1,
     };
-    members.iter().filter(|member| !member.path.is_empty() && is_it(Path::new(&member.path))).min_by_key(rank)
+    let there = || members.iter().filter(|member| !member.path.is_empty());
+    let of_disk = || {
+        let mut found = there().filter(|member| rank(member) < 2 && is_partition_of(Path::new(&member.path), path));
+        found.next().filter(|_| found.next().is_none())
+    };
+    there().filter(|member| is_it(Path::new(&member.path))).min_by_key(rank).or_else(of_disk)
 }
 
 #[cfg(test)]

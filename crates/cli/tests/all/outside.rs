@@ -333,8 +333,13 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
     // Found without being known.
     world.succeeds("volume create tank/data 16M");
     std::fs::remove_dir_all(world.file("state")).expect("forgotten");
-    world.succeeds(&format!("pool import tank --members {},{},{},{}", disks[0].partition(), disks[1].partition(), disks[2].partition(), disks[3].partition()));
+    // The disks are named, and their partitions are the members.
+    world.succeeds(&format!("pool import tank --members {},{},{},{}", disks[0].0, disks[1].partition(), disks[2].0, disks[3].0));
+    assert_eq!((path(0), path(3)), (disks[0].partition(), disks[3].partition()));
     let server = world.serve("");
+    // A disk is not opened while a daemon has its partition.
+    let refused = both(&world.run(&format!("{PARTITIONED} {names} --force").replace("tank", "other")));
+    assert!(refused.contains(&format!("{} holds member 0 of pool 'tank', which process ", disks[0].0)), "{refused}");
     world.succeeds(&format!("pool replace tank 1 {} --partition", disks[4].0));
     // (It is a copy of the member first.)
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -343,6 +348,13 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     world.succeeds(&format!("pool add tank --spare {} --partition --force", disks[5].0));
+    // What the pool gives back has no table of ours any more.
+    world.succeeds(&format!("pool remove tank {}", disks[5].0));
+    assert!(!Path::new(&disks[5].partition()).exists());
+    assert!(std::fs::read(world.file("d5")).expect("a file").iter().all(|byte| *byte == 0));
+    world.succeeds(&format!("pool offline tank {}", disks[2].0));
+    world.succeeds(&format!("pool online tank 2 {}", disks[2].0));
+    assert_eq!(path(2), disks[2].partition());
     assert!(server.stop());
     world.check().expect("sound");
 }
@@ -373,4 +385,45 @@ fn a_partition_table_for_nothing_is_not_left_behind() {
     let said = world_of_files.succeeds(&format!("pool replace tank 1 {} --partition", one.0));
     assert!(said.contains("the bare disk") && said.contains(&one.0), "{said}");
     assert!(!Path::new(&one.partition()).exists());
+}
+
+/// The table was written first, and then the disk was refused.
+#[test]
+fn a_disk_that_does_not_fit_keeps_what_it_holds() {
+    if !support::installed(&["losetup"]) {
+        return;
+    }
+    let world = World::with_volume(CREATE, "16M");
+    let Some(small) = Loop::new(&world, "small", 8 << 20, &["-P"]) else { return eprintln!("skipped: no loop device can be made here") };
+    let content = vec![0x5a; 8 << 20];
+    std::fs::OpenOptions::new().write(true).open(&small.0).and_then(|disk| disk.write_all_at(&content, 0).and_then(|()| disk.sync_all())).expect("written");
+    for command in ["pool add tank --spare", "pool replace tank 1"] {
+        fails(&world, &format!("{command} {} --partition --overwrite", small.0), "has 7319552 bytes");
+        assert!(std::fs::read(&small.0).expect("the disk") == content, "{command}");
+    }
+}
+
+/// The table erased the label that says so, and the partition was taken for new.
+#[test]
+fn a_former_member_that_comes_back_as_a_partition_is_zeroed() {
+    if !support::installed(&["losetup", "addpart"]) {
+        return;
+    }
+    let world = World::with_volume(CREATE, "16M");
+    let Some(disk) = Loop::new(&world, "d0", 64 << 20, &["-P"]) else { return eprintln!("skipped: no loop device can be made here") };
+    world.succeeds(&format!("pool add tank --spare {} --whole-disk", disk.0));
+    // It has been away, with a batch of the pool.
+    let label = std::fs::read(&disk.0).expect("the disk")[4096..8192].to_vec();
+    world.succeeds(&format!("pool remove tank {}", disk.0));
+    let write = |bytes: &[u8], at| std::fs::OpenOptions::new().write(true).open(&disk.0).and_then(|file| file.write_all_at(bytes, at)).expect("written");
+    write(&label, 4096);
+    write(&[0x5a; 4096], 20 << 20);
+    let end = AtomicBool::new(false);
+    let said = std::thread::scope(|scope| {
+        scope.spawn(|| stand_in_for_a_kernel_without_gpt(&world, &[&disk], &["d0"], &end));
+        let _end = End(&end);
+        both(&world.run(&format!("pool add tank --spare {} --partition --overwrite --force", disk.0)))
+    });
+    assert!(said.contains("was in pool 'tank' before: all of its 64 MiB are zeroed first") && said.contains("p1 is spare "), "{said}");
+    assert_eq!(std::fs::read(world.file("d0")).expect("a file")[20 << 20], 0);
 }

@@ -55,6 +55,22 @@ pub(super) fn encode(size_bytes: u64, sector: u64, partition: &Range<u64>) -> io
     Ok(image.written)
 }
 
+/// True if the table in these first bytes of a disk has one partition, and that is of our type and name.
+pub(super) fn has_only_our_partition(head: &[u8], sector: u64) -> bool {
+    let header = || {
+        let block = LogicalBlockSize::try_from(sector).ok()?;
+        let mut head = io::Cursor::new(head);
+        let header = gpt::header::read_header_from_arbitrary_device(&mut head, block).ok()?;
+        gpt::partition::file_read_partitions(&mut head, &header, block).ok()
+    };
+    let is_ours =
+        |partition: &gpt::partition::Partition| partition.name == NAME && partition.part_type_guid.guid.to_string().eq_ignore_ascii_case(PARTITION_TYPE);
+    header().is_some_and(|partitions| {
+        let mut used = partitions.values().filter(|partition| partition.is_used());
+        used.next().is_some_and(is_ours) && used.next().is_none()
+    })
+}
+
 /// A disk of zeroes of which only written sectors are kept.
 #[derive(Debug)]
 struct Image {
@@ -164,5 +180,24 @@ mod tests {
         assert_eq!(partition(64 * MIB, 512, 64 * MIB), None);
         assert_eq!(partition(0, 512, MIB), None);
         assert!(encode(64 * MIB, 1024, &(MIB..2 * MIB)).is_err());
+    }
+
+    /// A table that a pool did not make is not erased.
+    #[test]
+    fn our_table_is_told_from_others() {
+        for sector in [512, 4096] {
+            let size = 64 * MIB;
+            let (_, written) = disk(size, sector, MIB);
+            let mut head = vec![0; head_bytes(sector) as usize];
+            assert!(!has_only_our_partition(&head, sector), "no table");
+            for (offset, bytes) in written.range(..head.len() as u64) {
+                head[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            assert!(has_only_our_partition(&head, sector));
+            assert!(!has_only_our_partition(&head[..2 * sector as usize], sector), "a part of it");
+            // Another type in the entry: the checksum is not that of the header any more.
+            head[2 * sector as usize] ^= 1;
+            assert!(!has_only_our_partition(&head, sector));
+        }
     }
 }

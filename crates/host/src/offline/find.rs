@@ -149,6 +149,21 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     in_time(path, ANSWER, move || examine_now(&looked_at))
 }
 
+/// The path of the member that is meant: of a disk with one partition that is a member, that partition.
+pub fn member_path(path: &Path) -> PathBuf {
+    let partitions = windrow_device::disk::Disk::at(path).ok().flatten().map_or_else(Vec::new, |disk| disk.partitions());
+    // A member that a daemon has, or of newer software, is one too.
+    let is_member = |path: &PathBuf| match examine(path) {
+        Ok(found) => found.is_some(),
+        Err(failure) => [id::POOL_BUSY, id::POOL_NEWER].contains(&failure.id.as_str()),
+    };
+    let mut members = partitions.into_iter().filter(is_member);
+    match (members.next(), members.next()) {
+        (Some(only), None) => only,
+        _ => path.to_owned(),
+    }
+}
+
 fn examine_now(path: &Path) -> Result<Option<FoundMember>, Failure> {
     let failure =
         |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
@@ -404,7 +419,7 @@ pub(super) fn not_found(newer: &[Newer], denied: &[PathBuf], what: String) -> Fa
 fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
     let mut members = Vec::new();
     for path in &target.members {
-        let member = examine(path)?;
+        let member = examine(&member_path(path))?;
         members.push(member.ok_or_else(|| {
             let why = format!("{} is not a member of any pool", path.display());
             Failure::new(id::POOL_UNKNOWN, what.clone(), why).remedy("name the right path in its place, or leave it out")

@@ -13,6 +13,7 @@ use crate::failure::{Failure, id};
 use crate::served::Served;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use windrow_device::disk::Disk;
 use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
 use windrow_io::Buf;
 use windrow_layout::superblock::{
@@ -72,13 +73,16 @@ pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), Stri
     }
 }
 
-/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read.
+/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read. A disk was in it if one
+/// of its partitions was.
 pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
     if Served::now().held(path).is_some() {
         return None;
     }
-    let device = FileMember::open(path, &OpenOptions::read_only()).ok()?;
-    was_in(&device, pool).ok()?.then(|| device.info().size_bytes)
+    let was = |path: &Path| FileMember::open(path, &OpenOptions::read_only()).is_ok_and(|device| was_in(&device, pool).unwrap_or(false));
+    let partitions = Disk::at(path).ok().flatten().map_or_else(Vec::new, |disk| disk.partitions());
+    let is_former = was(path) || partitions.iter().any(|partition| was(partition));
+    is_former.then(|| windrow_device::probe::size_bytes(path).ok())?
 }
 
 /// Zeroes all of a device, as told above. `go_on` hears how many bytes of how many are done, and ends it by `false`.

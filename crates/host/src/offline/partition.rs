@@ -66,6 +66,11 @@ impl Planned {
         self.disk.size_bytes
     }
 
+    /// Bytes of a logical sector.
+    pub(crate) fn sector_bytes(&self) -> u32 {
+        self.disk.sector_bytes()
+    }
+
     /// What the partitions that the disk has now bear, as far as they are members.
     pub(crate) fn members(&self) -> Vec<FoundMember> {
         let options = OpenOptions { lock: LockMode::None, ..OpenOptions::read_only() };
@@ -94,8 +99,12 @@ impl Planned {
 
     /// Takes the table away again: nothing came onto the partition.
     pub fn undo(&self) {
-        if let Err(error) = self.disk.erase_table() {
-            tracing::warn!("a partition table that was made for nothing stays: {error}");
+        Self::erase_table(&self.disk);
+    }
+
+    fn erase_table(disk: &Disk) {
+        if let Err(error) = disk.erase_table() {
+            tracing::warn!("a partition table that was made for a member, and holds none, stays: {error}");
         }
     }
 
@@ -108,6 +117,16 @@ impl Planned {
         if is_unused {
             self.undo();
         }
+    }
+}
+
+/// Takes the table of a disk away whose one partition was made to be a member, and is none any more. Best effort: it can be erased by hand.
+pub(crate) fn give_back(partition: &Path) {
+    let Some(disk) = Disk::of_partition(partition) else { return };
+    match disk.has_only_our_partition() {
+        Ok(true) => Planned::erase_table(&disk),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("the partition table of {} stays: {error}", disk.path.display()),
     }
 }
 

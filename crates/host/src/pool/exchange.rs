@@ -41,6 +41,22 @@ pub(super) struct Needs {
     pub(super) power_safe: bool,
 }
 
+impl Needs {
+    /// That a device of this size, with such sectors, has what the place asks for.
+    ///
+    /// # Errors
+    /// It has not.
+    pub(super) fn must_be_met(&self, path: &Path, size: u64, sector: u32, what: &str) -> Result<(), Failure> {
+        // (Label and superblocks are in every place.)
+        let least = self.bytes.max(RESERVED_BYTES);
+        if size < least {
+            let why = format!("{} has {size} bytes, the member's place needs {least}", path.display());
+            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
+        }
+        sector_must_fit(sector, self.sector_max, what)
+    }
+}
+
 impl Pool {
     /// Takes a member out of service. The pool goes on without it at once; its device is closed as soon as its commands have ended, which is waited for only shortly
     /// ([`Pool::close_left`]).
@@ -96,6 +112,8 @@ impl Pool {
             return Err(Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is").remedy("name its path"));
         }
         let not_it = |why: &str| Failure::new(id::MEMBER_STATE, what.clone(), format!("{}: {why}", path.display())).remedy("see `windrow pool replace`");
+        // A disk is named, and its partition is the member.
+        let path = offline::member_path(&path);
         let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
         // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
         let first = look()?;
@@ -194,7 +212,7 @@ impl Pool {
     }
 
     /// A member in whose place another device may come.
-    fn replaceable(&self, member: MemberId, power_safe: bool, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+    pub(super) fn replaceable(&self, member: MemberId, power_safe: bool, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
         let (pool, status) = self.member_status(member, what)?;
         if ["spare", "removed"].contains(&status.state) {
             return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
@@ -216,9 +234,7 @@ impl Pool {
     /// The device is in use or holds something, or the pool has no slot left.
     pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
         let what = spare_refused(newcomer);
-        // Whose place it will take is not known.
-        let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
-        let needs = Needs { bytes: 0, sector_max, power_safe: false };
+        let needs = spare_needs(&self.status_now(&what)?);
         self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
         self.wait_in_a_slot(newcomer, needs, &what)
@@ -233,15 +249,8 @@ impl Pool {
         // Before anything is written to it. What cannot be looked at is refused in words when it is examined.
         let size = windrow_device::probe::size_bytes(&newcomer.path).ok().map(|size| size / BLOCK_BYTES * BLOCK_BYTES);
         let status = self.status_now(&what)?;
-        let places = status.members.iter().filter(|member| !["spare", "removed"].contains(&member.state) && !member.power_safe && !member.leaving);
-        let least = places.map(|member| member.needed_bytes).min().unwrap_or(0);
-        match size.filter(|size| *size < least) {
-            None => self.add_spare(newcomer),
-            Some(size) => {
-                let why = format!("{} has {size} bytes, and the smallest place of a member needs {least}: it could never help", newcomer.path.display());
-                Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device, or give --force to add it all the same"))
-            }
-        }
+        size.map_or(Ok(()), |size| must_fit_a_place(&status, &newcomer.path, size, &what))?;
+        self.add_spare(newcomer)
     }
 
     /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
@@ -250,7 +259,7 @@ impl Pool {
     /// The device is in use or holds something, or does not fit the journal that there is, or the pool has no slot left.
     pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
         let what = format!("cannot add {} as a journal device", newcomer.path.display());
-        let needs = Needs { bytes: 0, sector_max: BLOCK_BYTES as u32, power_safe };
+        let needs = journal_needs(power_safe);
         self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
         let member = self.wait_in_a_slot(newcomer, needs, &what)?;
@@ -369,8 +378,14 @@ impl Pool {
         let serves = |other: &MemberId| *other != member && self.0.driver.device(*other).is_some_and(|serving| Arc::ptr_eq(&serving, &device));
         let serves_elsewhere = (0..MAX_MEMBERS as u8).map(MemberId).any(|other| serves(&other));
         let erased = if serves_elsewhere { Ok(()) } else { offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member))) };
+        let path = path_of(&*device);
         self.put(member, None, what)?;
         forget();
+        if erased.is_ok() && !serves_elsewhere {
+            // A disk cannot be had while its partition is open.
+            drop(device);
+            offline::partition::give_back(Path::new(&path));
+        }
         erased.map(|()| !serves_elsewhere)
     }
 
@@ -424,10 +439,9 @@ impl Pool {
 
     /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done
     /// before the lock of all changes is taken, and the device is blank when it is looked at again.
-    fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
-        // What cannot be read, or says so by its superblocks alone, is left to the second look.
-        let is_former = offline::examine(&newcomer.path).is_ok_and(|found| found.is_some_and(|found| found.label.pool == pool.pool));
-        if !is_former {
+    pub(super) fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
+        // What cannot be read is left to the second look.
+        if offline::zeroed_first(&newcomer.path, pool.pool).is_none() {
             return Ok(());
         }
         let probed = newcomer.examine(what)?;
@@ -484,14 +498,7 @@ impl Pool {
     /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at most), and is still what it was when it was examined.
     fn open_fitting(&self, (member, needs): (MemberId, Needs), newcomer: &Newcomer, probed: Mark, what: &str) -> Result<Arc<dyn Member>, Failure> {
         let device = offline::open_member(&newcomer.path, member, &self.opened_as(needs.power_safe), what)?;
-        let size = device.info().size_bytes;
-        // (Label and superblocks are in every place.)
-        let least = needs.bytes.max(RESERVED_BYTES);
-        if size < least {
-            let why = format!("{} has {size} bytes, the member's place needs {least}", newcomer.path.display());
-            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
-        }
-        check_sector(&*device, needs.sector_max, what)?;
+        needs.must_be_met(&newcomer.path, device.info().size_bytes, device.info().logical_sector, what)?;
         offline::must_be_as_probed(&*device, member, probed, what)?;
         self.must_not_serve(&*device, newcomer, what)?;
         Ok(device)
@@ -574,8 +581,30 @@ pub(super) fn path_of(device: &dyn Member) -> String {
     device.info().path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
+/// What a spare needs: whose place it will take is not known.
+pub(super) fn spare_needs(pool: &PoolStatus) -> Needs {
+    let sector_max = pool.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
+    Needs { bytes: 0, sector_max, power_safe: false }
+}
+
+/// What a journal device needs.
+pub(super) fn journal_needs(power_safe: bool) -> Needs {
+    Needs { bytes: 0, sector_max: BLOCK_BYTES as u32, power_safe }
+}
+
+/// That a spare of this size can take the place of one member at least.
+pub(super) fn must_fit_a_place(pool: &PoolStatus, path: &Path, size: u64, what: &str) -> Result<(), Failure> {
+    let places = pool.members.iter().filter(|member| !["spare", "removed"].contains(&member.state) && !member.power_safe && !member.leaving);
+    let least = places.map(|member| member.needed_bytes).min().unwrap_or(0);
+    if size >= least {
+        return Ok(());
+    }
+    let why = format!("{} has {size} bytes, and the smallest place of a member needs {least}: it could never help", path.display());
+    Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device, or give --force to add it all the same"))
+}
+
 /// A slot for another member: one that is not in use, else the one behind the last.
-fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
+pub(super) fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
     // (One whose last commands have not ended is not free yet.)
     let slot = pool.members.iter().position(|member| member.state == "removed" && member.unanswered == 0).unwrap_or(pool.members.len());
     let none =
@@ -585,7 +614,10 @@ fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> 
 
 /// A journal in the pool is written in units that a device with larger sectors would refuse, each time.
 pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> Result<(), Failure> {
-    let sector = device.info().logical_sector;
+    sector_must_fit(device.info().logical_sector, sector_max, what)
+}
+
+fn sector_must_fit(sector: u32, sector_max: u32, what: &str) -> Result<(), Failure> {
     if sector <= sector_max {
         return Ok(());
     }

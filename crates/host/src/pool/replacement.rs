@@ -11,20 +11,24 @@ use crate::sessions::lock;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use windrow_device::{DeviceError, Member};
-use windrow_engine::api::{Control, MemberChange, MemberStatus};
+use windrow_engine::api::{Control, MemberChange, MemberStatus, PoolStatus};
 use windrow_units::MemberId;
 
 /// How long commands to the two devices may take to end; meanwhile what is for them waits. It is tried again later.
 const DRAINING: Duration = Duration::from_secs(5);
 
+/// That no member is about to be replaced.
+pub(super) fn must_replace_none(pool: &PoolStatus, what: &str) -> Result<(), Failure> {
+    let Some((spare, of)) = pool.members.iter().find_map(|slot| Some((slot.member, slot.replaces?))) else { return Ok(()) };
+    let why = format!("spare {spare} is about to replace member {of}, and one member is replaced at a time");
+    Err(Failure::new(id::MEMBER_STATE, what, why).remedy(format!("wait until it has (see `windrow pool status`), or remove spare {spare}")))
+}
+
 impl Pool {
     /// A device becomes a spare, and from then on a copy of a member in service. To be called with the lock of all changes.
     pub(super) fn begin_replacement(&self, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
         // The engine refuses it too, but then the new device has lost what it had.
-        if let Some((spare, of)) = self.status_now(what)?.members.iter().find_map(|slot| Some((slot.member, slot.replaces?))) {
-            let why = format!("spare {spare} is about to replace member {of}, and one member is replaced at a time");
-            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy(format!("wait until it has (see `windrow pool status`), or remove spare {spare}")));
-        }
+        must_replace_none(&self.status_now(what)?, what)?;
         let spare = self.wait_in_a_slot(newcomer, needs, what)?;
         self.change(member, MemberChange::Prepare { spare }, what).inspect_err(|_| {
             // The refusal is the failure to tell; a spare that could not be given back shows in the status.

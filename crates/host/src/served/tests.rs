@@ -32,7 +32,7 @@ fn a_member_is_known_by_its_file_and_not_by_its_path() {
     std::fs::hard_link(&member, &name).unwrap();
     let socket = dir.path().join("run/tank.control");
     let _server = ControlServer::start(&socket, Arc::new(Fixed(member.clone()))).unwrap();
-    let served = Served::at(&[socket, dir.path().join("nothing.control")], &Registry::new(dir.path()));
+    let served = Served::at_beside(0, &[socket, dir.path().join("nothing.control")], &Registry::new(dir.path()));
     for path in [&member, &link, &name] {
         let held = served.held(path).expect("held");
         assert_eq!((held.member, held.uuid, held.holder.pool), (Some(3), Some(Uuid([3; 16])), POOL));
@@ -64,9 +64,23 @@ fn a_daemon_that_does_not_answer_still_has_the_members_that_are_known() {
     let listener = UnixListener::bind(&socket).unwrap();
     // It takes connections and closes them. (The thread ends with the process.)
     std::thread::spawn(move || listener.incoming().for_each(drop));
-    let served = Served::at(&[socket], &registry);
+    let served = Served::at_beside(0, &[socket], &registry);
     let held = served.held(&member).expect("held");
     assert_eq!((held.holder.pool, held.member), (POOL, None));
     let failure = held.holder.busy("no");
     assert!(failure.id == id::POOL_BUSY && failure.why.contains("does not answer"), "{failure}");
+}
+
+/// Its own connections were all in use, and it refused to open its own members.
+#[test]
+fn a_daemon_does_not_take_itself_for_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (member, socket) = (dir.path().join("a"), dir.path().join("tank.control"));
+    std::fs::write(&member, [0; 512]).unwrap();
+    let registry = Registry::new(&dir.path().join("state"));
+    registry.save(&PoolEntry::new("tank", POOL, vec![member.clone()])).unwrap();
+    // Connections stay in its queue, without an answer.
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let served = Served::at(&[socket], &registry);
+    assert!(served.held(&member).is_none() && served.daemons().is_empty());
 }

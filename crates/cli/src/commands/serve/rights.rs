@@ -1,5 +1,7 @@
 //! Who may connect to the sockets of a daemon.
 
+use rustix::fs::{FileType, Mode, OFlags};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -49,6 +51,17 @@ impl Rights {
             let what = format!("cannot set the rights of the socket {}", socket.display());
             Failure::new(id::LOCAL_FILE, what, error).remedy("a daemon that is not root can give its sockets only to groups of its user")
         };
+        if self == Self::default() {
+            return Ok(());
+        }
+        // By a descriptor: what comes to the path meanwhile, or a link there, gets no rights.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(socket, flags, Mode::empty()).map_err(|errno| failure(errno.into()))?;
+        let found = rustix::fs::fstat(&opened).map_err(|errno| failure(errno.into()))?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+            return Err(failure(std::io::Error::other("it is no socket")));
+        }
+        let socket = &format!("/proc/self/fd/{}", opened.as_raw_fd());
         // The group first: with the mode alone another group could connect.
         if let Some(group) = self.group {
             std::os::unix::fs::chown(socket, None, Some(group)).map_err(failure)?;
@@ -95,5 +108,26 @@ mod tests {
         assert_eq!(Rights::new(None, Some("0")).unwrap().mode, Some(SocketMode(0o660)));
         assert_eq!(Rights::new(None, None).unwrap(), Rights::default());
         assert_eq!(Rights::new(None, Some("no such group")).unwrap_err().id, id::USAGE);
+    }
+
+    /// The target of a link got the rights.
+    #[test]
+    fn only_a_socket_gets_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        for name in ["socket", "file"] {
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::symlink(path(name), path(&format!("to-{name}"))).unwrap();
+        }
+        let rights = Rights::new(Some(SocketMode(0o666)), None).unwrap();
+        for name in ["file", "to-file", "to-socket"] {
+            assert!(rights.apply(&path(name)).unwrap_err().why.contains("it is no socket"), "{name}");
+        }
+        assert_eq!((mode("file"), mode("socket")), (0o600, 0o600));
+        rights.apply(&path("socket")).unwrap();
+        assert_eq!(mode("socket"), 0o666);
     }
 }
