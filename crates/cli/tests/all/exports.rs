@@ -242,7 +242,7 @@ fn a_start_that_is_refused_ends_the_pool() {
     let world = World::with_volume(CREATE, "4M");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
-    for (line, id) in [("--default nothing".to_owned(), "WR-VOLUME-001"), (format!("--nbd {address}"), "WR-SERVE-001")] {
+    for (line, id) in [("--default nothing".to_owned(), "WR-VOLUME-001"), (format!("--nbd tcp:{address}"), "WR-SERVE-001")] {
         let said = world.try_serve(&line).err().expect("a refusal");
         assert!(said.contains(id), "{said}");
         let server = world.serve("");

@@ -16,7 +16,7 @@ const MEMBERS: usize = 64;
 const NAME_BYTES: usize = 63;
 const SIZE_BYTES: u64 = 256 << 40;
 /// Bound of each step.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(300);
 
 fn pool() -> String {
     "p".repeat(NAME_BYTES)

@@ -410,7 +410,7 @@ fn a_former_member_that_comes_back_as_a_partition_is_zeroed() {
         return;
     }
     let world = World::with_volume(CREATE, "16M");
-    let Some(disk) = Loop::new(&world, "d0", 64 << 20, &["-P"]) else { return eprintln!("skipped: no loop device can be made here") };
+    let Some(disk) = Loop::new(&world, "d0", 80 << 20, &["-P"]) else { return eprintln!("skipped: no loop device can be made here") };
     world.succeeds(&format!("pool add tank --spare {} --whole-disk", disk.0));
     // It has been away, with a batch of the pool.
     let label = std::fs::read(&disk.0).expect("the disk")[4096..8192].to_vec();
@@ -424,6 +424,6 @@ fn a_former_member_that_comes_back_as_a_partition_is_zeroed() {
         let _end = End(&end);
         both(&world.run(&format!("pool add tank --spare {} --partition --overwrite --force", disk.0)))
     });
-    assert!(said.contains("was in pool 'tank' before: all of its 64 MiB are zeroed first") && said.contains("p1 is spare "), "{said}");
+    assert!(said.contains("was in pool 'tank' before: all of its 80 MiB are zeroed first") && said.contains("p1 is spare "), "{said}");
     assert_eq!(std::fs::read(world.file("d0")).expect("a file")[20 << 20], 0);
 }

@@ -96,7 +96,7 @@ fn a_daemon_with_a_socket_of_its_own_is_asked_too() {
     let world = World::with_volume(CREATE, "16M");
     let server = world.serve("--control own.control");
     let opened = Opened::watch(&MEMBERS.map(|name| world.file(name)));
-    for line in ["inspect m0", "pool create --dry-run --redundancy 5 new m0 x1 x2", "pool import tank", "pool export tank"] {
+    for line in ["inspect m0", "pool create --dry-run --redundancy 5 new m0 x1 x2", "pool import tank"] {
         let refused = world.run(line);
         assert!(both(&refused).contains(&format!("process {} serves", server.id())), "{line}: {}", both(&refused));
     }
