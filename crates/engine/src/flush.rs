@@ -141,11 +141,12 @@ impl Engine {
         }
         let (through, since_ns) = self.flush.aging.filter(|(through, _)| *through > promised).unwrap_or((newest, self.now_ns));
         self.flush.aging = Some((through, since_ns));
-        // (One at a time: a member that hangs answers none of them.)
-        let is_asked = || self.flush.waiters.iter().any(|waiting| matches!(waiting.waiter, Waiter::Age));
-        if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) && !is_asked() {
+        if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) {
             self.flush.aging = Some((newest, self.now_ns));
-            self.flush_through(newest, Waiter::Age, out);
+            // (One at a time: a member that hangs answers none of them.)
+            if !self.flush.waiters.iter().any(|waiting| matches!(waiting.waiter, Waiter::Age)) {
+                self.flush_through(newest, Waiter::Age, out);
+            }
         }
     }
 
