@@ -35,7 +35,7 @@ impl KnownMember {
         Self { uuid, path: path.display().to_string(), model, serial, seen_unix_s: unix_s }
     }
 
-    /// Takes over what is seen now; what was known of others stays, of the newest [`KNOWN_MAX`].
+    /// Takes over what is seen now; what was known of others stays, of the newest `KNOWN_MAX`.
     pub fn merge(known: &mut Vec<Self>, now: impl IntoIterator<Item = Self>) {
         for member in now {
             known.retain(|other| other.uuid != member.uuid);
