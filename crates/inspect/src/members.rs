@@ -132,7 +132,8 @@ fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
 }
 
 /// Drops superblocks of other pools and other members, and compares the label. A device may bear those of another place that it had, or was to get as a spare when
-/// the power went; its label then names a place that it does not have. It is known by its identifier.
+/// the power went; its label then names a place that it does not have. It is known by its identifier, as at a start: where a spare has just become a member, the
+/// generation that says so may not have reached it, and it bears the one before.
 fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
     let member = found.report.member;
     let Some(pool) = pool else { return };
@@ -146,7 +147,8 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
         let message = "superblocks of another place that this device had, or was to get, in the pool";
         findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, message).member(member));
     }
-    found.superblocks.retain(|s| s.pool == pool && s.member == member);
+    found.superblocks.retain(|s| s.pool == pool && (s.member == member || has_moved(s)));
+    found.superblocks.iter_mut().for_each(|s| s.member = member);
     found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
     let newest = found.superblocks.iter().max_by_key(|s| s.generation);
     if let (Some(own), Some(newest)) = (own, newest)

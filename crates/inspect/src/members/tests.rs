@@ -203,6 +203,39 @@ fn a_label_may_name_a_place_that_the_device_was_to_get() {
     assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::LabelWrong, Severity::Repairable)]);
 }
 
+/// Power failed right behind the exchange of a member in service: the generation that gives the new device its place was on others only. The start takes the device by its
+/// identifier, and the check called the member missing (simulator, seed 34000020).
+#[test]
+fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
+    let mut pool = pool();
+    let new = Uuid([77; 16]);
+    let size_bytes = pool.superblock.members[3].size_bytes;
+    pool.superblock.members.push(MemberRecord::new(new, MemberState::Spare, size_bytes));
+    pool.io.members.push(None);
+    pool.save();
+    let of_spare = pool.superblock_of(6);
+    pool.superblock.members[3].uuid = new;
+    (pool.superblock.members[6].uuid, pool.superblock.members[6].state) = (Uuid::default(), MemberState::Removed);
+    pool.save();
+    for slot in 0..SLOT_COUNT {
+        pool.put(MemberId(3), SLOT_OFFSET + slot * SLOT_STRIDE, &[0; SLOT_BYTES]);
+    }
+    let label = Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: "test".to_owned(), member_uuid: new, member: MemberId(6) };
+    pool.put(MemberId(3), LABEL_OFFSET, &label.encode());
+    pool.put(MemberId(3), slot_offset(of_spare.generation), &of_spare.encode());
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)], "{:?}", report.findings);
+    assert!(report.quorum && report.members[3].usable);
+    // Of a device that the pool has in another place they say nothing here.
+    pool.superblock.members[3].uuid = Uuid([78; 16]);
+    pool.superblock.generation = pool.superblock.generation.next();
+    for member in (0..6).filter(|member| *member != 3) {
+        let copy = pool.superblock_of(member);
+        pool.put(MemberId(member), slot_offset(copy.generation), &copy.encode());
+    }
+    assert!(!inspect_members(&mut pool.io).members[3].usable);
+}
+
 /// What a device bears of the time when it had another place says nothing of another member (simulator, seed 10105741).
 #[test]
 fn superblocks_of_another_place_are_told_from_those_of_another_device() {
