@@ -466,7 +466,7 @@ impl Engine {
         self.stop(StopReason::Shutdown, out);
     }
 
-    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next start replays the log. Such a pool can not go to another host.
+    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next start replays the log. Such a pool cannot be exported.
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
             self.control.shutdown = None;

@@ -359,7 +359,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     let patience = Duration::from_secs(arguments.wait_for_members.unwrap_or(MEMBER_PATIENCE_SECONDS));
     let target = arguments.place.target(arguments.pool.as_deref());
     let is_ended = || signal.load(Ordering::Relaxed);
-    let mut tell = |what: &str| tracing::warn!("{what} is not there: waiting up to {} s (--wait-for-members)", patience.as_secs());
+    let mut tell = |what: &str| tracing::warn!("waiting up to {} s for {what} (--wait-for-members)", patience.as_secs());
     let mut is_last = false;
     let found = loop {
         match arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell) {

@@ -116,7 +116,7 @@ fn a_start_waits_for_members_and_records_no_loss_before() {
     std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("not there yet");
     let waiting = world.start("--wait-for-members 600");
     let told = |what: &str| std::fs::read_to_string(world.file("serve.log")).is_ok_and(|log| log.contains(what));
-    until(|| told("member 1, 2 is not there: waiting up to 600 s"));
+    until(|| told("waiting up to 600 s for member 1, 2"));
     std::fs::rename(world.file("elsewhere_too"), world.file("m1")).expect("there");
     std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("there");
     let server = world.ready(waiting).expect("it is served");
@@ -133,7 +133,7 @@ fn a_start_waits_for_members_and_records_no_loss_before() {
     assert!(server.stop());
     std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("away");
     let waiting = world.start("--wait-for-members 600");
-    until(|| told("member 1 is not there"));
+    until(|| told("waiting up to 600 s for member 1 ("));
     assert!(world.not_ready(waiting).stop());
 }
 

@@ -21,8 +21,8 @@ fn fails(world: &World, line: &str, says: &str) {
     assert!(output.status.code() == Some(4) && both(&output).contains(says), "{line}: {} {}", output.status, both(&output));
 }
 
-/// The command had made the file of the new member, was told that the registry could not be written, and took the file away again: under the feet of
-/// the pool, which had it as a member by then.
+/// The command had made the file of the new member. The registry could not be written then, and the command removed the file again, although the pool had it as a
+/// member by then.
 #[test]
 fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
     let world = World::with_volume(CREATE, "16M");
@@ -150,7 +150,7 @@ fn a_path_that_cannot_be_kept_is_refused_before_anything_is_written() {
 fn a_pool_that_could_not_be_released_is_not_called_exported() {
     let world = World::with_volume(CREATE, "16M");
     let mut server = world.serve("--read-only");
-    // Clients are told so: a system that took it for writable would learn it from the first write.
+    // Clients learn it when they connect, and not from their first write.
     let exports = world.succeeds("export list tank -o json");
     assert!(exports.contains("\"read_only\":true"), "{exports}");
     fails(&world, "pool export tank", "the pool is not exported: it is served read-only");

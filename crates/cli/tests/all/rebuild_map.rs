@@ -39,8 +39,8 @@ fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: u
     destroy_rows(world, is_meant, |rows| spared..rows, columns)
 }
 
-/// Overwrites these rows of batches of some streams, which may depend on how many a batch has, in so many columns; how many batches there were.
-fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, which: impl Fn(u32) -> std::ops::Range<u32>, columns: usize) -> u64 {
+/// Overwrites rows of the batches of some streams in this many columns; `rows` picks them by the number that a batch has. Returns the number of batches.
+fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, rows: impl Fn(u32) -> std::ops::Range<u32>, columns: usize) -> u64 {
     let members = members(world);
     let superblock = newest_superblock(&members);
     let zones = ZoneMap::new(superblock.zones.clone());
@@ -52,7 +52,7 @@ fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, which: impl Fn(u32
             let (member, offset) = location.address(row, Column(0));
             members[member.index()].read_exact_at(&mut block, offset).expect("a read");
             let Ok(frame) = decode_header(&block, &superblock.pool, segment, row) else { continue };
-            let rows = which(frame.header.rows);
+            let rows = rows(frame.header.rows);
             if !is_meant(frame.header.stream.0) || rows.is_empty() {
                 continue;
             }
@@ -126,9 +126,8 @@ fn a_pool_without_checkpoints_is_brought_back() {
     world.check().expect("still sound");
 }
 
-/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or not, and the result is a report, not a failure.
-#[test]
-fn damage_ends_a_check_with_its_own_code() {
+/// A pool at rest whose volume has four pieces of data.
+fn with_four_pieces() -> World {
     let world = World::with_volume(CREATE, "32M");
     let server = world.serve("");
     let mut client = server.client();
@@ -139,6 +138,13 @@ fn damage_ends_a_check_with_its_own_code() {
     client.flush(0);
     assert_eq!(client.finish().expect("an answer").0, 0);
     assert!(server.stop());
+    world
+}
+
+/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or not, and the result is a report, not a failure.
+#[test]
+fn damage_ends_a_check_with_its_own_code() {
+    let world = with_four_pieces();
     world.check().expect("a sound pool");
     for (columns, worst) in [(1, "repairable"), (2, "error")] {
         assert!(destroy(&world, |stream| stream != CHECKPOINT, 1, columns) > 0);
@@ -154,16 +160,7 @@ fn damage_ends_a_check_with_its_own_code() {
 /// The rebuild reads tables of batches and takes their payload for what it should be. It called a pool repaired in which blocks could not be read.
 #[test]
 fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
-    let world = World::with_volume(CREATE, "32M");
-    let server = world.serve("");
-    let mut client = server.client();
-    for at in 0..4 {
-        client.write(at, at * PIECE as u64, &Random(at).bytes(PIECE), false);
-        assert_eq!(client.finish().expect("an answer").0, 0);
-    }
-    client.flush(0);
-    assert_eq!(client.finish().expect("an answer").0, 0);
-    assert!(server.stop());
+    let world = with_four_pieces();
     // Rows between header and footer, in more columns than redundancy covers.
     let between = |rows: u32| if rows > 4 { 2..3 } else { 0..0 };
     assert!(destroy_rows(&world, |stream| stream != CHECKPOINT, between, 4) > 0);
@@ -171,8 +168,8 @@ fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
     let look = world.run("check tank --rebuild-map");
     assert!(both(&look).contains("payload was not read"), "{}", both(&look));
     let rebuilt = world.run("check tank --rebuild-map --repair -o json");
-    let told: serde_json::Value = serde_json::from_slice(&rebuilt.stdout).expect("JSON");
+    let report: serde_json::Value = serde_json::from_slice(&rebuilt.stdout).expect("JSON");
     let check = world.run("check tank --payload");
-    assert_eq!((rebuilt.status.code(), check.status.code()), (Some(4), Some(4)), "{told}; {}", both(&check));
-    assert_eq!(told["after"]["findings"]["worst"], "error", "{told}");
+    assert_eq!((rebuilt.status.code(), check.status.code()), (Some(4), Some(4)), "{report}; {}", both(&check));
+    assert_eq!(report["after"]["findings"]["worst"], "error", "{report}");
 }

@@ -81,7 +81,7 @@ struct Image {
 }
 
 impl Image {
-    /// The part of the sector at the position that a transfer of so many bytes can take: its offset on the disk, and the range in it.
+    /// The part of the sector at the position that a transfer of this many bytes covers: the sector's offset on the disk, and the range inside it.
     fn part(&self, length: usize) -> (u64, Range<usize>) {
         let inside = (self.at % self.sector) as usize;
         let rest = (self.size.saturating_sub(self.at)).min(length as u64) as usize;
