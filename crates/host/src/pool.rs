@@ -2,6 +2,7 @@
 
 mod catalogue;
 pub(crate) mod clients;
+mod emptying;
 mod exchange;
 mod looks;
 pub(crate) mod partition;
@@ -84,8 +85,7 @@ struct Inner {
     looks: looks::Looks,
     /// Of a device that is emptied before it comes in: bytes done, of how many.
     zeroing: Mutex<Option<(u64, u64)>>,
-    /// A spare that is emptied in its slot (`replacement.rs`).
-    emptied: Mutex<Option<MemberId>>,
+    emptying: emptying::Emptying,
     progress: Mutex<crate::scrub::Progress>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
@@ -148,7 +148,7 @@ impl Pool {
             exchanging: Mutex::default(),
             looks: looks::Looks::default(),
             zeroing: Mutex::default(),
-            emptied: Mutex::default(),
+            emptying: emptying::Emptying::default(),
             progress: Mutex::default(),
             setting: Mutex::default(),
             steward,

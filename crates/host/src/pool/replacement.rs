@@ -73,19 +73,21 @@ impl Pool {
         offline::must_be_of(&*device, pool.pool)
             .map_err(|why| Failure::new(id::MEMBER_IN_USE, what.clone(), why).remedy("remove the spare, and see who uses it; then replace the member again"))?;
         // As long as writing all of it: neither the steward nor another command is to wait for that.
-        *lock(&self.0.emptied) = Some(slot);
+        if !self.0.emptying.begin(slot) {
+            return Ok(());
+        }
         let weak = Arc::downgrade(&self.0);
         let body = move || empty_spare(&weak, slot, &device, &what);
         let started = std::thread::Builder::new().name("windrow-empty".to_owned()).spawn(body);
         started.map(drop).map_err(|error| {
-            *lock(&self.0.emptied) = None;
+            self.0.emptying.end();
             Failure::new(id::NOT_AVAILABLE, "cannot empty a spare", error)
         })
     }
 
     /// True while a spare is emptied: nothing else may be done with its device.
     pub(super) fn is_emptied(&self, spare: MemberId) -> bool {
-        *lock(&self.0.emptied) == Some(spare)
+        self.0.emptying.is_at(spare)
     }
 
     /// A spare is not to replace its member after all, and its slot is free. One that hangs with what it got is erased and closed when it answers.
@@ -160,8 +162,8 @@ impl Pool {
 /// Empties a spare, and has the steward look again. It ends early with the pool, or when the spare is removed.
 fn empty_spare(pool: &Weak<Inner>, slot: MemberId, device: &Arc<dyn Member>, what: &str) {
     let is_left = |pool: &Weak<Inner>| {
-        let driver = pool.upgrade().map(|inner| inner.driver.clone());
-        driver.is_some_and(|driver| !driver.is_stopped() && driver.device(slot).is_some_and(|there| Arc::ptr_eq(&there, device)))
+        let inner = pool.upgrade().filter(|inner| !inner.emptying.is_called_off());
+        inner.is_some_and(|inner| !inner.driver.is_stopped() && inner.driver.device(slot).is_some_and(|there| Arc::ptr_eq(&there, device)))
     };
     let of_pool = pool.upgrade().map(Pool).and_then(|pool| pool.member_status(slot, what).ok());
     let emptied = of_pool.map(|(status, spare)| {
@@ -183,9 +185,10 @@ fn empty_spare(pool: &Weak<Inner>, slot: MemberId, device: &Arc<dyn Member>, wha
         })
     });
     let Some(pool) = pool.upgrade().map(Pool) else { return };
-    *lock(&pool.0.emptied) = None;
+    let is_left = is_left(&Arc::downgrade(&pool.0));
+    pool.0.emptying.end();
     match emptied {
-        Some(Err(failure)) if is_left(&Arc::downgrade(&pool.0)) => pool.warn_once(&failure.to_string()),
+        Some(Err(failure)) if is_left => pool.warn_once(&failure.to_string()),
         _ => pool.0.steward.poke(),
     }
 }

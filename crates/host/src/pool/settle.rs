@@ -66,8 +66,11 @@ impl Pool {
         self.settle_within(member, SETTLING, what)
     }
 
-    /// The same, for so long.
+    /// The same, for so long. A spare that is being emptied is not emptied any further.
     pub(super) fn settle_within(&self, member: MemberId, patience: Duration, what: &str) -> Result<(), Failure> {
+        if !self.0.emptying.call_off(member, patience) {
+            return Err(unsettled(what));
+        }
         // The engine is asked only when it can answer soon: who goes away in vain is not to leave something there each time.
         let end = Instant::now() + patience;
         self.wait_until(end, member, what)?;
