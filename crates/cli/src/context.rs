@@ -1,7 +1,7 @@
 //! How a command reaches a pool: through the daemon that serves it, or by its members if none does.
 
 use crate::progress::Progress;
-use crate::values::Size;
+use crate::values::{MAP_MEMORY, Size, size_within};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub struct PoolPlace {
     /// Control socket of the daemon.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the machine or the control group has (4 GiB map 1 TiB of data).
-    #[arg(long, value_name = "SIZE")]
+    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the machine or the control group has (4 GiB map 1 TiB of data). 64K to 1T.
+    #[arg(long, value_name = "SIZE", value_parser = size_within(*MAP_MEMORY.start(), *MAP_MEMORY.end()))]
     pub map_memory: Option<Size>,
 }
 

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use windrow_host::failure::{Failure, id};
 
+/// Bytes of memory for maps that can be asked for.
+pub const MAP_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
+
 /// A size in bytes, written as `512`, `4K`, `1.5M`, `10G`, `2T` (powers of 1024). A fraction must come out as whole bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);

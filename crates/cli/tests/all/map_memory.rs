@@ -24,6 +24,10 @@ fn a_limit_that_comes_before_the_space_ends_is_shown() {
     assert!(server.stop());
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
     assert!(log.contains("map memory: limit 64 KiB"), "{log}");
+    for wrong in ["0", "63K", "2T"] {
+        let refused = world.run(&format!("pool status tank --map-memory {wrong}"));
+        assert!(refused.status.code() == Some(2) && both(&refused).contains("it must be between 64 KiB and 1 TiB"), "{wrong}: {}", both(&refused));
+    }
     let server = world.serve("");
     assert_eq!(server.ready["notes"], serde_json::json!([]));
     assert!(!world.succeeds("pool status tank").contains("map memory"));

@@ -240,10 +240,14 @@ fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
 #[test]
 fn superblocks_of_another_place_are_told_from_those_of_another_device() {
     let mut pool = pool();
+    (0..3).for_each(|_| pool.save());
     let member = MemberId(3);
-    let old = slot_offset(Generation(pool.superblock.generation.0 + 1));
-    let moved = Superblock { member: MemberId(0), ..pool.superblock_of(member.0) };
-    pool.put(member, old, &moved.encode());
+    let old = slot_offset(Generation(3));
+    let mut moved = Superblock { member: MemberId(0), generation: Generation(3), ..pool.superblock_of(member.0) };
+    moved.members.swap(0, 3);
+    let moved = moved.encode();
+    Superblock::decode(&moved).expect("it is a superblock");
+    pool.put(member, old, &moved);
     let report = inspect_members(&mut pool.io);
     assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)], "{:?}", report.findings);
     assert!(report.quorum && report.members[3].usable);

@@ -3,7 +3,7 @@
 use super::connections::ConnectionArguments;
 use super::metrics::{self, MetricsArguments};
 use super::rights::SocketMode;
-use crate::values::{Size, number_within, size_within};
+use crate::values::{MAP_MEMORY, Size, number_within, size_within};
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -144,7 +144,6 @@ impl Config {
             let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             format!("line {line}: {}", error.message().trim().replace('\n', ", "))
         })?;
-        let size = |text: Option<String>| text.map(|text| text.parse::<Size>()).transpose();
         let (connections, metrics) = (raw.connections()?, raw.metrics()?);
         let workers =
             raw.workers.map(|count| number_within(1, WORKERS_MAX)(&count.to_string()).map_err(|why| format!("workers = {count}: {why}"))).transpose()?;
@@ -164,7 +163,7 @@ impl Config {
             socket_group: raw.socket_group,
             event_command: raw.event_command,
             pending,
-            map_memory: size(raw.map_bytes)?,
+            map_memory: raw.map_bytes.as_deref().map(|text| bounded("map_bytes", text, &MAP_MEMORY)).transpose()?,
             wait_for_members,
             workers,
             connections,
