@@ -102,6 +102,10 @@ impl<M: Member> Member for CountingMember<M> {
         self.inner.size_now()
     }
 
+    fn is_nameless(&self) -> bool {
+        self.inner.is_nameless()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let result = self.inner.read_at(offset, buf);
         self.count(result, &self.counters.reads, Some((&self.counters.read_bytes, buf.len() as u64)))

@@ -205,6 +205,10 @@ impl<M: Member> Member for FaultyMember<M> {
         self.inner.size_now()
     }
 
+    fn is_nameless(&self) -> bool {
+        self.inner.is_nameless()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let verdict = self.judge(Operation::Read, offset, buf.len() as u64);
         if let Some(kind) = verdict.error {

@@ -304,6 +304,10 @@ impl Member for FileMember {
         properties::size(&self.fd, self.info.kind == MemberKind::BlockDevice).map(|bytes| bytes & !4095).map_err(|errno| DeviceError::from_errno(errno, 0))
     }
 
+    fn is_nameless(&self) -> bool {
+        self.info.kind == MemberKind::File && rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.info.check_range(offset, buf.len() as u64)?;
         if self.is_aligned(buf) {

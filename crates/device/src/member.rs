@@ -129,6 +129,10 @@ pub trait Member: Send + Sync {
     fn size_now(&self) -> Result<u64, DeviceError> {
         Ok(self.info().size_bytes)
     }
+    /// True if it is a file without a name: it was deleted while it was open, and no later start finds it.
+    fn is_nameless(&self) -> bool {
+        false
+    }
     /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
     /// do something that the kernel cannot. Valid as long as the member lives.
     fn raw_fd(&self) -> Option<RawFd>;
@@ -172,6 +176,9 @@ impl<M: Member + ?Sized> Member for Arc<M> {
     }
     fn size_now(&self) -> Result<u64, DeviceError> {
         (**self).size_now()
+    }
+    fn is_nameless(&self) -> bool {
+        (**self).is_nameless()
     }
     fn raw_fd(&self) -> Option<RawFd> {
         (**self).raw_fd()

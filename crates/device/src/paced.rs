@@ -89,6 +89,10 @@ impl<M: Member> Member for PacedMember<M> {
         self.inner.size_now()
     }
 
+    fn is_nameless(&self) -> bool {
+        self.inner.is_nameless()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
         self.paced(|wire, now| wire.read(now, length), || self.inner.read_at(offset, buf))

@@ -252,6 +252,10 @@ impl<M: Member> Member for VolatileMember<M> {
         self.inner.size_now()
     }
 
+    fn is_nameless(&self) -> bool {
+        self.inner.is_nameless()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let cache = self.running(offset)?;
         self.inner.read_at(offset, buf)?;

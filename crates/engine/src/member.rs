@@ -224,11 +224,12 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
-        let why = if change == Change::Fault { error.clone() } else { "taken out of service by the administrator".to_owned() };
+        let has_failed = matches!(change, Change::Fault | Change::CutShort);
+        let why = if has_failed { error.clone() } else { "taken out of service by the administrator".to_owned() };
         self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
         self.cancel_held(member);
         self.drop_shadow_with(member, out);
-        out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
+        out.notices.push(if has_failed { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {
             AfterLoss::Record => {}
             AfterLoss::Done => return,

@@ -299,6 +299,72 @@ fn another_member_dies_while_one_is_replaced_and_everything_is_readable() {
     verify(&world, round);
 }
 
+fn set_len(world: &World, name: &str, bytes: u64) {
+    std::fs::File::options().write(true).open(world.file(name)).and_then(|file| file.set_len(bytes)).expect("a file");
+}
+
+/// It grew again, and got only what it had missed since it failed: zeroes stood for data, and the redundancy was gone in silence.
+#[test]
+fn a_member_that_was_cut_short_gets_everything_when_it_comes_back() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    let fails = |name: &str, member: usize| {
+        set_len(&world, name, 8 << 20);
+        // Sizes are looked at when it begins.
+        drop(world.run("pool scrub tank"));
+        assert_eq!(member_state(&world, member), "faulted");
+        set_len(&world, name, 64 << 20);
+    };
+    fails("m1", 1);
+    world.succeeds("pool online tank 1");
+    wait_for(&world, 1, "online");
+    world.succeeds("pool offline tank 3");
+    let all = client.read_all().expect("everything");
+    (0..PIECES).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, 1), "piece {number}"));
+    world.succeeds("pool online tank 3");
+    wait_for(&world, 3, "online");
+    fails("m2", 2);
+    drop(client);
+    assert!(server.stop());
+    // It comes back by itself; and so does one that a start found too small.
+    let server = world.serve("");
+    wait_for(&world, 2, "online");
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    set_len(&world, "m0", 8 << 20);
+    let server = world.serve("");
+    assert_eq!(member_state(&world, 0), "missing");
+    assert!(server.stop());
+    set_len(&world, "m0", 64 << 20);
+    let server = world.serve("");
+    wait_for(&world, 0, "online");
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+}
+
+/// A healthy member was given up for a device that had been cut short while it became a copy, and for a file that had no name any more.
+#[test]
+fn a_copy_that_was_cut_short_or_deleted_replaces_nothing() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    fill(&mut server.client(), PIECES, 1);
+    let spoils: [&dyn Fn(); 2] = [&|| set_len(&world, "new", 8 << 20), &|| std::fs::remove_file(world.file("new")).expect("a file")];
+    for spoil in spoils {
+        _ = std::fs::remove_file(world.file("new"));
+        world.succeeds("pool set tank rebuild-rate-min=64K rebuild-rate=256K");
+        world.succeeds("pool replace tank 1 new --create-files --sparse");
+        spoil();
+        world.succeeds("pool set tank rebuild-rate=none");
+        until(|| member_state(&world, 4) == "removed");
+        assert_eq!((member_state(&world, 1).as_str(), is_at(&world, 1, "m1")), ("online", true));
+    }
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    verify(&world, |_| 1);
+}
+
 /// What calls it off, and what a spare is then.
 #[test]
 fn a_replacement_is_called_off_by_the_removal_of_its_spare() {

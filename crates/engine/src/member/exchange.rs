@@ -9,9 +9,10 @@
 use super::life::{self, Change};
 use super::shadow::Shadow;
 use super::{Member, add};
+use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, Engine, MemberChange, Outbox, Plant};
+use crate::{ControlError, ControlId, ControlReply, Engine, MemberChange, Outbox, Plant};
 use windrow_layout::superblock::{Journals, MemberRecord, MemberState, Superblock};
 use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
 
@@ -47,12 +48,18 @@ impl Engine {
         let Some(record) = self.superblock.members.get(member.index()) else { return Err(refused(member, "there is no such member")) };
         match change {
             MemberChange::TakeOut => self.take_out(member, out)?,
-            MemberChange::Fail { reason } => {
+            MemberChange::CutShort { reason } if record.is_in_use() => {
                 self.must_do_without(member)?;
-                self.latch_member(member, Change::Fault, reason, out);
+                self.latch_member(member, Change::CutShort, reason, out);
                 // Its loss is recorded as that of any member that fails.
                 return self.record_change(id, out);
             }
+            // That is known.
+            MemberChange::CutShort { .. } if record.missed_from == 0 => {
+                control_answer(id, Ok(ControlReply::Done), out);
+                return Ok(());
+            }
+            MemberChange::CutShort { .. } => self.change_member(member, Change::CutShort).map_err(|why| refused(member, why))?,
             MemberChange::Settle if record.is_in_use() => return Err(refused(member, "it is in use; take it out first")),
             MemberChange::Settle => {
                 self.exchanges.settling.push((id, member));

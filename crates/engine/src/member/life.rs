@@ -41,6 +41,8 @@ pub(crate) enum Found {
     Older,
     /// The member, used since it left without the pool.
     Apart,
+    /// The member, and too small for what the pool has on it: what lay behind its end is gone, also if it grows again.
+    Short,
 }
 
 /// What happens to a member.
@@ -48,6 +50,8 @@ pub(crate) enum Found {
 pub(crate) enum Change {
     /// A write or flush failed, or the device is gone.
     Fault,
+    /// Its device has become too small.
+    CutShort,
     /// A start of the pool, with this in the member's place.
     Start(Found),
     /// Nothing is stale on it any more.
@@ -101,12 +105,13 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
-use Found::{Apart, AsLeft, Current, Nothing, Older};
+use Change::{Add, BringBack, CutShort, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
+use Found::{Apart, AsLeft, Current, Nothing, Older, Short};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
 const IN_USE: Answer = Refused("it is in use; take it out first");
 const NOT_THERE: Answer = Refused("its device is not there");
+const TOO_SMALL: Answer = Refused("its device is too small");
 const USED_APART: Answer = Refused("it was used without the pool since it left: what it holds is of another history; replace it instead");
 const NO_MEMBER: Answer = Refused("it is no member that holds data");
 const HOLDS_DATA: Answer = Refused("it has a place in the pool; replace it instead");
@@ -118,7 +123,7 @@ const fn returns(found: Found) -> Answer {
     match found {
         AsLeft => To(Rebuilding, Missed::AsBefore),
         Older => To(Rebuilding, Missed::Everything),
-        Nothing | Current | Apart => Stays,
+        Nothing | Current | Apart | Short => Stays,
     }
 }
 
@@ -127,6 +132,7 @@ const fn brought_back(found: Found) -> Answer {
         AsLeft => To(Rebuilding, Missed::AsBefore),
         Older => To(Rebuilding, Missed::Everything),
         Nothing => NOT_THERE,
+        Short => TOO_SMALL,
         Current | Apart => USED_APART,
     }
 }
@@ -135,6 +141,12 @@ const fn brought_back(found: Found) -> Answer {
 pub(crate) const fn next(life: Life, change: Change) -> Answer {
     match (life, change) {
         (Online, Fault) => To(Failed, Missed::Newest),
+        // A device that is cut short and grows again bears the newest superblock, and zeroes where data was.
+        (Online | Rebuilding | Failed, CutShort) => To(Failed, Missed::Everything),
+        (Missing, CutShort) => To(Missing, Missed::Everything),
+        (Offline, CutShort | Start(Short)) => To(Offline, Missed::Everything),
+        (Online | Rebuilding | Missing, Start(Short)) => To(Missing, Missed::Everything),
+        (Failed, Start(Short)) => To(Failed, Missed::Everything),
         (Online, Start(Nothing | Apart)) => To(Missing, Missed::Newest),
         (Online, Start(Current)) => Stays,
         // It left unseen, nobody knows when.
@@ -157,14 +169,14 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Missing | Failed | Offline, BringBack(found)) => brought_back(found),
         (Missing | Failed | Offline, Exchange) => To(Rebuilding, Missed::Everything),
 
-        (Spare, Fault | Start(_)) => Stays,
+        (Spare, Fault | CutShort | Start(_)) => Stays,
         (Spare, GiveUp) => To(Removed, Missed::Nothing),
         // It holds nothing yet that anybody could miss.
         (Spare, Join) => To(Online, Missed::Nothing),
         (Removed, Start(_)) => Stays,
         (Removed, Add) => To(Spare, Missed::Nothing),
 
-        (Online | Missing | Failed | Offline | Spare | Removed, Whole) | (Removed, Fault) => Never,
+        (Online | Missing | Failed | Offline | Spare | Removed, Whole) | (Removed, Fault | CutShort) => Never,
         (Online | Rebuilding, BringBack(_) | Exchange) => IN_USE,
         (Online | Rebuilding | Missing | Failed | Offline, GiveUp) => HOLDS_DATA,
         (Spare | Removed, TakeOut | BringBack(_) | Exchange) => NO_MEMBER,

@@ -117,6 +117,9 @@ pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, faili
             return false;
         }
         let why = unfit(io, &newest, *member, superblock);
+        if matches!(why, Some(Unfit::Small(_))) {
+            there[member.index()] = Found::Short;
+        }
         notes.extend(why.iter().map(|why| format!("the device in the place of member {member} ({}) is not used: {why}", superblock.member_uuid)));
         why.is_none()
     });
@@ -153,10 +156,24 @@ pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, faili
     Ok(Ruling { found: as_found, superblock: newest, lagging, notes, aside })
 }
 
-/// Why a device cannot be what the pool has in this place.
-fn unfit(io: &dyn MemberIo, newest: &Superblock, member: MemberId, own: &Superblock) -> Option<String> {
+/// Why a device cannot be what the pool has in its place.
+enum Unfit {
+    Foreign,
+    Small(String),
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("it is not the pool's"),
+            Self::Small(why) => f.write_str(why),
+        }
+    }
+}
+
+fn unfit(io: &dyn MemberIo, newest: &Superblock, member: MemberId, own: &Superblock) -> Option<Unfit> {
     if !names(newest, member, own.member_uuid) {
-        return Some("it is not the pool's".to_owned());
+        return Some(Unfit::Foreign);
     }
     let size = io.size(member);
     // Block devices may differ by a little that nothing lies on.
@@ -164,7 +181,7 @@ fn unfit(io: &dyn MemberIo, newest: &Superblock, member: MemberId, own: &Superbl
         return None;
     }
     let needed = needed_bytes(&ZoneMap::new(newest.zones.clone()), &newest.journals, member);
-    (size < needed).then(|| format!("it has {size} bytes, the pool needs {needed}"))
+    (size < needed).then(|| Unfit::Small(format!("it has {size} bytes, the pool needs {needed}")))
 }
 
 /// True if the table has this device in this place.

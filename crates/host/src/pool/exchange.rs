@@ -141,6 +141,11 @@ impl Pool {
         let device = offline::open_member(&path, member, &self.opened_as(status.power_safe), &what)?;
         let size = device.info().size_bytes;
         if size < status.needed_bytes {
+            // If it grows again it has zeroes where data was.
+            let reason = format!("it has {size} bytes, and its place needs {}", status.needed_bytes);
+            if let Err(failure) = self.change(member, MemberChange::CutShort { reason }, &what) {
+                self.warn_once(&failure.to_string());
+            }
             return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
         }
         check_sector(&*device, status.sector_bytes_max, &what)?;

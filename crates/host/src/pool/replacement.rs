@@ -118,6 +118,10 @@ impl Pool {
         let _one = lock(&self.0.exchanging);
         let (pool, status) = self.member_status(spare, &what)?;
         let Some(device) = self.0.driver.device(spare).filter(|_| status.replacement_ready) else { return Ok(()) };
+        if let Some(why) = pool.members.get(member.index()).and_then(|place| self.cannot_replace(spare, place)) {
+            self.call_off(spare, &what)?;
+            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("the member stays in use, and the spare is removed; replace it with another device"));
+        }
         match self.0.driver.control_within(Control::Member { member, change: MemberChange::Switch }, Some(DRAINING)) {
             Some(answer) => drop(answer.map_err(|error| control_failure(what.clone(), &error))?),
             None => {

@@ -3,16 +3,18 @@
 use super::*;
 
 const LIVES: [Life; 7] = [Online, Rebuilding, Missing, Failed, Offline, Spare, Removed];
-const FOUND: [(Found, &str); 5] = [
+const FOUND: [(Found, &str); 6] = [
     (Nothing, "nothing"),
     (Current, "it, with the newest superblock or the one before"),
     (AsLeft, "it, as it left"),
     (Older, "it, of a time before it left"),
     (Apart, "it, used without the pool since"),
+    (Short, "it, too small"),
 ];
 
 fn changes() -> Vec<(Change, String)> {
     let mut list = vec![(Fault, "a write or flush fails, or the device is gone".to_owned())];
+    list.push((CutShort, "its device is too small now".to_owned()));
     list.extend(FOUND.map(|(found, text)| (Start(found), format!("a start finds {text}"))));
     list.push((Whole, "nothing is stale on it any more".to_owned()));
     list.push((TakeOut, "`pool offline`".to_owned()));
