@@ -294,7 +294,8 @@ impl<'a> Transmission<'a> {
     /// Sends what is put up; true if it was more than one answer: then the client is likely to have sent more by now.
     fn send(&mut self) -> bool {
         let several = self.unsent > 1;
-        if self.unsent > 0 {
+        // A read in pieces is put up once, and its last pieces may be there as soon as they are asked for, after the others were sent.
+        if self.unsent > 0 || !self.ready.is_empty() {
             self.unsent = 0;
             self.link.deliver(&mut self.ready);
         }

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attended;
 mod greedy;
 mod hostile;
 mod real_clients;
