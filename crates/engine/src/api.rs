@@ -412,6 +412,8 @@ pub enum Notice {
     MapFull {
         /// How many there are.
         pages: u64,
+        /// Memory bounds them; otherwise the size of the pool, of which checkpoints of the map take a share.
+        by_memory: bool,
     },
     /// No segment comes free any more: data is refused until users make room. Reported again after there was room.
     Exhausted {

@@ -272,7 +272,7 @@ impl Engine {
         let (pages, most) = (self.volumes.arena.used_pages(), self.volumes.arena.max_pages());
         if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported {
             self.counters.map_full_reported = true;
-            out.notices.push(Notice::MapFull { pages: most });
+            out.notices.push(Notice::MapFull { pages: most, by_memory: most < self.plan.map_pages_max });
         }
         self.counters.map_full_reported &= pages >= most;
     }

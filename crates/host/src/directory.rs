@@ -155,6 +155,13 @@ impl Directory {
         *place = MemberPlace { uuid: place.uuid, last_path: path.clone(), path, model, serial, seen_unix_s: 0 };
     }
 
+    /// Another device has taken this slot. (The status names it only when the engine has recorded that, and events come before.)
+    pub(crate) fn set_uuid(&self, member: MemberId, uuid: Uuid) {
+        if let Some(place) = lock(&self.members).get_mut(member.index()) {
+            place.uuid = uuid;
+        }
+    }
+
     /// The slot is free.
     pub(crate) fn forget_path(&self, member: MemberId) {
         if let Some(place) = lock(&self.members).get_mut(member.index()) {
@@ -172,6 +179,18 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The event of a rebuild had the path of the new device and the identifier of the old one.
+    #[test]
+    fn a_device_that_takes_a_slot_has_its_own_identifier_at_once() {
+        let names = Directory::named("tank", Uuid([9; 16]));
+        names.set_path(MemberId(1), "/dev/old".to_owned());
+        names.set_uuid(MemberId(1), Uuid([1; 16]));
+        names.set_path(MemberId(1), "/dev/new".to_owned());
+        names.set_uuid(MemberId(1), Uuid([2; 16]));
+        let place = names.place(MemberId(1));
+        assert_eq!((place.path.as_str(), place.uuid), ("/dev/new", Uuid([2; 16])));
+    }
 
     #[test]
     fn the_registry_remembers_the_newest_of_each_member() {

@@ -494,6 +494,9 @@ pub struct PoolReport {
     /// Writes of data are refused, as no segment becomes free: until something is deleted or trimmed, or what could not be read is readable again.
     #[serde(default)]
     pub refuses_data: bool,
+    /// All pages of the map are in use, and writes that need another one are refused.
+    #[serde(default)]
+    pub map_full: bool,
     /// Lines of the log since the start of the process that were dropped, as they were not read in time.
     #[serde(default)]
     pub dropped_log_lines: u64,
@@ -548,6 +551,7 @@ impl PoolReport {
             data,
             served: true,
             refuses_data: status.refuses_data,
+            map_full: status.refused_map_pages > 0 && status.map_pages >= status.map_pages_max,
             dropped_log_lines: crate::log::dropped_lines(),
             dropped_events: 0,
             nbd: None,
@@ -583,12 +587,12 @@ impl PoolReport {
         self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, or refuses data; 5 data is damaged, or was before the start
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, or refuses data, or its map is full; 5 data is damaged, or was before the start
     /// and has not been verified since.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
             "online" | "degraded" if self.data.state != DataState::Intact => 5,
-            "online" if self.space.warned_percent > 0 || self.refuses_data => 3,
+            "online" if self.space.warned_percent > 0 || self.refuses_data || self.map_full => 3,
             "online" => 0,
             "degraded" => 1,
             _ => 2,

@@ -101,12 +101,12 @@ impl ScrubReport {
 
     /// True if it has found anything.
     pub fn has_found(&self) -> bool {
-        self.wrong_blocks > 0 || self.has_losses()
+        self.wrong_blocks > 0 || self.damaged_batches > 0 || self.has_losses()
     }
 
-    /// True if it has found what can not be repaired.
+    /// True if it has found what cannot be repaired. (Blocks of damaged batches are read one by one, and moved or counted as lost.)
     pub fn has_losses(&self) -> bool {
-        self.lost_blocks > 0 || self.damaged_batches > 0
+        self.lost_blocks > 0
     }
 
     /// Thousandths that are done; an estimate, below 1000 until it has ended.

@@ -148,19 +148,26 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
         Notice::Overcommitted { provisioned_bytes, usable_bytes } => {
             format!("volumes promise {provisioned_bytes} bytes, the pool can store {usable_bytes}: watch `used`")
         }
-        Notice::MapFull { pages } => format!("a write was refused: all {pages} pages of the map are in use; allow more with --map-memory, or trim"),
+        Notice::MapFull { pages, by_memory: true } => {
+            format!("a write was refused: all {pages} pages of the map are in use; allow more with --map-memory, or trim")
+        }
+        Notice::MapFull { pages, .. } => {
+            format!(
+                "a write was refused: all {pages} pages of the map are in use, the most of a pool of this size, at a page for each MiB of a volume that holds data; trim, or add members"
+            )
+        }
         Notice::Exhausted { segments } => {
             format!(
                 "no segment becomes free any more: {segments} segments hold blocks that cannot be read; delete or trim something, or bring the missing members back"
             )
         }
-        Notice::MemberRebuilding { segments, .. } => format!("{member} is there again and is rebuilt: {segments} segments"),
+        Notice::MemberRebuilding { segments, .. } => format!("{member} is rebuilt: {segments} segments of it are missing"),
         Notice::MemberRebuilt { .. } => format!("{member} is rebuilt and online"),
         Notice::ReplacementReady { spare, .. } => format!("spare {spare} holds everything that {member} holds, and takes its place"),
         Notice::ReplacementEnded { spare, .. } => {
             format!("{member} is not replaced by spare {spare}: one of the two has left service, or the replacement was called off")
         }
-        Notice::Replaced { .. } => format!("{member} is replaced: the new device holds everything, and the old one is not used any more"),
+        Notice::Replaced { .. } => format!("a new device has taken the place of {member} and holds everything; the one before it is not used any more"),
         Notice::MemberSlow { reads, slow_reads, .. } => format!("{member} is slow: {slow_reads} of its last {reads} reads were late; others are asked instead"),
         Notice::MemberNotSlow { .. } => format!("{member} answers in time again"),
         Notice::MemberHangs { commands, .. } => format!("{member} has not answered for ten seconds; {commands} commands wait for it"),

@@ -534,6 +534,11 @@ pub fn describe(report: &PoolReport) -> String {
     let next_step = report.next_step.as_ref().map(|step| format!("next step  {step}\n")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
     let refuses = if report.refuses_data { ", refuses data: no segment becomes free; delete or trim something, or bring missing members back" } else { "" };
+    let refuses = if report.map_full {
+        ", map full: writes to places that hold nothing yet are refused; trim, add members, or see `map pages` in `windrow stats`"
+    } else {
+        refuses
+    };
     let maps = map_shortage(&report.bounds).map(|text| format!("map memory {text}\n")).unwrap_or_default();
     let members = members(report);
     let flushed = match report.properties.flush_age_ms {

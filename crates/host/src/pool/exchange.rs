@@ -212,6 +212,7 @@ impl Pool {
             self.settle(member, &what).inspect_err(give_back)?;
             self.put(member, Some(opened.device.clone()), &what).inspect_err(give_back)?;
             let Opened { uuid, size_bytes, .. } = opened;
+            self.0.names.set_uuid(member, uuid);
             return self.tell(member, MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None }, &what);
         }
     }
@@ -430,6 +431,7 @@ impl Pool {
         self.must_be_vacant(member, spare, &what)?;
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
+        self.0.names.set_uuid(member, status.uuid);
         self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, power_safe: false, spare: Some(spare) }, &what)?;
         self.dismiss(spare, &what).map(drop)
     }

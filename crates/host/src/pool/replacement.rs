@@ -144,7 +144,9 @@ impl Pool {
             // The slot is looked at again: nothing is sent to it any more.
             tracing::warn!(%error, "slot {spare} is not empty yet");
         }
+        let former = self.0.names.place(member).path;
         self.0.names.set_path(member, path_of(&*device));
+        self.0.names.set_uuid(member, status.uuid);
         self.0.names.forget_path(spare);
         self.change(member, MemberChange::Switched, &what).inspect_err(|_| {
             if self.0.driver.is_stopped() {
@@ -155,6 +157,7 @@ impl Pool {
         if let Some(status) = self.status() {
             self.0.names.refresh(&status);
         }
+        tracing::info!("pool '{}': {former}, which was member {member}, is not used any more", self.name());
         // (The slot that a label names is a hint: devices are found by their identifiers. So the pool does not wait for it.)
         if let Err(error) = offline::label(&*device, pool.pool, &pool.name, member, status.uuid) {
             tracing::warn!("pool '{}': the label of {} names its slot as a spare still: {}", self.name(), self.member_text(member), error.of(member));

@@ -24,6 +24,7 @@ pub(crate) fn sample() -> PoolReport {
         next_step: None,
         data: DataReport { state: DataState::Damaged, lost_blocks: 7, ..DataReport::default() },
         refuses_data: false,
+        map_full: false,
         dropped_log_lines: 5,
         dropped_events: 0,
         served: true,
