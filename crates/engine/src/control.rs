@@ -350,7 +350,7 @@ impl Engine {
             Ok(plan) if asks_for_more || plan.usable_bytes >= self.plan.usable_bytes => plan,
             // Between two layouts a tiny pool may have too few segments for the reserve of the larger map.
             Err(_) if asks_for_more => {
-                let why = "too few segments may be used for now: wait until `pool status` shows no restriping";
+                let why = "too few segments may be used for now: wait until `pool status` shows no growth or removal";
                 return Err(ControlError::NoSpace(why.into()));
             }
             Ok(_) | Err(_) => self.plan.clone(),
@@ -571,7 +571,8 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
         return Err(format!("the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given", properties.read_latency_bound_ms));
     }
     if !Properties::are_warnings(properties.warn_at) {
-        return Err(format!("warnings lie between 1 and 100 per cent, at most four, ascending; {:?} given", properties.warn_at));
+        let given: Vec<String> = properties.warn_at.iter().filter(|at| **at > 0).map(u8::to_string).collect();
+        return Err(format!("warnings lie between 1 and 100 per cent, at most four, ascending; {} given", given.join(",")));
     }
     if Rule::from_code(properties.victim_policy, properties.victim_number).is_none() {
         return Err(format!("there is no victim policy of number {}", properties.victim_policy));

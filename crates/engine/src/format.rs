@@ -41,7 +41,7 @@ pub enum FormatError {
     #[error("{0}")]
     Invalid(String),
     /// The members are too small.
-    #[error("the members are too small: {segments} segments fit, {needed} are needed; use larger members or smaller segments")]
+    #[error("the members are too small: {segments} segments fit, {needed} are needed")]
     TooSmall {
         /// Segments that fit.
         segments: u32,

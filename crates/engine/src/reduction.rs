@@ -133,7 +133,7 @@ impl Engine {
     /// Sets properties among which what reduction is used for is another one.
     pub(crate) fn change_reduction(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
         if self.restripe_status().active || self.restripe_is_coming() {
-            let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no restriping";
+            let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }
         let before = self.plan.clone();

@@ -455,7 +455,7 @@ fn member_paths(report: &PoolReport) -> Vec<PathBuf> {
 /// A failure for what the engine answered.
 pub fn control_failure(what: String, error: &ControlError) -> Failure {
     let (id, remedy) = match error {
-        ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list`"),
+        ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list POOL`"),
         ControlError::NameTaken => (id::VOLUME_EXISTS, "choose another name"),
         ControlError::Invalid(_) => (id::POOL_VALUE, "nothing was changed; give what is allowed, or try again when the reason is gone"),
         ControlError::Smaller { .. } => (id::POOL_VALUE, "give --shrink to lose what lies beyond the new size"),
@@ -478,7 +478,7 @@ fn no_state(pool: &Pool) -> Failure {
 
 fn volume(pool: &Pool, what: &str, name: &str) -> Result<VolumeReport, Failure> {
     let found = pool.volume(name).ok_or_else(|| no_state(pool))?;
-    found.ok_or_else(|| Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{name}'")).remedy("see `windrow volume list`"))
+    found.ok_or_else(|| Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{name}'")).remedy("see `windrow volume list POOL`"))
 }
 
 /// Creates a volume.

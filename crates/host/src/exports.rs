@@ -190,7 +190,7 @@ impl ExportTable {
             return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes").remedy("choose another name"));
         }
         let Some(volume) = volumes.iter().find(|volume| volume.name == export.volume) else {
-            return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list`"));
+            return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list POOL`"));
         };
         export.volume_id = Some(volume.id);
         if let Some(existing) = self.resolve(volumes).into_iter().find(|existing| existing.name == name) {
@@ -215,7 +215,7 @@ impl ExportTable {
         let volume = export.and_then(|export| volumes.iter().find(|volume| volume.name == export.volume));
         let Some(volume) = volume else {
             let what = format!("'{name}' cannot be the default export");
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "there is no export of this name").remedy("see `windrow export list`"));
+            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "there is no export of this name").remedy("see `windrow export list POOL`"));
         };
         self.default_export = Some(DefaultExport { export: name.to_owned(), volume: volume.id });
         Ok(())
@@ -225,7 +225,7 @@ impl ExportTable {
     pub(crate) fn set_default_volume(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         let what = || format!("volume '{name}' cannot be the default export");
         if !volumes.iter().any(|volume| volume.name == name) {
-            return Err(Failure::new(id::VOLUME_UNKNOWN, what(), "there is no such volume").remedy("see `windrow volume list`"));
+            return Err(Failure::new(id::VOLUME_UNKNOWN, what(), "there is no such volume").remedy("see `windrow volume list POOL`"));
         }
         self.withdrawn.remove(name);
         match self.resolve(volumes).iter().find(|export| export.name == name) {
@@ -250,9 +250,8 @@ impl ExportTable {
     /// Removes an export.
     pub(crate) fn remove(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         if !self.resolve(volumes).iter().any(|export| export.name == name) {
-            return Err(
-                Failure::new(id::EXPORT_UNKNOWN, format!("cannot remove export '{name}'"), "there is none of this name").remedy("see `windrow export list`")
-            );
+            return Err(Failure::new(id::EXPORT_UNKNOWN, format!("cannot remove export '{name}'"), "there is none of this name")
+                .remedy("see `windrow export list POOL`"));
         }
         self.added.remove(name);
         if volumes.iter().any(|volume| volume.name == name) {
@@ -301,7 +300,7 @@ impl ExportTable {
     pub(crate) fn remove_default(&mut self, name: &str) -> Result<(), Failure> {
         if !self.is_default(name) {
             let what = format!("the default is not taken from export '{name}'");
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "it is not the default export").remedy("see `windrow export list`"));
+            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "it is not the default export").remedy("see `windrow export list POOL`"));
         }
         self.default_export = None;
         Ok(())

@@ -114,7 +114,8 @@ impl ScrubReport {
         match self.state {
             ScrubState::Completed => 1000,
             ScrubState::None => 0,
-            // Nothing tells how much a scrub that was ended before would have read.
+            ScrubState::Stopped if self.shown_per_mille > 0 => self.shown_per_mille,
+            // Nothing tells how much a scrub that was ended in an earlier run would have read.
             ScrubState::Stopped => (u64::from(self.segments_done) * 1000).checked_div(u64::from(self.segments_total)).unwrap_or(0),
             ScrubState::Running | ScrubState::Paused => {
                 let all = u128::from(self.read_bytes) + u128::from(self.left_bytes);
@@ -152,12 +153,14 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn keep(&mut self, scrub: &mut ScrubReport) {
-        if !scrub.is_under_way() || scrub.started_unix_s != self.started_unix_s {
+        if scrub.started_unix_s != self.started_unix_s || matches!(scrub.state, ScrubState::Completed | ScrubState::None) {
             *self = Self { started_unix_s: scrub.started_unix_s, per_mille: 0 };
         }
         scrub.shown_per_mille = self.per_mille;
-        self.per_mille = scrub.done_per_mille();
-        scrub.shown_per_mille = self.per_mille;
+        if scrub.is_under_way() {
+            self.per_mille = scrub.done_per_mille();
+            scrub.shown_per_mille = self.per_mille;
+        }
     }
 }
 

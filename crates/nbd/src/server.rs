@@ -71,7 +71,7 @@ pub enum Limit {
     #[error("the server has {0} clients, its limit")]
     Connections(usize),
     /// Of the peer.
-    #[error("this client has {0} connections, the limit for one client")]
+    #[error("this client has {0} connections, the limit for one client (--connections-per-client)")]
     PerPeer(usize),
     /// Of the export.
     #[error("the export has {0} clients, the limit for one export")]

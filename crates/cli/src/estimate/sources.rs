@@ -229,7 +229,7 @@ fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, F
     })?;
     let registry = context::registry();
     let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { read_only: true, ..place.request() })?;
-    let unknown = || Failure::new(id::VOLUME_UNKNOWN, what.clone(), format!("there is no volume '{}'", path.volume)).remedy("see `windrow volume list`");
+    let unknown = || Failure::new(id::VOLUME_UNKNOWN, what.clone(), format!("there is no volume '{}'", path.volume)).remedy("see `windrow volume list POOL`");
     let volume = windrow_host::daemon::report(&opened.pool)?.volume(&path.volume).cloned().ok_or_else(unknown)?;
     let (sender, answers) = channel();
     let session =

@@ -172,8 +172,13 @@ fn a_member_that_becomes_too_small_in_service_has_failed() {
     std::fs::File::options().write(true).open(world.file("m2")).and_then(|file| file.set_len(8 << 20)).expect("cut short");
     drop(world.run("pool scrub tank"));
     assert_eq!(member_state(&world, 2), "online");
+    // One whose file is gone serves on, and no later start finds it.
+    std::fs::remove_file(world.file("m3")).expect("a file");
+    drop(world.run("pool scrub tank"));
+    assert_eq!(member_state(&world, 3), "online");
     server.kill();
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
+    assert!(log.contains("the file of member 3 (") && log.contains("was deleted: "), "{log}");
     assert!(log.contains("it has 8388608 bytes now, and its place needs"), "{log}");
 }
 

@@ -110,6 +110,7 @@ use Found::{Apart, AsLeft, Current, Nothing, Older, Short};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
 const IN_USE: Answer = Refused("it is in use; take it out first");
+const HAS_IT: Answer = Refused("it is in use already");
 const NOT_THERE: Answer = Refused("its device is not there");
 const TOO_SMALL: Answer = Refused("its device is too small");
 const USED_APART: Answer = Refused("it was used without the pool since it left: what it holds is of another history; replace it instead");
@@ -177,7 +178,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Removed, Add) => To(Spare, Missed::Nothing),
 
         (Online | Missing | Failed | Offline | Spare | Removed, Whole) | (Removed, Fault | CutShort) => Never,
-        (Online | Rebuilding, BringBack(_) | Exchange) => IN_USE,
+        (Online | Rebuilding, BringBack(_)) => HAS_IT,
+        (Online | Rebuilding, Exchange) => IN_USE,
         (Online | Rebuilding | Missing | Failed | Offline, GiveUp) => HOLDS_DATA,
         (Spare | Removed, TakeOut | BringBack(_) | Exchange) => NO_MEMBER,
         (Removed, GiveUp | Join) => NO_MEMBER,

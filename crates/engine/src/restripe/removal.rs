@@ -70,7 +70,7 @@ impl Engine {
         }
         let has_layouts = self.zones.has_superseded() || self.segments.has_layers();
         if self.restripe.coming.is_some() || has_layouts {
-            return refused(member, "data still moves to a newer layout, after a growth or a removal: wait until `pool status` shows no restriping");
+            return refused(member, "data still moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal");
         }
         let stay = (0..self.superblock.members.len() as u8).map(MemberId).filter(|m| (present & !(1 << member.0)) >> m.0 & 1 == 1);
         let (least, left) = (self.superblock.redundancy.min_members(), stay.clone().count());

@@ -158,12 +158,12 @@ impl Pool {
             && sessions.is_empty()
             && self.catalogue().position(export).is_none()
         {
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, format!("there is no export '{export}'")).remedy("see `windrow export list`"));
+            return Err(Failure::new(id::EXPORT_UNKNOWN, what, format!("there is no export '{export}'")).remedy("see `windrow export list POOL`"));
         }
         if let Some(client) = client {
             sessions.retain(|session| session.number() == client);
             if sessions.is_empty() {
-                return Err(Failure::new(id::CLIENT_UNKNOWN, what, format!("there is no client {client}")).remedy("see `windrow export list`"));
+                return Err(Failure::new(id::CLIENT_UNKNOWN, what, format!("there is no client {client}")).remedy("see `windrow export list POOL`"));
             }
         }
         Ok(self.end_sessions(&sessions))
@@ -198,7 +198,7 @@ fn in_use(what: &str, clients: &[Arc<SessionState>]) -> Failure {
         peers.push(format!("{} more", clients.len() - NAMED));
     }
     let number = if clients.len() == 1 { "1 client is".to_owned() } else { format!("{} clients are", clients.len()) };
-    let remedy = "see `windrow export list`; end the clients, or give --force, which disconnects them";
+    let remedy = "see `windrow export list POOL`; end the clients, or give --force, which disconnects them";
     Failure::new(id::IN_USE, what, format!("{number} connected: {}", peers.join(", "))).remedy(remedy)
 }
 

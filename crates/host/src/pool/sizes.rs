@@ -27,6 +27,10 @@ impl Pool {
     }
 
     fn check_size(&self, member: &MemberStatus) {
+        if member.state == "online" && self.0.driver.device(member.member).is_some_and(|device| device.is_nameless()) {
+            let text = self.member_text(member.member);
+            self.warn_once(&format!("the file of {text} was deleted: the member serves until the pool ends, and no later start finds it; replace it now"));
+        }
         let Some(size) = self.too_small(member.member, member) else { return };
         let reason = format!("it has {size} bytes now, and its place needs {}: it was cut short while it was in use", member.needed_bytes);
         let what = format!("member {} is too small", member.member);

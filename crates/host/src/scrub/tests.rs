@@ -124,3 +124,19 @@ fn another_scrub_begins_when_what_the_last_one_has_under_way_has_ended() {
         assert!(waits, "something of the last one is under way");
     });
 }
+
+/// A scrub at 39 % was stopped at 21 %, and then stood at 10 %: the share of bytes, then that of segments.
+#[test]
+fn a_scrub_that_is_stopped_stays_where_it_was_shown() {
+    let mut progress = Progress::default();
+    let running = ScrubReport { started_unix_s: 7, read_bytes: 39, left_bytes: 61, segments_done: 1, segments_total: 10, ..of(ScrubState::Running) };
+    let mut scrub = running.clone();
+    progress.keep(&mut scrub);
+    assert_eq!(scrub.done_per_mille(), 390);
+    let mut stopped = ScrubReport { state: ScrubState::Stopped, left_bytes: 0, ..running };
+    progress.keep(&mut stopped);
+    assert_eq!(stopped.done_per_mille(), 390);
+    let mut next = ScrubReport { started_unix_s: 8, left_bytes: 100, ..of(ScrubState::Running) };
+    progress.keep(&mut next);
+    assert_eq!(next.done_per_mille(), 0);
+}

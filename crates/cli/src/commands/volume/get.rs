@@ -13,7 +13,7 @@ use windrow_host::report::VolumeReport;
 pub fn run(path: &VolumePath, property: Option<&str>, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
     let report = context::status(&path.pool, place)?;
     let what = format!("cannot show volume '{}' of pool '{}'", path.volume, report.name);
-    let unknown = || Failure::new(id::VOLUME_UNKNOWN, &what, "there is no volume of this name").remedy("see `windrow volume list`");
+    let unknown = || Failure::new(id::VOLUME_UNKNOWN, &what, "there is no volume of this name").remedy("see `windrow volume list POOL`");
     let volume = report.volume(&path.volume).ok_or_else(unknown)?;
     let list = list(volume);
     let shown: Vec<(&str, String)> = list.iter().map(|(name, value)| (*name, text(value))).collect();
