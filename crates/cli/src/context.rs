@@ -3,8 +3,9 @@
 use crate::progress::Progress;
 use crate::values::{MAP_MEMORY, Size, size_within};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use windrow_device::scan::identity;
 use windrow_engine::api::OpenReport;
 use windrow_host::control::{Command, ControlClient, ControlHandler, Reply};
 use windrow_host::daemon::{Daemon, control_failure};
@@ -12,7 +13,7 @@ use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{self, FoundPool, OpenRequest, OpenedPool, PoolTarget};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
-use windrow_host::served::Served;
+use windrow_host::served::{OpenMember, Served};
 use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
 use windrow_units::{Uuid, VolumeId};
 
@@ -71,7 +72,7 @@ fn socket(name: &str, place: &PoolPlace) -> Result<Option<PathBuf>, Failure> {
         return Ok(Some(place.control_socket(name)));
     }
     // Sockets are named after pools: that of a pool whose identifier is given is known by its entry.
-    let known = registry().all().into_iter().find(|entry| entry.name == name || entry.pool.to_string() == name);
+    let known = registry().find(name).ok().flatten();
     let usual = place.control_socket(known.as_ref().map_or(name, |entry| &entry.name));
     let has_folder = paths::trusted_run_dir()?.is_some();
     // Its last daemon may have had its socket elsewhere.
@@ -101,23 +102,40 @@ pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
 /// A daemon that answers for this pool.
 ///
 /// # Errors
-/// Others could have put its socket there. Members or folders are named, and the pool there is not the one that the daemon serves under the name.
+/// Others could have put its socket there. Members or folders are named, and the pool there is not the one that the daemon serves under the name, or is a copy
+/// of it.
 pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
     let Some(mut daemon) = connect(name, place)? else { return Ok(None) };
     if place.is_named() {
         let target = place.target(Some(name));
-        let named = match offline::daemon_of(&target, &Served::now()) {
-            Some(daemon) => daemon.pool,
-            None => offline::locate(&target, &registry())?.pool,
+        let (named, paths) = match offline::daemon_of(&target, &Served::now()) {
+            Some(daemon) => (daemon.pool, place.members.clone()),
+            None => {
+                let found = offline::locate(&target, &registry())?;
+                (found.pool, found.members.into_iter().map(|member| member.path).collect())
+            }
         };
-        let served = report_of(&mut daemon)?;
-        if served.pool != named {
-            let why = format!("a daemon serves pool {} by this name, and the members that are named are those of pool {named}", served.pool);
-            let remedy = format!("name the one at rest by its identifier, {named}, or leave --members and --dir out if the served one is meant");
-            return Err(Failure::new(id::POOL_UNKNOWN, format!("cannot tell which pool '{name}' is meant"), why).remedy(remedy));
+        let Reply::Daemon { pool: served, members, .. } = daemon.ask(Command::Identify)? else { return Err(unexpected()) };
+        let refused =
+            |why: String, remedy: String| Err(Failure::new(id::POOL_UNKNOWN, format!("cannot tell which pool '{name}' is meant"), why).remedy(remedy));
+        if served != named {
+            let why = format!("a daemon serves pool {served} by this name, and the members that are named are those of pool {named}");
+            return refused(why, format!("name the one at rest by its identifier, {named}, or leave --members and --dir out if the served one is meant"));
+        }
+        if let Some(copy) = paths.iter().find(|path| is_copy(path, &members)) {
+            let why = format!("a daemon serves the pool, and {} is a copy of a member that it has elsewhere", copy.display());
+            return refused(why, "leave --members and --dir out if the served pool is meant; a copy can be used while no daemon serves the pool".to_owned());
         }
     }
     Ok(Some(daemon))
+}
+
+/// True if the member at this path is also open in a daemon, as another file or device.
+fn is_copy(path: &Path, open: &[OpenMember]) -> bool {
+    // What a daemon has open is not examined, and is no copy.
+    let Ok(Some(member)) = offline::examine(&offline::member_path(path)) else { return false };
+    let here = identity(&member.path).ok().flatten();
+    open.iter().any(|open| open.uuid == member.label.member_uuid && Some(open.identity) != here)
 }
 
 /// True if a daemon serves this very pool.
@@ -144,7 +162,7 @@ pub fn must_be_named(what: &str, name: Option<&str>, place: &PoolPlace, is_chose
 pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid) -> Result<(), Failure> {
     let Some(known) = registry.load(name).ok().flatten().filter(|entry| entry.pool != pool) else { return Ok(()) };
     // At whatever socket: its daemon may have another one than that of its name, or of this command.
-    if Served::now().daemon_of(&known.pool.to_string()).is_none() {
+    if Served::now().daemon_with(known.pool).is_none() {
         return Ok(());
     }
     let why = format!("the pool that is known by this name ({}) is served now", known.pool);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use windrow_host::failure::{Failure, id};
+use windrow_units::Uuid;
 
 /// Bytes of memory for maps that can be asked for.
 pub const MAP_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
@@ -183,13 +184,18 @@ pub fn property(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Refuses names that could not be written as `POOL/VOLUME`.
+/// Refuses names that could not be written as `POOL/VOLUME`, and those that commands would take for an option or an identifier. Pools that have one stay usable.
 pub fn check_pool_name(name: &str) -> Result<(), Failure> {
-    if name.contains('/') || !windrow_layout::name_is_valid(name) {
-        let why = "a pool name has 1 to 63 bytes and no '/'";
-        return Err(Failure::new(id::USAGE, format!("'{name}' cannot be the name of a pool"), why).remedy("choose another name"));
-    }
-    Ok(())
+    let why = if name.contains('/') || !windrow_layout::name_is_valid(name) {
+        "a pool name has 1 to 63 bytes and no '/'"
+    } else if name.starts_with('-') {
+        "what begins with '-' is an option"
+    } else if name.parse::<Uuid>().is_ok() {
+        "it has the form of an identifier, and commands take either"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(id::USAGE, format!("'{name}' cannot be the name of a pool"), why).remedy("choose another name"))
 }
 
 #[cfg(test)]

@@ -122,6 +122,11 @@ impl Disk {
         [512, 4096].contains(&self.sector).then(|| table::partition(self.size_bytes, self.sector, align_bytes))?
     }
 
+    /// False for a loop device of which the kernel reads no partitions, as it was made without `losetup -P`.
+    pub fn may_have_partitions(&self) -> bool {
+        text(&self.folder.join("loop/partscan")).is_none_or(|scanned| scanned != "0")
+    }
+
     /// Nodes of the partitions that it has now.
     pub fn partitions(&self) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -139,7 +144,7 @@ impl Disk {
             return Err(PartitionError::Changed(self.path.clone()));
         }
         // Before anything is written: a loop device may have no partitions.
-        if text(&self.folder.join("loop/partscan")).is_some_and(|scanned| scanned == "0") {
+        if !self.may_have_partitions() {
             return Err(PartitionError::NotScanned(self.path.clone()));
         }
         let table = table::encode(self.size_bytes, self.sector, partition).map_err(self.failed("make a partition table for"))?;

@@ -534,6 +534,9 @@ fn check_name(name: &str) -> Result<(), ControlError> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(|c| c.is_control() || c == '/') {
         return Err(ControlError::Invalid(format!("a name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters")));
     }
+    if name.starts_with('-') {
+        return Err(ControlError::Invalid("a name does not begin with '-', as options do".into()));
+    }
     Ok(())
 }
 

@@ -81,7 +81,7 @@ impl Places {
         if !target.dirs.is_empty() {
             return Ok(Self { paths: target.dirs.clone(), block_devices: false });
         }
-        let known = target.name.as_deref().map(|name| registry.load(name)).transpose()?.flatten();
+        let known = target.name.as_deref().map(|name| registry.find(name)).transpose()?.flatten();
         Ok(Self { paths: known.map(|entry| entry.members).unwrap_or_default(), block_devices: true })
     }
 

@@ -337,6 +337,10 @@ impl Daemon {
 
     fn remove_export(&self, name: &str, default: bool, force: bool) -> Result<Reply, Failure> {
         if default {
+            // That of another export takes nothing away, and is refused.
+            let is_default = self.pool.exports().iter().any(|existing| existing.default && existing.name == name);
+            let what = format!("the default is not taken from export '{name}'");
+            let _bar = is_default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
             return self.change_exports(|pool| pool.remove_default(name));
         }
         let _bar = self.pool.bar(&format!("cannot remove export '{name}'"), &Target::Export(name.to_owned()), force)?;

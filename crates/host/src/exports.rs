@@ -189,6 +189,10 @@ impl ExportTable {
         if name.is_empty() || name.len() > 255 {
             return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes").remedy("choose another name"));
         }
+        // A list of exports with such a name is not understood by clients.
+        if name.chars().any(char::is_control) {
+            return Err(Failure::new(id::USAGE, what, "a name has no control characters").remedy("choose another name"));
+        }
         let Some(volume) = volumes.iter().find(|volume| volume.name == export.volume) else {
             return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list POOL`"));
         };

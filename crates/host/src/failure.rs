@@ -127,10 +127,13 @@ impl std::fmt::Display for Failure {
 }
 
 /// What to do about a bound of the process or the host that the system's answer names.
-fn lacking(why: &str) -> Option<&'static str> {
+pub fn lacking(why: &str) -> Option<&'static str> {
     let answers = [
         ("(os error 23)", "the host has no more open files: end processes, or raise fs.file-max"),
+        ("oo many open files in system", "the host has no more open files: end processes, or raise fs.file-max"),
         ("(os error 24)", "let it have more open files (ulimit -n, LimitNOFILE= of a unit)"),
+        // Some messages leave the number out.
+        ("oo many open files", "let it have more open files (ulimit -n, LimitNOFILE= of a unit)"),
         ("(os error 12)", "let it have more memory"),
         ("size of files (ulimit -f) is ", "let it write larger files (ulimit -f, LimitFSIZE= of a unit)"),
     ];
@@ -164,5 +167,17 @@ mod tests {
     fn a_failure_is_one_line_without_commands_for_a_terminal() {
         let failure = Failure::new(id::USAGE, "cannot do 'a\x1b[2Jb\nc'", "no").remedy("try\tit");
         assert_eq!(failure.to_string(), "WR-CLI-001: cannot do 'a\\u{1b}[2Jb c': no; try\\tit");
+    }
+
+    /// The permissions of a path were to be checked because the process had no descriptor left.
+    #[test]
+    fn what_the_process_lacks_is_named_with_and_without_the_number_of_the_error() {
+        let errors = [(24, "ulimit -n"), (23, "fs.file-max")];
+        for (error, says) in errors.map(|(code, says)| (std::io::Error::from_raw_os_error(code), says)) {
+            for why in [format!("m0: {error}"), format!("m0: {}", crate::offline::files::reason(&error))] {
+                let failure = Failure::new(id::MEMBER_OPEN, "no", &why).remedy("check the path and its permissions");
+                assert!(failure.remedy.contains(says), "{failure}");
+            }
+        }
     }
 }

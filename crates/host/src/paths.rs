@@ -118,11 +118,38 @@ pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Bytes of the path of a unix socket at most: `sun_path` of the kernel, without the zero at its end that most clients need.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Reason why the path of a unix socket cannot be used, if it is too long.
+pub(crate) fn too_long_for_socket(path: &Path) -> Option<String> {
+    let length = path.as_os_str().len();
+    (length > SOCKET_PATH_MAX).then(|| format!("the path has {length} bytes, and that of a socket at most {SOCKET_PATH_MAX}"))
+}
+
+/// Sees that a socket can be made at this path. Of all folders only the run folder is made: another one that does not exist is a typing error.
+///
+/// # Errors
+/// The path is too long, or its folder is not there: the reason.
+pub fn must_fit_socket(path: &Path) -> Result<(), String> {
+    if let Some(why) = too_long_for_socket(path) {
+        return Err(why);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{} is not a folder", folder.display())),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
+        Err(_) if folder != run_dir() => Err(format!("the folder {} does not exist", folder.display())),
+        Err(_) => make_socket_folder(folder).map_err(|error| format!("the folder {} cannot be made: {error}", folder.display())),
+    }
+}
+
 /// Makes a folder for sockets, to which others can not write whatever the user's mask is.
 ///
 /// # Errors
 /// Those of the system.
-pub fn make_socket_folder(folder: &Path) -> std::io::Result<()> {
+fn make_socket_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
@@ -185,6 +212,22 @@ mod tests {
         for path in ["/x/tank.sock", "/x/a%zz.control", "/x/%41.control", "/x/%f.control"] {
             assert_eq!(pool_of_socket(Path::new(path)), path);
         }
+    }
+
+    /// `serve --nbd unix:/nonexist/dir/x` made the folders.
+    #[test]
+    fn a_socket_has_a_folder_and_a_path_that_clients_take() {
+        let dir = tempfile::tempdir().unwrap();
+        let why = |path: &Path| must_fit_socket(path).err().unwrap_or_default();
+        assert_eq!(why(&dir.path().join("s")), "");
+        assert!(why(&dir.path().join("none/deep/s")).ends_with("none/deep does not exist") && !dir.path().join("none").exists());
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(why(&dir.path().join("file/s")).ends_with("is not a folder"));
+        let of = |bytes: usize| PathBuf::from("s".repeat(bytes));
+        assert_eq!((why(&of(107)), why(&of(108))), (String::new(), "the path has 108 bytes, and that of a socket at most 107".to_owned()));
+        // The kernel itself also takes 108 bytes without a zero; clients do not.
+        let is_taken = |path: &Path| std::os::unix::net::SocketAddr::from_pathname(path).is_ok();
+        assert!(is_taken(&of(107)) && !is_taken(&of(108)));
     }
 
     /// A pipe was waited for, and a file was read whatever its size.

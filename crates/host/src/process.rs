@@ -71,6 +71,14 @@ pub fn names(processes: &[Process]) -> String {
     processes.iter().map(|process| format!("process {} ({})", process.0, process.name())).collect::<Vec<_>>().join(", ")
 }
 
+/// Commands that end a process cleanly, for a text. SIGTERM reaches a stopped process only after it continues.
+pub fn end_commands(process: u32) -> String {
+    match Look::of(&Path::new("/proc").join(process.to_string())) {
+        Some(Look { state: 'T', .. }) => format!("`kill -CONT {process}`, then `kill {process}`"),
+        _ => format!("`kill {process}`"),
+    }
+}
+
 /// A thread as /proc shows it.
 struct Look {
     name: String,
@@ -183,6 +191,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(process.waits_for().unwrap().contains("stopped"));
+        assert_eq!(end_commands(child.id()), format!("`kill -CONT {id}`, then `kill {id}`"));
+        assert_eq!(end_commands(std::process::id()), format!("`kill {}`", std::process::id()));
         child.kill().unwrap();
         child.wait().unwrap();
     }

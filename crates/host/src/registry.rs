@@ -184,6 +184,16 @@ impl Registry {
         }
     }
 
+    /// The entry of a pool by its name or identifier. An identifier comes before a name of its form, which older versions accepted.
+    ///
+    /// # Errors
+    /// The entry cannot be read.
+    pub fn find(&self, pool: &str) -> Result<Option<PoolEntry>, Failure> {
+        let has_form = pool.parse::<Uuid>().is_ok();
+        let by_identifier = has_form.then(|| self.all().into_iter().find(|entry| entry.pool.to_string() == pool)).flatten();
+        by_identifier.map_or_else(|| self.load(pool), |entry| Ok(Some(entry)))
+    }
+
     /// The entry of this very pool: what is known of another one of its name does not count.
     pub fn load_of(&self, name: &str, pool: Uuid) -> Result<Option<PoolEntry>, Failure> {
         Ok(self.load(name)?.filter(|entry| entry.pool == pool))

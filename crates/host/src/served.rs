@@ -11,6 +11,7 @@
 use crate::control::{Command, ControlClient, Patience, Reply};
 use crate::failure::{Failure, id};
 use crate::paths;
+use crate::process::end_commands;
 use crate::registry::Registry;
 use crate::sessions::lock;
 use crate::text::quoted;
@@ -67,7 +68,7 @@ impl Holder {
         let silent = self.silent.as_ref().map(|failure| format!(", and does not answer: {}", failure.why)).unwrap_or_default();
         let ending = if self.is_ending { ", and is about to end" } else { "" };
         let why = format!("{} serves it already{ending}{silent}", self.subject());
-        let remedy = self.process.map_or_else(|| "stop it first".to_owned(), |process| format!("stop that one first: `kill {process}`"));
+        let remedy = self.process.map_or_else(|| "stop it first".to_owned(), |process| format!("stop that one first: {}", end_commands(process)));
         Failure::new(id::POOL_BUSY, what, why).remedy(remedy)
     }
 }
@@ -192,9 +193,15 @@ impl Served {
         self.members.get(&identity(path).ok().flatten()?)
     }
 
-    /// The daemon of a pool, by its name or identifier.
+    /// The daemon of a pool, by its identifier or name.
     pub fn daemon_of(&self, pool: &str) -> Option<&Holder> {
-        self.holders.iter().find(|holder| holder.name == pool || holder.pool.to_string() == pool).map(|holder| &**holder)
+        let by_identifier = self.holders.iter().find(|holder| holder.pool.to_string() == pool);
+        by_identifier.or_else(|| self.holders.iter().find(|holder| holder.name == pool)).map(|holder| &**holder)
+    }
+
+    /// The daemon of the pool with this identifier.
+    pub fn daemon_with(&self, pool: Uuid) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.pool == pool).map(|holder| &**holder)
     }
 
     /// The daemons with members in these places: files, devices, and folders of them.

@@ -77,7 +77,7 @@ impl Listener {
             Listen::Unix(path) => Self::open_unix(path, unix_mode),
             Listen::Tcp(address) => {
                 if !allow_remote && !address.ip().to_canonical().is_loopback() {
-                    return Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} is not a loopback address and remote clients are not allowed")));
+                    return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a loopback address and remote clients are not allowed"));
                 }
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
@@ -192,13 +192,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} exists and is not a socket", path.display())));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "it exists and is not a socket"));
     }
     // It never waits: a full backlog is an answer.
     match connect(stream_socket()?, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         // Anything else means that somebody listens.
-        _ => Err(io::Error::new(ErrorKind::AddrInUse, format!("somebody listens on {}", path.display()))),
+        _ => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
     }
 }
 

@@ -310,7 +310,10 @@ impl Server {
     /// [`Listen`]); then nothing is served at all.
     pub fn start(source: Arc<dyn ExportSource>, listen: Vec<Listen>, options: ServerOptions) -> io::Result<Self> {
         options.check()?;
-        let open = |address| Listener::open(address, options.allow_remote, options.unix_mode);
+        let open = |address: &Listen| {
+            let listener = Listener::open(address, options.allow_remote, options.unix_mode);
+            listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+        };
         let listeners = listen.iter().map(open).collect::<io::Result<Vec<Listener>>>()?;
         let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<Listen>>>()?;
         let control = Arc::new(Control {

@@ -100,7 +100,7 @@ struct Comparison<'a> {
 pub fn serve_here(pool: &Pool, socket: &Path) -> Result<Server, Failure> {
     let source = Arc::new(pool.clone());
     let started = Server::start(source, vec![Listen::Unix(socket.to_owned())], ServerOptions::default());
-    started.map_err(|error| Failure::new(id::SERVE, format!("cannot serve NBD at {}", socket.display()), error))
+    started.map_err(|error| Failure::new(id::SERVE, "cannot serve NBD", error))
 }
 
 /// Runs it.

@@ -79,6 +79,9 @@ pub struct CreateArguments {
     /// Overwrite members that hold data or bear a signature. What is in use is refused all the same.
     #[arg(long)]
     force: bool,
+    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
+    #[arg(long)]
+    replace_known: bool,
     /// Show capacity, memory, layout and what would be overwritten; write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -160,19 +163,17 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let request = arguments.request()?;
     let plan = offline::plan(&request)?;
     let registry = context::registry();
-    // What is on the members comes first: --force, given for the name alone, would erase it unseen.
+    // What is on the members comes first: it is the greater loss.
     let warnings = offline::must_be_usable(&request, &plan)?;
-    if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
+    if let Some(known) = registry.load(&request.name)?.filter(|_| !arguments.replace_known) {
         let why = format!("a pool of this name is known already ({})", known.pool);
         return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
-            .remedy("choose another name, destroy or export that pool, or give --force to forget it"));
+            .remedy("choose another name, destroy or export that pool, or give --replace-known to forget where its members are"));
     }
     let unused = plan.unused(&request);
     let is_made = |member: &&MemberTarget| member.is_new && !arguments.dry_run;
     let created: Vec<_> = plan.members.iter().filter(is_made).map(|member| offline::absolute(&member.path).to_string_lossy().into_owned()).collect();
-    if !arguments.dry_run {
-        context::must_not_replace_served(&registry, &request.name, plan.pool())?;
-    }
+    context::must_not_replace_served(&registry, &request.name, plan.pool())?;
     let value = json!({
         "name": request.name,
         "pool": plan.pool(),

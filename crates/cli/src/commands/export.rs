@@ -46,7 +46,7 @@ pub enum ExportCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Stop serving a name. Refused while clients are connected to it.
+    /// Stop serving a name. Refused while clients are connected to it (with --default: while some are that named no export).
     #[command(
         name = "rm",
         after_help = "Examples:\n  windrow export rm tank/backup\n  windrow export rm tank/backup --force\n  windrow export rm tank/data --default"
@@ -58,7 +58,7 @@ pub enum ExportCommand {
         #[arg(long)]
         default: bool,
         /// Although clients are connected: they are disconnected.
-        #[arg(long, conflicts_with = "default")]
+        #[arg(long)]
         force: bool,
         #[command(flatten)]
         place: PoolPlace,

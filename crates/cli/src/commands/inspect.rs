@@ -12,7 +12,8 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
 use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS, RecordSummary, SpaceReport};
-use windrow_units::SegmentId;
+use windrow_layout::superblock::{PoolState, Superblock};
+use windrow_units::{SegmentId, Uuid};
 
 /// Arguments of `inspect`.
 #[derive(Args)]
@@ -159,6 +160,16 @@ fn record_table(records: &[RecordSummary]) -> String {
     table.render()
 }
 
+/// State of the pool. A pool that was closed cleanly is exported only if no host has it.
+fn state(superblock: &Superblock) -> &'static str {
+    match superblock.state {
+        PoolState::Active => "active",
+        PoolState::Exported if superblock.host == Uuid::default() => "exported",
+        PoolState::Exported => "at rest",
+        PoolState::Destroyed => "destroyed",
+    }
+}
+
 fn describe_members(report: &InspectReport) -> String {
     let mut text = String::new();
     for member in report.members.iter().filter(|member| member.present) {
@@ -179,10 +190,10 @@ fn describe_members(report: &InspectReport) -> String {
     if let Some(newest) = &report.newest {
         _ = writeln!(
             text,
-            "newest: generation {}, epoch {}, {:?}, redundancy {}, {} members, {} fences",
+            "newest: generation {}, epoch {}, {}, redundancy {}, {} members, {} fences",
             newest.generation,
             newest.epoch,
-            newest.state,
+            state(newest),
             newest.redundancy.name(),
             newest.members.len(),
             newest.fences.len()

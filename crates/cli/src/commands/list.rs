@@ -63,7 +63,7 @@ fn rows(arguments: &ListArguments, daemons: &Daemons, registry: &Registry, found
             look_inside(&found, registry, &arguments.place, &mut row);
         }
         if row["state"].is_null() {
-            row["state"] = if found.missing().is_empty() { "online".into() } else { "degraded".into() };
+            row["state"] = if row["members_found"] == row["members"] { "online".into() } else { "degraded".into() };
         }
         rows.insert((found.name.clone(), found.pool.to_string()), row);
     }
@@ -76,7 +76,7 @@ fn rows(arguments: &ListArguments, daemons: &Daemons, registry: &Registry, found
     rows.into_values().collect()
 }
 
-/// What its members show. Spares and slots that members have left count nowhere.
+/// What its members show. Spares and slots that members have left count nowhere, and a member that the pool does not use counts as missing, as in a served pool.
 fn at_rest(found: &FoundPool) -> Value {
     let superblock = found.superblock();
     let state = match superblock.map(|superblock| superblock.state) {
@@ -86,11 +86,13 @@ fn at_rest(found: &FoundPool) -> Value {
     };
     let is_member =
         |slot: usize| superblock.is_none_or(|s| s.members.get(slot).is_some_and(|m| ![MemberState::Spare, MemberState::Removed].contains(&m.state)));
-    let here = found.members.iter().filter(|member| is_member(member.slot.index())).count();
-    let wanted = superblock.map_or(here, |s| (0..s.members.len()).filter(|slot| is_member(*slot)).count());
+    let is_used = |slot: usize| superblock.is_none_or(|s| s.members.get(slot).is_some_and(|m| m.state != MemberState::Absent));
+    let here: Vec<usize> = found.members.iter().map(|member| member.slot.index()).filter(|slot| is_member(*slot) && is_used(*slot)).collect();
+    let wanted: Vec<usize> = superblock.map_or_else(|| here.clone(), |s| (0..s.members.len()).filter(|slot| is_member(*slot)).collect());
+    let missing: Vec<&usize> = wanted.iter().filter(|slot| !here.contains(slot)).collect();
     json!({
         "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": superblock.map_or("?", |s| s.redundancy.name()),
-        "members": wanted, "members_found": here, "missing": found.missing(),
+        "members": wanted.len(), "members_found": here.len(), "missing": missing,
         "paths": found.members.iter().map(|member| member.path.to_string_lossy()).collect::<Vec<_>>(),
     })
 }

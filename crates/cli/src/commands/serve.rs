@@ -150,6 +150,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
     arguments.metrics.check(arguments.allow_remote)?;
     let rights = Rights::new(arguments.socket_mode, arguments.socket_group.as_deref())?;
+    must_fit_sockets(&arguments)?;
     let signal = signals()?;
     raise_descriptor_limit();
     if arguments.place.control.is_none() {
@@ -399,22 +400,37 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     Ok(Some(Opened { opened, name: found.name, exports: entry.exports, known: entry.known, not_served }))
 }
 
+/// Refuses sockets that cannot be made. To be asked before the pool is opened.
+///
+/// # Errors
+/// The path of one is too long, or its folder is not there.
+fn must_fit_sockets(arguments: &ServeArguments) -> Result<(), Failure> {
+    if let Some(control) = &arguments.place.control {
+        paths::must_fit_socket(control).map_err(|why| {
+            let what = format!("cannot open the control socket {}", control.display());
+            Failure::new(id::LOCAL_FILE, what, why).remedy("make its folder, or choose another socket with --control")
+        })?;
+    }
+    for address in &arguments.nbd {
+        let Listen::Unix(path) = address else { continue };
+        // It is bound by its absolute path.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        paths::must_fit_socket(&absolute).map_err(|why| {
+            Failure::new(id::SERVE, format!("cannot serve NBD at {address}"), why).remedy("make its folder, or choose another address with --nbd")
+        })?;
+    }
+    Ok(())
+}
+
 fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, Failure> {
     if arguments.nbd.is_empty() {
         return Ok(None);
     }
-    for address in &arguments.nbd {
-        if let Listen::Unix(path) = address
-            && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-        {
-            paths::make_socket_folder(folder).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", folder.display()), error))?;
-        }
-    }
     let pending = request(arguments).limits.pending_bytes;
     let options = ServerOptions { allow_remote: arguments.allow_remote, ..arguments.connections.options(pending) };
     let server = Server::start(Arc::new(pool.clone()), arguments.nbd.clone(), options.clone()).map_err(|error| {
-        let addresses: Vec<String> = arguments.nbd.iter().map(ToString::to_string).collect();
-        Failure::new(id::SERVE, format!("cannot serve NBD at {}", addresses.join(", ")), error).remedy("choose another address with --nbd")
+        // The error names the one address of several that it is about.
+        Failure::new(id::SERVE, "cannot serve NBD", error).remedy("choose another address with --nbd")
     })?;
     let watch = server.watch();
     pool.show_connections(move || connections::report(&watch, &options));

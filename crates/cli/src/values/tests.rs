@@ -49,7 +49,12 @@ fn volumes_and_properties() {
     }
     assert_eq!(property("spare=10%"), Ok(("spare".to_owned(), "10%".to_owned())));
     assert!(property("spare").is_err() && property("=1").is_err());
-    assert!(check_pool_name("tank").is_ok() && check_pool_name("a/b").is_err() && check_pool_name("").is_err());
+    for name in ["tank", "a-b", "deadbeef", "deadbeef-0000"] {
+        assert_eq!(check_pool_name(name), Ok(()), "{name}");
+    }
+    for name in ["a/b", "", "-dash", "018f3c1e-7a52-4b1c-9d3e-5f60718293a4", "018F3C1E7A524B1C9D3E5F60718293A4"] {
+        assert!(check_pool_name(name).is_err(), "{name}");
+    }
 }
 
 #[test]

@@ -84,6 +84,13 @@ fn wrong_names_numbers_and_sizes() {
         ("serve tank --wait-for-members 0 --members m0", "WR-POOL-012", "members"),
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("serve tank --metrics 0.0.0.0:1", "WR-SERVE-001", "remote"),
+        ("serve tank --nbd unix:none/deep/s", "WR-SERVE-001", "none/deep does not exist"),
+        ("serve tank --control none/deep/s", "WR-CLI-003", "none/deep does not exist"),
+        ("serve tank --nbd unix:s --nbd unix:text", "WR-SERVE-001", "cannot serve NBD: unix:text: it exists and is not a socket"),
+        (&*format!("serve tank --nbd unix:{}", "s".repeat(108)), "WR-SERVE-001", "that of a socket at most 107"),
+        (&*format!("serve tank --control {}", "s".repeat(108)), "WR-CLI-003", "the path has 108 bytes, and that of a socket at most 107"),
+        (&*format!("pool status tank --control {}", "s".repeat(108)), "WR-CLI-002", "the path has 108 bytes, and that of a socket at most 107"),
+        ("volume create tank/-dash 16M", "WR-POOL-006", "does not begin with '-'"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
         ("inspect m0 --segment 99999", "WR-CHECK-001", "cannot decode"),
         ("export list tank --control none", "WR-CLI-002", "tank"),
@@ -92,7 +99,7 @@ fn wrong_names_numbers_and_sizes() {
     ] {
         refused(&world, line, id, says);
     }
-    assert!(!world.file("a").exists() && !world.file("b").exists(), "nothing is left behind");
+    assert!(!world.file("a").exists() && !world.file("b").exists() && !world.file("none").exists(), "nothing is left behind");
     world.check().unwrap();
 }
 

@@ -94,7 +94,13 @@ fn commands_that_destroy_look_at_the_clients_first() {
     // By the default, so that another one is not put in its place either.
     let default = nbd::Client::connect(&server.socket, "").expect("the default");
     fails(&world, "export add tank/data --default", "WR-EXPORT-003");
-    drop(default);
+    // Nor is it taken away from them.
+    let said = fails(&world, "export rm tank/first --default", "WR-EXPORT-003");
+    assert!(said.contains("1 client is connected") && said.contains(&format!("pid {}", std::process::id())), "{said}");
+    fails(&world, "export rm tank/data --default --force", "WR-EXPORT-001");
+    let mut default = default;
+    world.succeeds("export rm tank/first --default --force");
+    assert!(is_closed(&mut default) && unnamed(&server).is_none(), "it was disconnected");
     world.succeeds("volume resize tank/data 8M --shrink --force");
     assert!(is_closed(&mut client), "it was disconnected");
     let client = server.client();
@@ -164,7 +170,10 @@ fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
     for command in [format!("pool import tank --replace-known --dir {dir}"), format!("serve tank --replace-known --dir {dir}")] {
         fails(&here, &command, "WR-POOL-005");
     }
-    fails(&here, "pool create --redundancy 0 --size 64M --sparse --force tank n0", "WR-POOL-005");
+    for more in ["", "--dry-run"] {
+        fails(&here, &format!("pool create --redundancy 0 --size 64M --sparse --replace-known tank n0 {more}"), "WR-POOL-005");
+    }
+    fails(&here, "pool create --redundancy 0 --size 64M --sparse --force tank n0", "WR-POOL-002");
     here.succeeds("export add tank/data --name more");
     assert!(server.stop());
 }

@@ -164,11 +164,15 @@ fn the_list_counts_members_that_hold_data() {
         (number("members_found"), number("members"), pool["missing"].as_array().unwrap().len())
     };
     assert_eq!(listed(&world), (4, 4, 0));
-    let mut server = world.serve();
+    let server = world.serve();
     assert_eq!(listed(&world), (4, 4, 0));
     world.json("pool remove tank 4", "windrow/pool-remove/1");
     world.json("pool offline tank 2", "windrow/pool-offline/1");
     assert_eq!(listed(&world), (3, 4, 1), "served");
+    drop(server);
+    assert_eq!(listed(&world), (3, 4, 1), "at rest");
+    assert!(String::from_utf8(world.run("pool list --quick").stdout).unwrap().contains("degraded"));
+    let mut server = world.serve();
     world.json("pool online tank 2", "windrow/pool-online/1");
     world.json("pool export tank", "windrow/pool-export/1");
     server.0.wait().unwrap();
@@ -208,7 +212,7 @@ fn creation_explains_usable_space_and_what_larger_members_leave_unused() {
         }
         (0..3).for_each(|number| drop(std::fs::remove_file(world.path().join(format!("m{number}")))));
     }
-    let shown = world.json(&format!("{line} --force --dry-run"), "windrow/pool-create/1");
+    let shown = world.json(&format!("{line} --force --replace-known --dry-run"), "windrow/pool-create/1");
     assert_eq!((shown["unused"][0]["unused_bytes"].as_u64(), shown["created_files"].as_array().map(Vec::len)), (Some(64 << 20), Some(0)), "{shown}");
     let bytes = |name: &str| shown["capacity"][name].as_u64().unwrap();
     let taken: u64 =

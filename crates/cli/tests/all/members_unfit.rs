@@ -122,7 +122,7 @@ fn a_path_that_does_not_exist_is_made_a_file_only_where_that_is_asked_for() {
         for command in ["pool replace tank 1 TYPO", "pool add tank TYPO", "pool add tank --spare TYPO", "pool add tank --journal TYPO"] {
             refused(&world, &command.replace("TYPO", "typo"), "typo does not exist; check the path, or give --create-files");
             refused(&world, &command.replace("TYPO", "/dev/windrow-typo"), "/dev/windrow-typo does not exist; check the path (`lsblk`");
-            refused(&world, &format!("{} --create-files", command.replace("TYPO", "/dev/windrow-typo")), "holds device nodes");
+            refused(&world, &format!("{} --create-files", command.replace("TYPO", "/dev/windrow-typo")), "a file in /dev would be in memory");
             assert!(!world.file("typo").exists() && !std::path::Path::new("/dev/windrow-typo").exists(), "{command}");
             assert_eq!(member_state(&world, 1), "online", "{command}");
         }

@@ -387,6 +387,20 @@ fn a_partition_table_for_nothing_is_not_left_behind() {
     assert!(!Path::new(&one.partition()).exists());
 }
 
+/// A dry run promised what creation refused, and the advice was the opposite of what had been asked for.
+#[test]
+fn a_loop_device_without_partitions_gets_none() {
+    if !support::installed(&["losetup"]) {
+        return;
+    }
+    let world = World::with_volume(CREATE, "16M");
+    let Some(bare) = Loop::new(&world, "bare", 80 << 20, &[]) else { return eprintln!("skipped: no loop device can be made here") };
+    for command in ["pool create other --redundancy 0 --dry-run", "pool create other --redundancy 0", "pool add tank --spare"] {
+        fails(&world, &format!("{command} {} --partition", bare.0), "attach a loop device again with `losetup -P`");
+    }
+    assert!(world.succeeds(&format!("pool create other --redundancy 0 --dry-run {}", bare.0)).contains("would be created"));
+}
+
 /// The table was written first, and then the disk was refused.
 #[test]
 fn a_disk_that_does_not_fit_keeps_what_it_holds() {

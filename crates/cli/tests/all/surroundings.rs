@@ -238,6 +238,8 @@ fn the_list_has_one_vocabulary() {
     assert_eq!(row(), ("online".to_owned(), true, true));
     assert!(!world.succeeds("volume list tank").contains("read-only") && world.succeeds("pool status tank").contains("at rest"));
     assert!(world.succeeds("pool list --quick").contains("online"));
+    // Nothing was exported.
+    assert!(world.succeeds("inspect m0").contains(", at rest, redundancy"));
     let server = world.serve("");
     assert_eq!(row(), ("online".to_owned(), true, true));
     assert!(world.succeeds("volume list tank").contains("active"));

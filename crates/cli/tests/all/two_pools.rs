@@ -40,6 +40,33 @@ fn members_that_are_named_are_those_that_are_meant() {
     here.check().expect("the pool that was served is whole");
 }
 
+/// A copy has the identifier of its original: a volume that was to be deleted in the copy was deleted in the served pool.
+#[test]
+fn a_copy_of_a_served_pool_is_not_the_served_pool() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::create_dir(world.file("clone")).expect("a folder");
+    for member in ["m0", "m1", "m2", "m3"] {
+        std::fs::copy(world.file(member), world.file("clone").join(member)).expect("a copy");
+    }
+    let server = world.serve("");
+    let all = "--members clone/m0,clone/m1,clone/m2,clone/m3";
+    for place in ["--dir clone", all, "--members m0,clone/m1", "--members clone/m1,m0"] {
+        for command in ["volume delete tank/data --yes", "pool set tank spare=20%", "pool status tank", "export list tank"] {
+            let refused = world.run(&format!("{command} {place}"));
+            let said = both(&refused);
+            assert!(refused.status.code() == Some(4) && said.contains("WR-POOL-001") && said.contains("a copy of a member"), "{command} {place}: {said}");
+        }
+    }
+    // A copy in the folder of the served members names no other pool.
+    std::fs::copy(world.file("clone/m0"), world.file("m0.bak")).expect("a copy");
+    for place in ["--dir .", "--members m0,m1,m2,m3", "--members m2"] {
+        assert!(world.succeeds(&format!("volume list tank {place}")).contains("data"), "{place}");
+    }
+    assert!(server.stop());
+    world.succeeds("volume delete tank/data --yes --dir clone");
+    assert!(world.succeeds("volume list tank --members m0,m1,m2,m3").contains("data"));
+}
+
 /// What is known of a pool, its members' places and its exports, went to another one of its name: to be forgotten with that one, or for it.
 #[test]
 fn what_is_known_of_a_pool_is_not_another_ones() {
@@ -84,6 +111,12 @@ fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
     std::fs::write(world.file("n0"), vec![0; 64 << 20]).expect("it is gone");
     let said = both(&world.run(&create("")));
     assert!(said.contains("is known already"), "{said}");
+    // Leave to erase what is on members is no leave to forget another pool.
+    let said = both(&world.run(&create("--force")));
+    assert!(said.contains("is known already") && said.contains("--replace-known"), "{said}");
+    assert!(!world.succeeds("pool status tank").contains("n0"));
+    world.succeeds(&create("--replace-known"));
+    assert!(world.succeeds("pool status tank").contains("n0"));
 }
 
 /// One member of a pool that went to another machine by mistake, and was destroyed there as if it were all of it, kept the others from starting; the advice was to destroy them, too.
@@ -160,6 +193,10 @@ fn a_served_pool_is_found_by_its_identifier() {
     let server = world.serve("");
     assert!(world.succeeds(&format!("volume list {id}")).contains("data"));
     assert!(server.stop());
+    // At rest, too: its members are no block devices, and known by its entry alone.
+    assert!(world.succeeds(&format!("volume list {id}")).contains("data") && world.succeeds(&format!("pool status {id}")).contains("tank"));
+    let said = both(&world.run(&format!("pool rename tank {id}")));
+    assert!(said.contains("WR-CLI-001") && said.contains("the form of an identifier"), "{said}");
 }
 
 #[test]

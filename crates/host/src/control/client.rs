@@ -170,6 +170,9 @@ impl ControlClient {
 
 /// Connects; each step, later ones too, ends with `WouldBlock` after `patience`.
 fn open(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+    if let Some(why) = crate::paths::too_long_for_socket(path) {
+        return Err(std::io::Error::other(why));
+    }
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // It holds for the wait in a full queue of connections, too.
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;

@@ -208,9 +208,7 @@ impl ControlServer {
             return Err(Failure::new(id::POOL_BUSY, what, "another daemon serves it").remedy("stop that daemon, or choose another socket with --control"));
         }
         let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, what.clone(), error).remedy("choose another socket with --control");
-        if let Some(folder) = path.parent() {
-            crate::paths::make_socket_folder(folder).map_err(failure)?;
-        }
+        crate::paths::must_fit_socket(path).map_err(|why| failure(std::io::Error::other(why)))?;
         remove_stale(path).map_err(failure)?;
         let bound = bind_private(path).map_err(failure)?;
         listen(&bound, BACKLOG).map_err(|error| failure(error.into()))?;

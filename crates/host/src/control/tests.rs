@@ -38,7 +38,7 @@ impl ControlHandler for Fixed {
 #[test]
 fn questions_and_answers() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("run").join("tank.sock");
+    let path = dir.path().join("tank.sock");
     assert!(ControlClient::connect(&path, None).unwrap().is_none());
     let server = ControlServer::start(&path, Arc::new(Fixed)).unwrap();
     assert_eq!(ControlServer::start(&path, Arc::new(Fixed)).err().unwrap().id, id::POOL_BUSY);

@@ -68,6 +68,9 @@ fn the_default_comes_first_and_names_can_be_added() {
     assert_eq!(names(&table), ["look", "a", "b"]);
     assert_eq!(table.add("a", export("b", false), false, &volumes()).unwrap_err().id, id::EXPORT_EXISTS);
     assert_eq!(table.add("c", export("c", false), false, &volumes()).unwrap_err().id, id::VOLUME_UNKNOWN);
+    for name in ["", "c\0d", "c\nd", &"c".repeat(256)] {
+        assert_eq!(table.add(name, export("a", false), false, &volumes()).unwrap_err().id, id::USAGE, "{name:?}");
+    }
     table.forget_volume(VolumeId(2), "b");
     assert_eq!(table, ExportTable::default(), "an export of a volume that is gone is no default");
 }

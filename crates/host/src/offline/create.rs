@@ -264,6 +264,7 @@ pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<
             let remedy = "choose another member, or give --force to overwrite it";
             return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy(remedy));
         }
+        member.partition.as_ref().map_or(Ok(()), |partition| partition.must_be_possible(&what(request)))?;
     }
     for member in plan.members.iter().filter(|member| !member.is_new) {
         open(request, &member.path, member)?;

@@ -77,9 +77,8 @@ pub fn must_be_makeable(file: &NewFile<'_>, what: &str) -> Result<(Place, Option
             return Err(refused(why, "name a block device, or a file on a disk"));
         }
         (Keeps::Devices, _) => {
-            let why =
-                format!("{shown} does not exist, and {} holds device nodes: a file there would be in memory, and gone after a restart", place.folder.display());
-            return Err(refused(why, "check the path (`lsblk` lists block devices)"));
+            let why = format!("{shown} does not exist, and a file in {} would be in memory, and gone after a restart", place.folder.display());
+            return Err(refused(why, "check the path (`lsblk` lists block devices), or name a file on a disk"));
         }
     };
     let fits = place::lets_be_as_large_as(&place, file.size_bytes)

@@ -319,15 +319,18 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
     let (served, what) = (Served::now(), what(target));
     if let Some(name) = target.name.as_deref().filter(|_| target.members.is_empty() && target.dirs.is_empty()) {
         // An entry rules: another pool of the name may be at rest.
-        let known = registry.load(name)?.map(|entry| entry.pool.to_string());
-        if let Some(daemon) = served.daemon_of(known.as_deref().unwrap_or(name)) {
+        let daemon = match registry.find(name)? {
+            Some(known) => served.daemon_with(known.pool),
+            None => served.daemon_of(name),
+        };
+        if let Some(daemon) = daemon {
             return Err(daemon.busy(what));
         }
     }
     let found = locate_beside(target, registry, &windrow_device::scan::block_devices);
     // What is left out is not lost: without it a served pool would seem to lack members, or to be nowhere.
     let daemon = match &found {
-        Ok(found) if found.is_away() => served.daemon_of(&found.pool.to_string()),
+        Ok(found) if found.is_away() => served.daemon_with(found.pool),
         Err(failure) if failure.id == id::POOL_UNKNOWN => target.name.as_deref().and_then(|name| served.daemon_of(name)),
         _ => None,
     };
@@ -369,7 +372,7 @@ pub(super) fn locate_beside(target: &PoolTarget, registry: &Registry, others: Ot
         let is_short = found.as_ref().map_or_else(|failure| failure.id == id::POOL_UNKNOWN, FoundPool::is_away);
         return if is_short && !seen.denied.is_empty() { Err(denied_failure(&seen.denied, what)) } else { found };
     }
-    match name.map(|name| registry.load(name)).transpose()?.flatten() {
+    match name.map(|name| registry.find(name)).transpose()?.flatten() {
         // By its identifier: it may have been renamed elsewhere, or a crash may have cut a rename off.
         Some(entry) => choose(known::search(&entry, others, &what)?, &Seen::default(), Some(&entry.pool.to_string()), what),
         None => choose_seen(&Seen::in_places(&others()), name, what),
@@ -443,7 +446,8 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
 
 fn choose(mut pools: Vec<FoundPool>, seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
     if let Some(name) = name {
-        pools.retain(|pool| pool.name == name || pool.pool.to_string() == name);
+        let is_identifier = pools.iter().any(|pool| pool.pool.to_string() == name);
+        pools.retain(|pool| if is_identifier { pool.pool.to_string() == name } else { pool.name == name });
     }
     match pools.len() {
         0 => Err(not_found(&seen.newer, &seen.denied, what)),

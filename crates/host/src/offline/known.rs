@@ -94,7 +94,7 @@ pub(super) fn list_beside(registry: &Registry, places: &[PathBuf], others: Other
     seen.tell_newer();
     let pools = group(seen.members);
     let served = Served::now();
-    let is_served = |entry: &&PoolEntry| served.daemon_of(&entry.pool.to_string()).is_some();
+    let is_served = |entry: &&PoolEntry| served.daemon_with(entry.pool).is_some();
     if entries.iter().filter(|entry| !is_served(entry)).all(|entry| pools.iter().any(|pool| pool.pool == entry.pool && is_whole(pool))) {
         return pools;
     }

@@ -91,10 +91,32 @@ impl Planned {
             let id = if matches!(error, PartitionError::Changed(_)) { id::MEMBER_IN_USE } else { id::MEMBER_OPEN };
             let remedy = match error {
                 PartitionError::Changed(_) => "nothing was written; run it again to see what is there now",
-                _ => "give --whole-disk to use the disk without a partition table",
+                _ => self.remedy_without(&error),
             };
             Failure::new(id, what, error).remedy(remedy)
         })
+    }
+
+    /// What to do where there can be no partition. A device that is no hardware gets one only where --partition asks for it.
+    fn remedy_without(&self, error: &PartitionError) -> &'static str {
+        match error {
+            _ if self.disk.is_hardware => "give --whole-disk to use the disk without a partition table",
+            PartitionError::NotScanned(_) => "attach a loop device again with `losetup -P`, or leave --partition out",
+            _ => "leave --partition out to use the device without a partition table",
+        }
+    }
+
+    /// Sees, before anything is written, that the device may have partitions.
+    ///
+    /// # Errors
+    /// It is a loop device that has none.
+    pub(crate) fn must_be_possible(&self, what: &str) -> Result<(), Failure> {
+        if self.disk.may_have_partitions() {
+            return Ok(());
+        }
+        let error = PartitionError::NotScanned(self.disk.path.clone());
+        let remedy = self.remedy_without(&error);
+        Err(Failure::new(id::MEMBER_OPEN, what, error).remedy(remedy))
     }
 
     /// Takes the table away again: nothing came onto the partition.

@@ -184,6 +184,28 @@ fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
+/// A command went to a pool that was named like the identifier of the one that was meant, and a pool at rest was not found by its identifier.
+#[test]
+fn an_identifier_is_not_the_name_of_another_pool() {
+    let (state, dirs) = (tempfile::tempdir().unwrap(), [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()]);
+    let registry = Registry::new(state.path());
+    let members = create_pool(dirs[0].path());
+    let tank = scan(&members)[0].pool;
+    // (The command line refuses such a name; older versions did not.)
+    let request = CreateRequest { name: tank.to_string(), ..request(dirs[1].path()) };
+    let plan = plan(&request).unwrap();
+    create(&request, &plan, &mut |_, _| ()).unwrap();
+    let by_name = |name: &str, dirs: Vec<PathBuf>| locate(&PoolTarget { name: Some(name.to_owned()), dirs, ..PoolTarget::default() }, &registry);
+    let folders = || dirs.iter().map(|dir| dir.path().to_owned()).collect::<Vec<_>>();
+    assert_eq!(by_name(&tank.to_string(), folders()).unwrap().pool, tank);
+    assert_eq!(by_name(&tank.to_string(), vec![dirs[1].path().to_owned()]).unwrap().pool, plan.pool(), "it stays usable by its name");
+    registry.save(&crate::registry::PoolEntry::new(&request.name, plan.pool(), request.members.clone())).unwrap();
+    assert_eq!(by_name(&tank.to_string(), Vec::new()).unwrap().pool, plan.pool());
+    registry.save(&crate::registry::PoolEntry::new("tank", tank, members)).unwrap();
+    assert_eq!(by_name(&tank.to_string(), Vec::new()).unwrap().pool, tank);
+    assert_eq!(by_name(&plan.pool().to_string(), Vec::new()).unwrap().pool, plan.pool());
+}
+
 /// Nothing was written, nobody asked which host has it, and yet "destroyed on 6 members" was said of a pool that newer software had used.
 #[test]
 fn a_pool_that_cannot_be_read_is_not_called_destroyed() {

@@ -57,6 +57,7 @@ impl Pool {
             return work(newcomer);
         }
         newcomer.examine(what)?;
+        planned.must_be_possible(what)?;
         self.must_not_be_another_path(&pool, &planned, newcomer, what)?;
         let (slot, needs) = self.place_for(&planned, newcomer, place, what)?;
         // The table erases what says that the disk was in this pool.

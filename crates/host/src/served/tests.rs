@@ -30,6 +30,7 @@ fn a_member_is_known_by_its_file_and_not_by_its_path() {
     let (member, other, link, name) = (file("a"), file("b"), dir.path().join("link"), dir.path().join("name"));
     std::os::unix::fs::symlink(&member, &link).unwrap();
     std::fs::hard_link(&member, &name).unwrap();
+    std::fs::create_dir(dir.path().join("run")).unwrap();
     let socket = dir.path().join("run/tank.control");
     let _server = ControlServer::start(&socket, Arc::new(Fixed(member.clone()))).unwrap();
     let served = Served::at_beside(0, &[socket, dir.path().join("nothing.control")], &Registry::new(dir.path()));

@@ -76,7 +76,7 @@ impl Mounted {
         let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir().map_err(|error| cannot("make a folder", "for a mount", error))?;
         let socket = folder.path().join("nbd.sock");
         let server = Server::start(Arc::new(disk.clone()), vec![Listen::Unix(socket.clone())], ServerOptions::default())
-            .map_err(|error| Failure::new(id::SERVE, format!("cannot serve NBD at {}", socket.display()), error))?;
+            .map_err(|error| Failure::new(id::SERVE, "cannot serve NBD", error))?;
         let fuse = show(&socket, folder.path().join("disk"))?;
         let device = attach(&fuse.file)?;
         system.make(&device.0, &[])?;

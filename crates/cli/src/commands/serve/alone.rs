@@ -6,6 +6,7 @@ use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Patience, Reply};
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, PoolTarget};
+use windrow_host::process::end_commands;
 use windrow_host::served::Served;
 
 /// How long a daemon that is about to end is waited for: its clients have some seconds to finish, and it writes a checkpoint.
@@ -63,7 +64,7 @@ pub fn must_be_alone(found: &FoundPool, place: &PoolPlace) -> Result<(), Failure
             }
             Ok(Reply::Daemon { pool, process, ending, .. }) if pool == found.pool => {
                 let about = if ending { ", and has been about to end for 30 s" } else { " already" };
-                return refused(format!("process {process} serves it{about}"), &format!("stop that one first: `kill {process}`"));
+                return refused(format!("process {process} serves it{about}"), &format!("stop that one first: {}", end_commands(process)));
             }
             Ok(Reply::Daemon { name, pool, process, .. }) => {
                 let why = format!("process {process} serves another pool, '{name}' ({pool}), with the socket {}", socket.display());

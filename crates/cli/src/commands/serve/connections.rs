@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem::discriminant;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use windrow_host::failure::lacking;
 use windrow_host::{ConnectionReport, PeerReport};
 use windrow_nbd::{Ending, Event, Limit, Observer, ServerOptions, Watch};
 
@@ -154,7 +155,8 @@ fn observer() -> Observer {
         }
         Event::AcceptFailed { cause } => {
             if let Some(left_out) = due(Kind::NotAccepted) {
-                tracing::warn!(left_out, "a client could not be accepted: {cause}");
+                let remedy = lacking(cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+                tracing::warn!(left_out, "a client could not be accepted: {cause}{remedy}");
             }
         }
         Event::Ended { peer, ending, .. } => match ending {
