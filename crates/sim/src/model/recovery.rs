@@ -55,6 +55,11 @@ impl Model {
         Ok(())
     }
 
+    /// A read-only start has ended, before which everything was as in `before`: no later start finds less than it did.
+    pub fn unlook(&mut self, before: Self) {
+        *self = Self { accepted: self.accepted, promised: self.promised, ..before };
+    }
+
     fn volumes_reopened(&mut self, status: &PoolStatus, accepted: u64) -> Result<(), Violation> {
         let found = |id: VolumeId| status.volumes.iter().find(|volume| volume.id == id && !volume.deleting);
         let absent: Vec<VolumeId> = self.volumes.keys().copied().filter(|id| found(*id).is_none()).collect();
@@ -196,7 +201,7 @@ impl Model {
             // Only more spare room can fail to be found, and room for the other way of reduction.
             Err(ControlError::NoSpace(_)) if self.may_want_more(at) => _ = self.properties.remove(at),
             // While data moves to a newer layout the way stays.
-            Err(ControlError::Invalid(why)) if why.contains("restriping") && self.may_turn(at) => _ = self.properties.remove(at),
+            Err(ControlError::Invalid(why)) if why.contains("no growth or removal") && self.may_turn(at) => _ = self.properties.remove(at),
             other => return Err(Violation::new(crate::Broken::Error, format!("{:?} was answered with {other:?}", self.properties[at].1))),
         }
         Ok(())

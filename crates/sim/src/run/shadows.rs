@@ -141,6 +141,16 @@ impl Run {
     }
 
     fn go_on_with(&mut self, shadowing: Shadowing) -> Result<Option<Shadowing>, Violation> {
+        let spare = shadowing.spare;
+        let left = self.go_on_by_stage(shadowing)?;
+        if left.is_none() {
+            // However it ended, the slot is free for another device (seed 35000576).
+            self.world.ailing.remove(&spare);
+        }
+        Ok(left)
+    }
+
+    fn go_on_by_stage(&mut self, shadowing: Shadowing) -> Result<Option<Shadowing>, Violation> {
         let Shadowing { member, spare, uuid, stage } = shadowing;
         let name = stage.name();
         let stage = match stage {
@@ -211,7 +221,6 @@ impl Run {
         let slot = self.world.status().members[spare.index()].clone();
         if !slot.is_shadow {
             self.world.trace.tell(|| format!("{spare} is not to replace member {member} any more"));
-            self.world.ailing.remove(&spare);
             return Ok(None);
         }
         if slot.replacement_ready && self.members_rest() {
