@@ -9,11 +9,6 @@ mod serve {
     pub mod metrics;
     pub mod rights;
 }
-#[path = "../../crates/cli/src/values.rs"]
-#[allow(dead_code)]
-mod values;
-
-
 use libfuzzer_sys::fuzz_target;
 use serve::config::Config;
 

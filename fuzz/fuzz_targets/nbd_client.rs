@@ -3,7 +3,7 @@
 //! The client has asked for sixteen reads and two writes. It must come to an end with an error, and answer nothing that was not asked.
 #![no_main]
 
-#[path = "../../crates/cli/src/nbd_client.rs"]
+#[path = "../../crates/load/src/nbd_client.rs"]
 #[allow(dead_code)]
 mod nbd_client;
 

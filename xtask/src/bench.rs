@@ -45,7 +45,7 @@ const SHORT: &[Short] = &[
     Short { folder: "files", arguments: &["nbd", "--size", "256M", "--seconds", "2", "--rounds", "3"], on_files: true, needs_fio: true },
 ];
 
-/// `windrow bench` with these arguments; without any, or with options only of the set, the set.
+/// `windrow-bench` with these arguments; without any, or with options only of the set, the set.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     match options(root, arguments)? {
         Some((dir, results)) => all(root, &dir, &results),
@@ -73,7 +73,7 @@ fn options(root: &Path, arguments: &[String]) -> Result<Option<(PathBuf, PathBuf
 
 fn windrow_bench(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut command = tools::cargo(root);
-    command.args(["run", "--release", "--quiet", "--package", "windrow", "--", "bench"]).args(arguments);
+    command.args(["run", "--release", "--quiet", "--package", "windrow-bench", "--"]).args(arguments);
     tools::run(command, HOUR_S)
 }
 

@@ -25,7 +25,7 @@ const TASKS: &[(&str, &str)] = &[
     ("ci", "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree"),
     ("test", "everything that must pass; with names of steps, only those; with --quick, whether it works here, in a few minutes"),
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
-    ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
+    ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow-bench` in a release build"),
     (
         "sim",
         "the simulator in a release build: [--seeds N] [--from A] [--jobs J] [--beyond] [--exhaustive N] ...; seeds are drawn from the commit unless named",

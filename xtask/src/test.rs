@@ -80,17 +80,18 @@ fn documentation(root: &Path) -> Result<Done, String> {
     tools::run(command, 15 * MINUTE_S).and_then(|()| passed())
 }
 
-/// Every `windrow` command in a document is understood by the program: it is called with `--help` added, which makes it
+/// Every command in a document that runs a program of the workspace is understood by it: the program is called with `--help` added, which makes it
 /// check the words before and do nothing.
 fn documented_commands(root: &Path) -> Result<Done, String> {
-    let (tree, windrow) = (Tree::load(root)?, build_windrow(root)?);
+    let (tree, programs) = (Tree::load(root)?, build_programs(root, &commands::PROGRAMS)?);
     let mut wrong = Vec::new();
     let mut count = 0;
     for (path, text) in tree.with_extension("md") {
         for shown in commands::shown(text) {
-            let Some(arguments) = shown.windrow_arguments().filter(|arguments| !arguments.iter().any(|argument| argument == "--")) else { continue };
+            let Some((name, arguments)) = shown.program().filter(|(_, arguments)| !arguments.iter().any(|argument| argument == "--")) else { continue };
+            let program = programs.iter().find(|(built, _)| built == name).map(|(_, path)| path).ok_or_else(|| format!("cargo built no `{name}`"))?;
             count += 1;
-            let mut command = tools::program(root, &windrow);
+            let mut command = tools::program(root, program);
             command.args(arguments).arg("--help");
             if let Err(message) = tools::output(command) {
                 wrong.push(format!("{path}:{}: {message}", shown.line));
@@ -147,10 +148,18 @@ fn cargo(root: &Path, arguments: &[&str], minutes: u32) -> Result<Done, String> 
 
 /// Builds the command as the tests built it, and returns where it is.
 fn build_windrow(root: &Path) -> Result<String, String> {
+    build_programs(root, &["windrow"])?.pop().map(|(_, path)| path).ok_or_else(|| "cargo built no `windrow`".to_owned())
+}
+
+/// Builds programs, each of the package of its name, and returns names and paths.
+fn build_programs(root: &Path, names: &[&str]) -> Result<Vec<(String, String)>, String> {
     let mut command = tools::cargo(root);
-    command.args(["build", "--quiet", "--package", "windrow", "--message-format", "json-render-diagnostics"]);
+    command.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]).args(names.iter().flat_map(|name| ["--package", name]));
     let messages = tools::output(command)?;
     let parsed = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let executables = parsed.filter(|message| message["target"]["name"] == "windrow");
-    executables.filter_map(|message| message["executable"].as_str().map(str::to_owned)).next().ok_or_else(|| "cargo built no `windrow`".to_owned())
+    let program = |message: serde_json::Value| {
+        let name = message["target"]["name"].as_str().filter(|name| names.contains(name))?.to_owned();
+        Some((name, message["executable"].as_str()?.to_owned()))
+    };
+    Ok(parsed.filter_map(program).collect())
 }

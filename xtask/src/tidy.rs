@@ -154,7 +154,8 @@ pub fn check(tree: &Tree, metadata: &Metadata) -> Findings {
 /// Checks the work tree and prints what is wrong.
 pub fn run(root: &Path) -> Result<(), String> {
     let tree = Tree::load(root)?;
-    let findings = check(&tree, &Metadata::load(root)?);
+    let mut findings = check(&tree, &Metadata::load(root)?);
+    dependencies::product(&product_packages(root)?, &mut findings);
     let mut shown: Vec<&Finding> = findings.all.iter().collect();
     shown.sort_by(|a, b| a.severity.cmp(&b.severity).then_with(|| (&a.path, a.line).cmp(&(&b.path, b.line))));
     for finding in shown {
@@ -163,6 +164,13 @@ pub fn run(root: &Path) -> Result<(), String> {
     let (errors, warnings) = (findings.count(Severity::Error), findings.count(Severity::Warning));
     println!("tidy: {} files, {errors} errors, {warnings} warnings", tree.files.len());
     if errors == 0 { Ok(()) } else { Err(format!("tidy found {errors} errors")) }
+}
+
+/// All packages that `windrow` is linked from without what can be left out of it, a line each.
+fn product_packages(root: &Path) -> Result<String, String> {
+    let mut command = tools::cargo(root);
+    command.args(["tree", "--locked", "--package", "windrow", "--no-default-features", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    tools::output(command)
 }
 
 #[cfg(test)]

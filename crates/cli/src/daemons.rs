@@ -1,8 +1,8 @@
 //! The daemons of this host: all of them are asked at once, so that one that stands does not hide the others.
 
-use crate::context::{PoolPlace, registry, report_of};
 use std::collections::BTreeMap;
 use std::path::Path;
+use windrow_console::context::{PoolPlace, registry, report_of};
 use windrow_host::control::{ControlClient, Patience};
 use windrow_host::failure::{Failure, id};
 use windrow_host::report::PoolReport;

@@ -11,21 +11,16 @@ mod ledger;
 mod report;
 mod writer;
 
-use crate::bench_fio::{FioLoad, fio, fio_available};
 use crate::commands::serve::ChildServer;
-use crate::context::OpenedAtRest;
-use crate::load::in_place;
-use crate::load::linear::{self, LinearResult};
-use crate::load::session::{self, LoadResult, LoadSpec};
-use crate::nbd_client::NbdClient;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::values::Size;
 use clap::Args;
 use ledger::{Ledger, Verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windrow_console::context::OpenedAtRest;
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::values::Size;
 use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenOptions, create_file};
 use windrow_host::Failure;
@@ -36,6 +31,11 @@ use windrow_host::offline::{self, CreateRequest, OpenRequest, PoolTarget};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
 use windrow_layout::superblock::Properties;
+use windrow_load::fio::{FioLoad, fio, fio_available};
+use windrow_load::in_place;
+use windrow_load::linear::{self, LinearResult};
+use windrow_load::nbd_client::NbdClient;
+use windrow_load::session::{self, LoadResult, LoadSpec};
 use windrow_units::{BLOCK_BYTES, Redundancy};
 
 const MEMBERS: usize = 8;
@@ -60,7 +60,7 @@ pub struct DemoArguments {
     #[arg(long, default_value = "384M")]
     size: Size,
     /// Seconds of the random-write load.
-    #[arg(long, default_value = "15", value_parser = crate::values::within::<u64>(1, 604_800))]
+    #[arg(long, default_value = "15", value_parser = windrow_console::values::within::<u64>(1, 604_800))]
     seconds: u64,
     /// Keep the members and leave the server running, to play on.
     #[arg(long)]
@@ -69,7 +69,7 @@ pub struct DemoArguments {
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Test use: the caches claim every n-th flush without doing it; verification has to notice.
-    #[arg(long, hide = true, value_parser = crate::values::within::<u32>(1, 1_000_000))]
+    #[arg(long, hide = true, value_parser = windrow_console::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
 }
 

@@ -7,33 +7,14 @@
 // These macros panic where the reader has gone: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod bench;
-mod bench_fio;
 mod commands;
-mod context;
 mod daemons;
 mod demo;
-mod drawing;
-mod estimate;
-mod figures;
-mod files;
-mod load;
-mod nbd_client;
-mod output;
-mod progress;
-mod report;
-mod sim;
-mod table;
-mod usage;
-mod values;
 
-use clap::{Parser, Subcommand};
-use output::{Format, Output};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
-use std::sync::Arc;
-
-/// Exit code of a failure.
-const FAILED: u8 = 4;
+use windrow_console::output::{Format, Output};
+use windrow_console::{FAILED, start, usage};
 
 /// Log-structured, parity-protected storage: random writes at the speed of linear ones.
 #[derive(Parser)]
@@ -66,7 +47,7 @@ enum Command {
     #[command(subcommand)]
     Volume(commands::volume::VolumeCommand),
     /// Serve a pool: the daemon.
-    Serve(commands::serve::ServeArguments),
+    Serve(Box<commands::serve::ServeArguments>),
     /// Add, list and remove exports of a served pool.
     #[command(subcommand)]
     Export(commands::export::ExportCommand),
@@ -79,21 +60,6 @@ enum Command {
     InspectId(commands::inspect_id::InspectIdArguments),
     /// Check a pool that is not served; with --repair, put right what redundancy covers.
     Check(commands::inspect::CheckArguments),
-    /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write amplification by layer.
-    Plan(commands::plan::PlanArguments),
-    /// Look at block traces, and convert them.
-    #[command(subcommand)]
-    Trace(commands::trace::TraceCommand),
-    /// Replay a block trace on a simulated pool: write amplification by policy.
-    Replay(commands::replay::ReplayArguments),
-    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with what it brings.
-    Advise(commands::advise::AdviseArguments),
-    /// Reproducible benchmarks.
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
-    /// Simulate write amplification: workloads, traces, policies, and what if.
-    #[command(subcommand)]
-    Sim(sim::SimCommand),
     /// Show everything once: members, pool, load, kill, recovery, verification, figures.
     Demo(demo::DemoArguments),
     /// Print the completion script of a shell.
@@ -103,29 +69,23 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return usage::tell(&error),
+        Err(error) => return usage::tell(&error, Arguments::command(), usage_code),
     };
-    settle_surroundings();
+    start::surroundings();
     let is_daemon = matches!(arguments.command, Command::Serve(_));
-    start_log(is_daemon);
+    start::log(is_daemon);
     let output = Output::new(arguments.output);
     // Of a check, 4 says that something is damaged.
     let is_check = matches!(arguments.command, Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_)));
     let outcome = match arguments.command {
         Command::Pool(command) => commands::pool::run(command, &output),
         Command::Volume(command) => commands::volume::run(command, &output),
-        Command::Serve(arguments) => commands::serve::run(arguments, &output),
+        Command::Serve(arguments) => commands::serve::run(*arguments, &output),
         Command::Export(command) => commands::export::run(command, &output),
         Command::Stats(arguments) => commands::stats::run(&arguments, &output),
         Command::Inspect(arguments) => commands::inspect::inspect(&arguments, &output),
         Command::InspectId(arguments) => commands::inspect_id::run(&arguments),
         Command::Check(arguments) => commands::inspect::check(&arguments, &output),
-        Command::Plan(arguments) => commands::plan::run(&arguments, &output),
-        Command::Trace(command) => commands::trace::run(&command, &output),
-        Command::Replay(arguments) => commands::replay::run(&arguments, &output),
-        Command::Advise(arguments) => commands::advise::run(&arguments, &output),
-        Command::Bench(command) => bench::run(command, &output),
-        Command::Sim(command) => sim::run(command, &output),
         Command::Demo(arguments) => demo::run(&arguments, &output),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     };
@@ -133,36 +93,23 @@ fn main() -> ExitCode {
         output.failure(&failure);
         FAILED
     });
-    let code = output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED });
-    output::flush_log();
+    let code = windrow_console::output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED });
+    windrow_console::output::flush_log();
     ExitCode::from(code)
 }
 
-/// Takes out of what the process was started with what would cost more than a command.
-fn settle_surroundings() {
-    // What others can write to they can also make believe: no mask lets that happen by itself.
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask | rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
-    // A write behind the limit on the size of files is an error, as on a full file system, and not the end of the process.
-    drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()));
-    windrow_device::host::raise_file_size_limit();
-}
-
-/// The log goes to standard error. Errors: something was lost or stopped; warnings: it goes on, but somebody should look; info: changes
-/// of state. Nothing is logged for single requests.
-/// That of a daemon goes through a queue: no thread of it may ever wait for the reader of standard error. The message of a panic goes there too, as it comes from
-/// any thread, also from the one that has the engine.
-fn start_log(is_daemon: bool) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // The reader of the log may be gone; to complain of that on standard error would end the thread that had something to log.
-    let log = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_target(false);
-    let queue = is_daemon.then(output::queue_log).flatten();
-    match queue {
-        Some(queue) => {
-            log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).with_writer(move || queue.clone()).init();
-            std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-        }
-        None => log.with_writer(std::io::stderr).init(),
+/// Exit code of a command line that cannot be understood. Commands with codes like those of `fsck`, and `pool status --exit-code`, give 2 and 4 other
+/// meanings: a mistyped flag must not be taken for a state of the pool.
+fn usage_code(words: &[String]) -> u8 {
+    /// As `fsck` has it.
+    const OF_CHECKS: u8 = 16;
+    let begins = |name: &[&str]| usage::without_output(words).take(name.len()).eq(name.iter().copied());
+    if begins(&["check"]) || begins(&["pool", "scrub"]) {
+        OF_CHECKS
+    } else if begins(&["pool", "status"]) && words.iter().any(|word| word == "--exit-code") {
+        FAILED
+    } else {
+        usage::USAGE
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records what a volume, or all volumes of the pool, are asked for, for `windrow trace record` and `windrow advise --live`.
+//! Records what a volume, or all volumes of the pool, are asked for, for `windrow-lab trace record` and `windrow-lab advise --live`.
 //!
 //! 1. An administrator starts a recording of one volume, or of all, and then takes what has come together, again and again, through the control socket.
 //! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits looks at one number; only if his volume is the one that is recorded, he

@@ -34,22 +34,34 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
     ("trace", &[]),
     // Drives the engine as the host and the simulator do, on members of its own. Its workloads are requests as `trace` has them.
-    ("lab", &["random", "policy", "trace", "engine", "layout", "io", "units"]),
+    ("wa-sim", &["random", "policy", "trace", "engine", "layout", "io", "units"]),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
     // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the command knows of it.
-    ("picture", &[]),
-    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
-    // `policy` for the closed forms that `bench` prints beside what it measured, `reduce` for the codec that it measures alone.
+    ("charts", &[]),
+    // Results, failures, tables and sizes of the programs, and their way to a pool. `policy` for the names of policies in properties.
+    ("console", &["host", "policy", "layout", "engine", "device", "io", "units"]),
+    // Loads of the demo and of the benchmarks.
+    ("load", &["host", "device", "export", "io", "units"]),
+    // What reduction would save on given data: a file, an export or a volume at rest.
+    ("estimate", &["console", "load", "host", "engine", "export", "reduce", "io", "units"]),
+    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it, `reduce` for estimates. Nothing of `tools`.
     (
         "cli",
         &[
-            "nbd", "ublk", "vhost", "http", "host", "inspect", "lab", "plan", "trace", "picture", "export", "engine", "device", "layout", "policy", "reduce",
-            "io", "units",
+            "console", "load", "estimate", "nbd", "ublk", "vhost", "http", "host", "inspect", "export", "engine", "device", "layout", "policy", "reduce", "io",
+            "units",
         ],
     ),
+    // `windrow-lab`. `host` and `device` to record the requests of a served pool.
+    ("lab", &["console", "load", "host", "wa-sim", "plan", "trace", "charts", "device", "policy", "units"]),
+    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduce` for the codec alone, `wa-sim` for studies on modelled members.
+    ("bench", &["console", "load", "estimate", "host", "nbd", "wa-sim", "charts", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
     ("xtask", &[]),
 ];
+
+/// Crates of `tools/`: nothing in `crates/` may depend on them.
+const TOOLS: &[&str] = &["sim", "trace", "wa-sim", "plan", "charts", "lab", "bench"];
 
 /// Crates that the engine may not use even in its tests: it must stay drivable by the simulator alone.
 const NEVER_OF_ENGINE: &[&str] = &["host", "device"];
@@ -86,5 +98,9 @@ fn check_package(package: &Package, name: &str, allowed: &[&str], findings: &mut
 
 /// Path of a crate's manifest.
 pub fn manifest(short_name: &str) -> String {
-    if short_name == "xtask" { "xtask/Cargo.toml".to_owned() } else { format!("crates/{short_name}/Cargo.toml") }
+    match short_name {
+        "xtask" => "xtask/Cargo.toml".to_owned(),
+        tool if TOOLS.contains(&tool) => format!("tools/{tool}/Cargo.toml"),
+        product => format!("crates/{product}/Cargo.toml"),
+    }
 }

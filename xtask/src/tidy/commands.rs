@@ -3,6 +3,9 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+/// The programs of the workspace, each the only one of a package of its name.
+pub const PROGRAMS: [&str; 3] = ["windrow", "windrow-lab", "windrow-bench"];
+
 /// A command line in a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shown {
@@ -13,16 +16,21 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The arguments of `windrow`, if the line runs it, directly, through `cargo run` or through `cargo xtask bench`.
-    pub fn windrow_arguments(&self) -> Option<&[String]> {
+    /// The program of the workspace that the line runs, directly, through `cargo run` or through `cargo xtask bench`, and its arguments.
+    pub fn program(&self) -> Option<(&'static str, &[String])> {
         let words = self.words.as_slice();
         // `sudo` and environment settings in front do not change what is called.
         let skip = words.iter().take_while(|word| *word == "sudo" || word.contains('=')).count();
+        let of = |name: &str| PROGRAMS.into_iter().find(|program| *program == name);
         match &words[skip..] {
-            [program, rest @ ..] if program == "windrow" => Some(rest),
-            [cargo, xtask, rest @ ..] if cargo == "cargo" && xtask == "xtask" && rest.first().is_some_and(|task| task == "bench") => Some(rest),
-            [cargo, run, rest @ ..] if cargo == "cargo" && run == "run" => rest.iter().position(|word| word == "--").map(|at| &rest[at + 1..]),
-            _ => None,
+            [cargo, xtask, bench, rest @ ..] if cargo == "cargo" && xtask == "xtask" && bench == "bench" => Some(("windrow-bench", rest)),
+            [cargo, run, rest @ ..] if cargo == "cargo" && run == "run" => {
+                let at = rest.iter().position(|word| word == "--")?;
+                let package = rest[..at].iter().skip_while(|word| !["-p", "--package"].contains(&word.as_str())).nth(1);
+                Some((package.map_or(Some("windrow"), |name| of(name))?, &rest[at + 1..]))
+            }
+            [program, rest @ ..] => Some((of(program)?, rest)),
+            [] => None,
         }
     }
 }

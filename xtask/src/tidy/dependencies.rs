@@ -9,6 +9,9 @@ const DOCUMENT: &str = "docs/dependencies.md";
 /// Packages from outside that the engine may stand on, counted with all they need, macros and what builds the zstd library (four of them) included.
 pub(super) const ENGINE_MOST: usize = 38;
 
+/// Packages from outside that `windrow` may be linked from without its optional features.
+const PRODUCT_MOST: usize = 80;
+
 /// Licences that go together with Apache-2.0 OR MIT without further duties than keeping their text.
 const LICENCES: &[&str] =
     &["0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense", "Zlib"];
@@ -71,6 +74,17 @@ fn engine(metadata: &Metadata, findings: &mut Findings) {
     if needs.len() > ENGINE_MOST {
         let list = needs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         findings.error("engine-dependencies", &arrows::manifest("engine"), 0, format!("{} packages from outside, at most {ENGINE_MOST}: {list}", needs.len()));
+    }
+}
+
+/// Counts the packages from outside in the output of `cargo tree` for `windrow` without its optional features: names, versions, and paths of our own.
+pub fn product(tree: &str, findings: &mut Findings) {
+    let is_outside = |line: &&str| !line.is_empty() && !line.starts_with("windrow");
+    let names: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(is_outside).collect();
+    if names.len() > PRODUCT_MOST {
+        let list = names.iter().copied().collect::<Vec<_>>().join(", ");
+        let message = format!("{} packages from outside without default features, at most {PRODUCT_MOST}: {list}", names.len());
+        findings.error("product-dependencies", &arrows::manifest("cli"), 0, message);
     }
 }
 

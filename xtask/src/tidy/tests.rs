@@ -179,10 +179,32 @@ fn licence_expressions() {
 
 #[test]
 fn commands_of_documents() {
-    let text = "windrow not-fenced\n```sh\n$ windrow pool create \\\n    --name 'my pool' a b # makes it\ncargo run --release -- demo 2>/dev/null\nsudo A=1 windrow serve x | cat\nls\ncargo xtask bench nbd\ncargo xtask tidy\n```\n";
+    let text = "windrow not-fenced\n```sh\n$ windrow pool create \\\n    --name 'my pool' a b # makes it\ncargo run --release -- demo 2>/dev/null\nsudo A=1 windrow serve x | cat\nls\ncargo xtask bench nbd\ncargo xtask tidy\nwindrow-lab plan\ncargo run --release -p windrow-lab -- sim speed\n```\n";
     let found = commands::shown(text);
-    let arguments: Vec<Vec<&str>> =
-        found.iter().filter_map(|shown| shown.windrow_arguments()).map(|words| words.iter().map(String::as_str).collect()).collect();
-    assert_eq!(arguments, [vec!["pool", "create", "--name", "my pool", "a", "b"], vec!["demo"], vec!["serve", "x"], vec!["bench", "nbd"]]);
-    assert_eq!(found.iter().map(|shown| shown.line).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9]);
+    let programs: Vec<(&str, Vec<&str>)> =
+        found.iter().filter_map(|shown| shown.program()).map(|(name, words)| (name, words.iter().map(String::as_str).collect())).collect();
+    assert_eq!(
+        programs,
+        [
+            ("windrow", vec!["pool", "create", "--name", "my pool", "a", "b"]),
+            ("windrow", vec!["demo"]),
+            ("windrow", vec!["serve", "x"]),
+            ("windrow-bench", vec!["nbd"]),
+            ("windrow-lab", vec!["plan"]),
+            ("windrow-lab", vec!["sim", "speed"]),
+        ]
+    );
+    assert_eq!(found.iter().map(|shown| shown.line).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9, 10, 11]);
+}
+
+#[test]
+fn packages_of_the_product_are_counted_once_and_without_ours() {
+    let few = "windrow v0.1.0 (/x)\nwindrow-io v0.1.0 (/x/io)\nserde v1.0.0\nserde v1.0.0 (*)\n\nlibc v0.2.0\n";
+    let mut findings = Findings::default();
+    dependencies::product(few, &mut findings);
+    assert!(findings.all.is_empty());
+    let many: String = (0..81).map(|number| format!("p{number} v1.0.0\n")).collect();
+    dependencies::product(&many, &mut findings);
+    assert_eq!(findings.count(Severity::Error), 1);
+    assert!(findings.all[0].message.starts_with("81 packages"), "{}", findings.all[0]);
 }

@@ -15,13 +15,13 @@ mod log_writes;
 mod notes;
 
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../../tests/support/ledger.rs"]
+#[path = "../../../../tests/support/ledger.rs"]
 mod ledger;
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../../tests/support/nbd.rs"]
+#[path = "../../../../tests/support/nbd.rs"]
 mod nbd;
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../../tests/support/random.rs"]
+#[path = "../../../../tests/support/random.rs"]
 mod random;
 
 use random::Random;

@@ -16,6 +16,6 @@ pub struct CompletionArguments {
 pub fn run(arguments: &CompletionArguments) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "windrow", &mut script);
-    crate::output::print(&String::from_utf8_lossy(&script));
+    windrow_console::output::print(&String::from_utf8_lossy(&script));
     Ok(0)
 }

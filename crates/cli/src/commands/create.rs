@@ -1,14 +1,14 @@
 //! `pool create`.
 
 use super::members::Disks;
-use crate::context;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::table::Table;
-use crate::values::{JournalPlace, Share, Size, check_pool_name};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
+use windrow_console::context;
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::table::Table;
+use windrow_console::values::{JournalPlace, Share, Size, check_pool_name};
 use windrow_device::Allocation;
 use windrow_engine::{Limits, PoolPlan};
 use windrow_host::Failure;
@@ -38,7 +38,7 @@ pub struct CreateArguments {
     #[arg(long, short, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     redundancy: String,
     /// Copies of everything, with --redundancy 1 [default: 2].
-    #[arg(long, value_parser = crate::values::within::<u8>(2, 4))]
+    #[arg(long, value_parser = windrow_console::values::within::<u8>(2, 4))]
     copies: Option<u8>,
     /// Most bytes that one batch writes to one member; else by member size.
     #[arg(long, value_name = "SIZE")]
@@ -53,7 +53,7 @@ pub struct CreateArguments {
     #[arg(long, default_value = "10%")]
     spare: Share,
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
-    #[arg(long, value_name = "MS", default_value = "50", value_parser = crate::values::within::<u32>(1, 3_600_000))]
+    #[arg(long, value_name = "MS", default_value = "50", value_parser = windrow_console::values::within::<u32>(1, 3_600_000))]
     seal_age: u32,
     /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]

@@ -1,14 +1,14 @@
 //! `volume estimate`: what compression and deduplication would make of data.
 
-use crate::context::PoolPlace;
-use crate::estimate::sources::Source;
-use crate::estimate::{ENTRY_BYTES, Plan, Ratio, Sum, Tally};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::table::Table;
-use crate::values::{Share, Size};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use windrow_console::context::PoolPlace;
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::table::Table;
+use windrow_console::values::{Share, Size};
+use windrow_estimate::sources::Source;
+use windrow_estimate::{ENTRY_BYTES, Plan, Ratio, Sum, Tally};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_reduce::Codec;

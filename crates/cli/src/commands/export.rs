@@ -1,11 +1,11 @@
 //! `export`: the names that a daemon serves, and the clients that use them.
 
-use crate::context::{self, PoolPlace, unexpected};
-use crate::figures::clock;
-use crate::output::Output;
-use crate::table::Table;
-use crate::values::{ExportPath, Size, VolumePath};
 use clap::Subcommand;
+use windrow_console::context::{self, PoolPlace, unexpected};
+use windrow_console::figures::clock;
+use windrow_console::output::Output;
+use windrow_console::table::Table;
+use windrow_console::values::{ExportPath, Size, VolumePath};
 use windrow_host::control::{Command, Reply};
 use windrow_host::schedule::unix_now;
 use windrow_host::{ClientReport, ExportReport, Failure};

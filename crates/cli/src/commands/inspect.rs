@@ -1,13 +1,13 @@
 //! `inspect` and `check`: what is on the members, decoded without the engine.
 
-use crate::context::{self, PoolPlace};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::table::Table;
-use crate::values::Size;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::table::Table;
+use windrow_console::values::Size;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};

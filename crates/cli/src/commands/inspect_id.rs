@@ -30,11 +30,11 @@ pub struct InspectIdArguments {
 pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
     // udev asks again whenever a device changes. A member that is served is not opened for that.
     if let Some(held) = Served::now().held(&arguments.device) {
-        crate::output::print(&lines_of(&held.holder.name, held.holder.pool, held.uuid, FORMAT_VERSION));
+        windrow_console::output::print(&lines_of(&held.holder.name, held.holder.pool, held.uuid, FORMAT_VERSION));
         return Ok(0);
     }
     let Some(found) = offline::examine(&arguments.device)? else { return Ok(NO_MEMBER) };
-    crate::output::print(&lines(&found));
+    windrow_console::output::print(&lines(&found));
     Ok(0)
 }
 

@@ -1,14 +1,14 @@
 //! `pool list`: the pools that are served, known or found, a line each.
 
 use super::pool::{named_places, not_shown};
-use crate::context::{self, PoolPlace};
 use crate::daemons::{self, Daemons};
-use crate::output::Output;
-use crate::table::Table;
-use crate::values::Size;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::table::Table;
+use windrow_console::values::Size;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool};
@@ -48,7 +48,7 @@ pub fn run(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
         false => render(&rows),
     });
     failed.iter().for_each(|(pool, failure)| not_shown(pool, failure, output));
-    Ok(if failed.is_empty() { 0 } else { crate::FAILED })
+    Ok(if failed.is_empty() { 0 } else { windrow_console::FAILED })
 }
 
 /// Sorted by name and identifier.

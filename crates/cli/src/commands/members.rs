@@ -1,13 +1,13 @@
 //! `pool replace`, `offline`, `online`, `add`, `remove`: what becomes of members. By the daemon that serves the pool, or at rest.
 
-use crate::context::{self, PoolPlace};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::values::Size;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::values::Size;
 use windrow_device::Allocation;
 use windrow_device::disk::is_partition_of;
 use windrow_host::Failure;
@@ -360,7 +360,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     output.result("pool-grow", &with_created(&report, &created), || {
         let lines: String = added.iter().filter(|(.., made)| *made).map(|(member, path, _)| created_lines(&[path], member.size_bytes)).collect();
         let now = report.capacity.usable_bytes;
-        let (usable, more) = (crate::values::Size(now), crate::values::Size(now.saturating_sub(before)));
+        let (usable, more) = (windrow_console::values::Size(now), windrow_console::values::Size(now.saturating_sub(before)));
         format!(
             "pool '{}' has {} members more; {usable} usable, {more} more than before{lines}\n{}",
             arguments.pool,
@@ -406,7 +406,7 @@ fn ask(pool: &str, place: &PoolPlace, command: Command, force: bool) -> Result<M
 /// Says why it will take so long before a device comes in that was in this pool before. (Without leave to overwrite it is refused.)
 fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else { return };
-    crate::output::error_text(&format!(
+    windrow_console::output::error_text(&format!(
         "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once\n",
         shown_path(path),
         shown(&report.name),

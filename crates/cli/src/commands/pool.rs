@@ -3,19 +3,19 @@
 use super::create::{self, CreateArguments};
 use super::list::{self, ListArguments};
 use super::members::{self, AddArguments, OfflineArguments, OnlineArguments, RemoveArguments, ReplaceArguments};
-use super::properties;
 use super::rename::{self, RenameArguments};
 use super::scrub::{self, ScrubArguments};
-use crate::context::{self, OpenedAtRest, PoolPlace};
 use crate::daemons;
-use crate::figures::{clock, megabytes, utc};
-use crate::output::Output;
-use crate::table::Table;
-use crate::values::{Size, property};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use windrow_console::context::{self, OpenedAtRest, PoolPlace};
+use windrow_console::figures::{clock, megabytes, utc};
+use windrow_console::output::Output;
+use windrow_console::properties;
+use windrow_console::table::Table;
+use windrow_console::values::{Size, property};
 use windrow_engine::{Reduction, RestripeWait};
 use windrow_host::control::Command;
 use windrow_host::failure::id;
@@ -404,7 +404,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
     // Stopped is worse than damaged data, that is worse than degraded, and that is worse than filled.
     let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 4, 1, 0, 3][usize::from(*code).min(5)]).unwrap_or(0);
     Ok(match (failed.is_empty(), arguments.exit_code) {
-        (false, _) => crate::FAILED,
+        (false, _) => windrow_console::FAILED,
         (true, true) => worst,
         (true, false) => 0,
     })

@@ -1,13 +1,13 @@
 //! `check --rebuild-map`: the emergency rebuild of a pool's map from its batches.
 
 use super::inspect::{CheckArguments, describe_check, run_check};
-use crate::context;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::values::Size;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
+use windrow_console::context;
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::values::Size;
 use windrow_engine::{RebuildPhase, RebuildProgress, RebuildReport};
 use windrow_host::Failure;
 use windrow_host::offline::{self, OpenRequest, RebuildLeave};

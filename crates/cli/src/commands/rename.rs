@@ -3,11 +3,11 @@
 //! The name is in the superblock, so one superblock puts the new one in force. What this host knows of the pool is kept under both names meanwhile: a crash on the
 //! way leaves a pool that is found under either.
 
-use crate::context::{self, OpenedAtRest, PoolPlace};
-use crate::output::Output;
-use crate::values::check_pool_name;
 use clap::Args;
 use serde_json::json;
+use windrow_console::context::{self, OpenedAtRest, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::values::check_pool_name;
 use windrow_engine::api::Control;
 use windrow_host::Failure;
 use windrow_host::daemon::control_failure;

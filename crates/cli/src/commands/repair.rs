@@ -6,12 +6,12 @@
 
 use super::inspect::{CheckArguments, describe_check, not_made, run_check};
 use super::{pool, scrub};
-use crate::context::{self, OpenedAtRest, unexpected};
-use crate::output::Output;
-use crate::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
+use windrow_console::context::{self, OpenedAtRest, unexpected};
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
 use windrow_engine::api::ScrubState;
 use windrow_host::Failure;
 use windrow_host::control::ScrubAction;

@@ -1,16 +1,16 @@
 //! `pool scrub`: begin a scrub, steer it, wait for it.
 
-use crate::context::{self, PoolPlace, unexpected};
-use crate::figures::{clock, megabytes, utc};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::values::Size;
 use clap::Args;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use windrow_console::context::{self, PoolPlace, unexpected};
+use windrow_console::figures::{clock, megabytes, utc};
+use windrow_console::output::Output;
+use windrow_console::progress::Progress;
+use windrow_console::values::Size;
 use windrow_engine::api::ScrubState;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply, ScrubAction};

@@ -12,9 +12,6 @@ mod rights;
 
 pub use child::ChildServer;
 
-use crate::context::{self, PoolPlace};
-use crate::output::Output;
-use crate::values::{Size, number_within, size_within};
 use clap::Args;
 use config::{Config, PATIENCE_MAX_S, PENDING_MAX, PENDING_MIN, WORKERS_MAX};
 use connections::ConnectionArguments;
@@ -25,6 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::values::{Size, number_within, size_within};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
 use windrow_engine::Plant;
@@ -135,7 +135,7 @@ pub struct ServeArguments {
     #[arg(long, hide = true, value_name = "SEED")]
     volatile_cache: Option<u64>,
     /// Test use: claim every n-th flush of the volatile cache without doing it.
-    #[arg(long, hide = true, value_name = "N", requires = "volatile_cache", value_parser = crate::values::within::<u32>(1, 1_000_000))]
+    #[arg(long, hide = true, value_name = "N", requires = "volatile_cache", value_parser = windrow_console::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
     /// Test use: break the reuse rule: discard and write segments again before the flush that freed them.
     #[arg(long, hide = true, requires = "volatile_cache")]

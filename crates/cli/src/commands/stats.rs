@@ -1,11 +1,11 @@
 //! `stats`: where the bytes went, how long requests took, how full the bounds are.
 
-use crate::context::{self, PoolPlace};
-use crate::figures::{factor, nanoseconds};
-use crate::output::Output;
-use crate::table::Table;
-use crate::values::Size;
 use clap::Args;
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::figures::{factor, nanoseconds};
+use windrow_console::output::Output;
+use windrow_console::table::Table;
+use windrow_console::values::Size;
 use windrow_engine::limits::UNFLUSHED_LOG_BYTES;
 use windrow_host::metrics::written_by_cause;
 use windrow_host::report::{BoundsReport, CapacityReport, PlacementReport, PoolReport};
@@ -28,7 +28,7 @@ pub struct StatsArguments {
 pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
     let report = context::status(&arguments.pool, &arguments.place)?;
     if arguments.prometheus {
-        crate::output::print(&windrow_host::metrics::render(&report));
+        windrow_console::output::print(&windrow_host::metrics::render(&report));
     } else {
         output.result("stats", &report, || describe(&report));
     }

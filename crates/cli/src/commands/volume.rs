@@ -2,12 +2,12 @@
 
 mod get;
 
-use crate::context::{self, PoolPlace, unexpected};
-use crate::output::Output;
-use crate::table::Table;
-use crate::values::{Size, VolumePath};
 use clap::Subcommand;
 use std::collections::HashMap;
+use windrow_console::context::{self, PoolPlace, unexpected};
+use windrow_console::output::Output;
+use windrow_console::table::Table;
+use windrow_console::values::{Size, VolumePath};
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;

@@ -4,7 +4,7 @@
 //! must hold a version `v` with `flushed <= v <= issued`: not older than what a completed flush covered, not newer than what was sent,
 //! and never anything else. A flush covers what was acknowledged before the flush was sent.
 
-use crate::load::random::Random;
+use windrow_load::random::Random;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;

@@ -2,9 +2,9 @@
 
 use super::{CHUNK_BYTES, DemoArguments, Findings, MEMBERS};
 use crate::commands::stats;
-use crate::figures::{factor, megabytes};
-use crate::values::Size;
 use serde_json::{Value, json};
+use windrow_console::figures::{factor, megabytes};
+use windrow_console::values::Size;
 use windrow_host::text::quoted;
 
 /// Data columns of all columns.

@@ -1,10 +1,10 @@
 //! The verifying load: random writes over NBD with many in flight, a flush now and then, everything recorded in the ledger.
 
 use super::ledger::{BLOCK, Ledger, Verdict, stamp};
-use crate::load::random::Random;
-use crate::nbd_client::NbdClient;
 use std::io::{Error, Result};
 use std::time::Duration;
+use windrow_load::nbd_client::NbdClient;
+use windrow_load::random::Random;
 
 /// Writes in flight.
 const DEPTH: usize = 64;

@@ -18,30 +18,17 @@ fn refused(world: &World, line: &str, id: &str, says: &str) {
 }
 
 fn refused_with(world: &World, line: &str, code: i32, id: &str, says: &str) {
-    let output = bounded(world, line);
+    let output = world.bounded(line);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
     assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
     assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
-    let output = bounded(world, &format!("{line} -o json"));
+    let output = world.bounded(&format!("{line} -o json"));
     assert_eq!(output.status.code(), Some(code), "{line} -o json: {}", both(&output));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{line} -o json: {why}: {}", both(&output)));
     assert_eq!((told["schema"].as_str(), told["error"]["id"].as_str()), (Some("windrow/error/1"), Some(id)), "{line} -o json: {told}");
     let remedy = told["error"]["remedy"].as_str().unwrap_or_default();
     assert!(!remedy.is_empty() && error.trim_end().ends_with(&format!("; {remedy}")), "{line}: no next step: {error}");
-}
-
-/// A pool that is served by mistake must not hang the test.
-fn bounded(world: &World, line: &str) -> std::process::Output {
-    std::process::Command::new("timeout")
-        .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_windrow")])
-        .args(line.split_whitespace())
-        .current_dir(world.path())
-        .env("WINDROW_STATE", world.file("state"))
-        .env("WINDROW_RUN", world.file("run"))
-        .env_remove("WINDROW_LOG")
-        .output()
-        .expect("timeout runs")
 }
 
 #[test]
@@ -172,7 +159,6 @@ fn wrong_words_on_the_command_line() {
         ("volume create tank 16M", "POOL/VOLUME"),
         ("volume create tank/x", "<SIZE>"),
         ("pool status tank -o yaml", "[possible values: text, json]"),
-        ("bench nothing", "windrow bench --help"),
         ("completions shell", "'shell'"),
         ("stats", "<POOL>"),
     ] {

@@ -34,7 +34,7 @@ fn is_whole(world: &World) {
 #[test]
 fn others_cannot_write_to_what_windrow_keeps() {
     let world = World::new();
-    for line in [CREATE, "volume create tank/data 16M", "trace generate uniform t.wtrc --requests 10 --size 1M"] {
+    for line in [CREATE, "volume create tank/data 16M", "windrow-lab trace generate uniform t.wtrc --requests 10 --size 1M"] {
         let output = world.command_under("umask 0", line).output().expect("it runs");
         assert!(output.status.success(), "{}", both(&output));
     }
@@ -67,7 +67,7 @@ fn a_limit_on_the_size_of_files_ends_no_process() {
     client.write(1, 0, &vec![7; 8 << 20], true);
     assert_eq!(client.finish().expect("it is written").0, 0);
     assert!(server.stop());
-    let output = world.command_under("ulimit -f 1", "trace generate uniform long.wtrc --requests 100000 --size 1M").output().expect("it runs");
+    let output = world.command_under("ulimit -f 1", "windrow-lab trace generate uniform long.wtrc --requests 100000 --size 1M").output().expect("it runs");
     refused(&output, "WR-", "long.wtrc");
     is_whole(&world);
 }

@@ -19,7 +19,7 @@ impl World {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
+        let mut command = Command::new(crate::support::program("windrow"));
         command.args(line.split_whitespace()).current_dir(self.path());
         command.env("WINDROW_STATE", self.path().join("state")).env("WINDROW_RUN", self.path().join("run"));
         command

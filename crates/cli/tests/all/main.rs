@@ -1,11 +1,10 @@
 //! The tests of the crate from outside, in one binary: one build and one link instead of many. A module is named for the behaviour that it proves.
 
-#[path = "../support/mod.rs"]
+#[path = "../../../../tests/support/mod.rs"]
 mod support;
 
 mod agreement;
 mod bad_input;
-mod bench;
 mod database;
 mod environment;
 mod estimate;
@@ -23,11 +22,9 @@ mod members_unfit;
 mod metrics;
 mod numbers;
 mod outside;
-mod plan_and_traces;
 mod real_clients;
 mod rebuild_map;
 mod scrub;
 mod served_members;
 mod surroundings;
-mod trace_record;
 mod two_pools;

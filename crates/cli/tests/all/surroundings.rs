@@ -23,27 +23,6 @@ fn a_result_that_cannot_be_written_is_a_failure() {
     assert_eq!((output.status.code(), both(&output).as_str()), (Some(141), ""), "the reader went: no success, and nothing to say");
 }
 
-/// A file that is written took the name of whatever had it, of a member at rest too.
-#[test]
-fn an_output_file_never_replaces_a_member() {
-    let world = World::with_volume(CREATE, "16M");
-    world.succeeds("trace generate uniform t.wtrc --requests 10 --size 1M");
-    let before = std::fs::read(world.file("m0")).expect("a member");
-    for line in ["trace generate uniform m0 --requests 10 --size 1M", "trace convert t.wtrc m0", "trace plot t.wtrc m0", "trace plot t.wtrc p.svg --report m0"]
-    {
-        let output = world.run(line);
-        let said = both(&output);
-        assert!(output.status.code() == Some(4) && said.contains("windrow: WR-MEMBER-002: will not replace m0: it is member 0 of"), "{line}: {said}");
-        assert!(std::fs::read(world.file("m0")).expect("still there") == before, "{line}");
-    }
-    let _socket = std::os::unix::net::UnixListener::bind(world.file("socket")).expect("a socket");
-    let other = world.run("trace convert t.wtrc socket");
-    assert!(other.status.code() == Some(4) && both(&other).contains("not a regular file"), "{}", both(&other));
-    world.succeeds("trace convert t.wtrc again.wtrc");
-    world.succeeds("trace convert t.wtrc again.wtrc");
-    world.check().expect("a sound pool");
-}
-
 /// A monitor that looks at all pools lost all of them when one could not be opened.
 #[test]
 fn a_pool_that_cannot_be_opened_does_not_hide_the_others() {
@@ -147,7 +126,6 @@ fn a_reader_that_is_gone_is_no_panic() {
         ("pool list", 141),
         ("completions bash", 141),
         ("check tank", 141),
-        ("trace generate uniform t.wtrc --requests 10 --size 1M", 141),
         ("serve nothing --nbd unix:s", 4),
     ] {
         for is_both in [true, false] {
@@ -279,7 +257,7 @@ fn what_may_not_be_read_is_not_absent() {
     let open = |path: &std::path::Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("its mode");
     // The folder of a test may be one that others cannot enter; the command, too, may be in such a folder.
     open(world.path(), 0o755);
-    std::fs::copy(env!("CARGO_BIN_EXE_windrow"), world.file("windrow")).expect("a copy");
+    std::fs::copy(support::program("windrow"), world.file("windrow")).expect("a copy");
     open(&world.file("windrow"), 0o755);
     let as_other = |line: &str| {
         let mut command = std::process::Command::new(world.file("windrow"));

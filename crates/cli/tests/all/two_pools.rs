@@ -167,7 +167,7 @@ fn a_socket_of_another_pool_is_refused_by_every_command() {
         "export rm pond/data",
         "stats pond",
         "check pond",
-        "trace record pond/data t.wtrc --for 1s",
+        "windrow-lab trace record pond/data t.wtrc --for 1s",
     ] {
         let refused = world.run(&format!("{line} --control tank.socket"));
         let text = both(&refused);

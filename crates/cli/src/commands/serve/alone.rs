@@ -1,7 +1,7 @@
 //! A second daemon of a pool: refused at once, with the process of the first one.
 
-use crate::context::PoolPlace;
 use std::time::{Duration, Instant};
+use windrow_console::context::PoolPlace;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Patience, Reply};
 use windrow_host::failure::id;
@@ -70,7 +70,7 @@ pub fn must_be_alone(found: &FoundPool, place: &PoolPlace) -> Result<(), Failure
                 let why = format!("process {process} serves another pool, '{name}' ({pool}), with the socket {}", socket.display());
                 return refused(why, "choose another socket with --control");
             }
-            Ok(_) => return Err(crate::context::unexpected()),
+            Ok(_) => return Err(windrow_console::context::unexpected()),
             // It has just ended.
             Err(failure) if failure.what.starts_with("lost the daemon") && begin.elapsed() < CLOSING => {}
             Err(failure) => return refused(format!("{}: {}", failure.what, failure.why), &failure.remedy),

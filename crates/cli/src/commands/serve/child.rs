@@ -62,7 +62,7 @@ impl ChildServer {
     pub fn report(&self) -> Result<PoolReport, Failure> {
         match self.ask(ControlCommand::Status)? {
             Reply::Pool(report) => Ok(*report),
-            _ => Err(crate::context::unexpected()),
+            _ => Err(windrow_console::context::unexpected()),
         }
     }
 

@@ -3,11 +3,11 @@
 use super::connections::ConnectionArguments;
 use super::metrics::{self, MetricsArguments};
 use super::rights::SocketMode;
-use crate::values::{MAP_MEMORY, Size, number_within, size_within};
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use windrow_console::values::{MAP_MEMORY, Size, number_within, size_within};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_nbd::{Listen, ServerOptions};

@@ -1,12 +1,12 @@
 //! Options, log and report of NBD connections.
 
 use super::config::Config;
-use crate::values::{Size, number_within, size_within};
 use clap::Args;
 use std::collections::HashMap;
 use std::mem::discriminant;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use windrow_console::values::{Size, number_within, size_within};
 use windrow_host::failure::lacking;
 use windrow_host::{ConnectionReport, PeerReport};
 use windrow_nbd::{Ending, Event, Limit, Observer, ServerOptions, Watch};

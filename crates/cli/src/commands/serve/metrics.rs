@@ -1,9 +1,9 @@
 //! Options and start of the metrics endpoint. The server is a crate of its own, which a build can leave out (feature `metrics-http`).
 
 use super::config::Config;
-use crate::values::number_within;
 use clap::Args;
 use std::net::SocketAddr;
+use windrow_console::values::number_within;
 use windrow_host::failure::id;
 use windrow_host::{Failure, Pool};
 #[cfg(feature = "metrics-http")]

@@ -1,10 +1,10 @@
 //! `volume get`: properties of a volume by name.
 
-use crate::commands::properties;
-use crate::context::{self, PoolPlace};
-use crate::output::Output;
-use crate::values::VolumePath;
 use serde_json::{Value, json};
+use windrow_console::context::{self, PoolPlace};
+use windrow_console::output::Output;
+use windrow_console::properties;
+use windrow_console::values::VolumePath;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::report::VolumeReport;
