@@ -284,7 +284,7 @@ fn map_pages_are_counted_refused_by_name_and_given_back() {
     machine.write(volume, lba, 1);
     machine.write(volume, lba + 256, 1);
     machine.write(volume, lba + 512, 1);
-    assert!(machine.out.notices.contains(&Notice::MapFull { pages: most, by_memory: true }));
+    assert!(machine.out.notices.contains(&Notice::MapFull { pages: most, by_memory: false }));
 }
 
 /// Requests that stepped aside for a held block were not counted: they could be more than may wait.

@@ -251,7 +251,7 @@ fn clients_beyond_each_limit_are_refused_with_its_name() {
     let default = ServerOptions::default;
     let cases = [
         (3, ServerOptions { connections_max: 3, ..default() }, "the server has 3 clients, its limit"),
-        (2, ServerOptions { connections_per_peer: 2, ..default() }, "this client has 2 connections, the limit for one client"),
+        (2, ServerOptions { connections_per_peer: 2, ..default() }, "this client has 2 connections, the limit for one client (--connections-per-client)"),
         (3, ServerOptions { connections_per_export: 2, ..default() }, "the export has 2 clients, the limit for one export"),
     ];
     for (count, options, message) in cases {
