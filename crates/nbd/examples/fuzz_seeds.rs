@@ -130,7 +130,7 @@ fn main() -> std::io::Result<()> {
     for (number, report) in DRIVES.iter().enumerate() {
         corpora.write("drives", &number.to_string(), report.as_bytes())?;
     }
-    let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan/src/catalogue.toml");
+    let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/plan/src/catalogue.toml");
     corpora.write("drives", "catalogue", &std::fs::read(catalogue)?)?;
     corpora.write("registry", "entry", REGISTRY.as_bytes())?;
     corpora.write("registry", "host", b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n")?;
