@@ -164,7 +164,7 @@ pub enum Control {
 pub enum MemberChange {
     /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside those that are lost already.
     TakeOut,
-    /// The host has seen that its device is too small for what the pool has on it: it has failed, and if it comes back, larger again, it gets everything anew. Refused if it
+    /// The host has seen that its device is too small for what the pool has on it: it has failed, and if it comes back, larger again, it is rebuilt as a whole. Refused if it
     /// is in use and the redundancy does not cover its loss.
     CutShort {
         /// What the host has seen.

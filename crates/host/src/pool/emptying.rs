@@ -1,4 +1,4 @@
-//! A spare that is emptied in its slot by a thread of its own (`replacement.rs`). Whoever takes the device away calls that off and waits for its end: nothing may be
+//! A spare that is emptied in its slot by a thread of its own (`replacement.rs`). What takes the device away calls that off first, and waits for its end: nothing may be
 //! written to a device that is not the pool's any more.
 
 use crate::sessions::lock;

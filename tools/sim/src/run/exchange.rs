@@ -5,8 +5,8 @@ use crate::members::Ailment;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{MemberId, Uuid};
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
 /// Refusals one after the other, beyond which a device never leaves.
 const REFUSALS_MAX: u32 = 10;
@@ -24,6 +24,8 @@ enum Stage {
     Away { until: u64 },
     /// The answer that it may be replaced still.
     SettlingAgain(ControlId),
+    /// The answer that all of what it held counts as missed: its device was cut short, and is to be as large as before.
+    Cutting(ControlId),
     /// The answer that the journal device is none any more.
     Removing(ControlId),
     /// The answer that another device waits in its slot.
@@ -92,6 +94,14 @@ impl Run {
             Stage::SettlingAgain(id) => {
                 if self.done(id, member)? {
                     Some(self.come_in(exchange)?)
+                } else {
+                    None
+                }
+            }
+            Stage::Cutting(id) => {
+                if self.done(id, member)? {
+                    self.lose_the_end(member)?;
+                    self.bring_back(member)
                 } else {
                     None
                 }
@@ -197,12 +207,16 @@ impl Run {
     /// The device is there again, or another one.
     fn come_in(&mut self, exchange: Exchange) -> Result<Stage, Violation> {
         let member = exchange.member;
-        let superblock = self.newest_superblock(member);
         self.exchanged += 1;
-        if let (false, Some(superblock)) = (exchange.new_device, superblock) {
-            self.world.members.ailment_mut(member).gone = false;
-            let change = MemberChange::BringBack { superblock: Box::new(superblock) };
-            return Ok(Stage::ComingIn(self.world.member_command(member, change)));
+        if !exchange.new_device {
+            // (What fails once is for the pool.)
+            let is_well = Ailment { gone: false, ..*self.world.members.ailment_mut(member) } == Ailment::default();
+            let cut = self.rng.chance(250) && is_well && !self.devices.is_one(member) && self.newest_superblock(member).is_some();
+            let change = MemberChange::CutShort { reason: "it was cut short".to_owned() };
+            let stage = if cut { Some(Stage::Cutting(self.world.member_command(member, change))) } else { self.bring_back(member) };
+            if let Some(stage) = stage {
+                return Ok(stage);
+            }
         }
         if self.devices.is_removed_first(member) {
             return Ok(Stage::Removing(self.world.member_command(member, MemberChange::GiveUp)));
@@ -211,6 +225,26 @@ impl Run {
         let power_safe = self.world.members.member(member).power_safe;
         let change = MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None };
         Ok(Stage::ComingIn(self.world.member_command(member, change)))
+    }
+
+    /// The device that left is there again; `None` if it bears no superblock.
+    fn bring_back(&mut self, member: MemberId) -> Option<Stage> {
+        let superblock = Box::new(self.newest_superblock(member)?);
+        self.world.members.ailment_mut(member).gone = false;
+        Some(Stage::ComingIn(self.world.member_command(member, MemberChange::BringBack { superblock })))
+    }
+
+    /// A device that was cut short and grew again has zeroes where data was.
+    fn lose_the_end(&mut self, member: MemberId) -> Result<(), Violation> {
+        self.world.members.ailment_mut(member).gone = false;
+        let size = self.world.members.member(member).size();
+        let first = RESERVED_BYTES + self.rng.below((size - RESERVED_BYTES) / BLOCK_BYTES) * BLOCK_BYTES;
+        self.world.trace.tell(|| format!("member {member} was cut short at {first}, and has grown again"));
+        let zeroes = vec![0; (size - first) as usize];
+        let received = self.world.members.member(member).received;
+        let lost = self.world.members.write(member, first, &zeroes).and_then(|()| self.world.members.flush(member));
+        self.world.members.member_mut(member).received = received;
+        lost.map_err(|error| Violation::new(Broken::Error, format!("a device that grows: {error}")))
     }
 
     /// A journal device has been given up: another one comes into its slot, as a spare first.

@@ -30,7 +30,7 @@ impl Run {
     /// After a turn: what if the power went now?
     pub(super) fn check_full_ring(&mut self) -> Result<(), Violation> {
         let is_due = self.scenario.journal.is_some() && self.full_rings.starts < STARTS_MAX && self.full_rings.rng.chance(LOOKS_PER_MILLE);
-        if !is_due || self.goes_beyond || !self.world.ailing.is_empty() || !self.start_works() {
+        if !is_due || self.goes_beyond || !self.world.ailing.is_empty() || self.is_switching_devices() || !self.start_works() {
             return Ok(());
         }
         let journal = self.world.status().journal;

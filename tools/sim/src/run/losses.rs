@@ -99,7 +99,7 @@ impl Run {
         }
         self.losses.watched = (watched.turns > 0 && watched.moments > 0).then_some(watched);
         // (Without journal devices there is no start anyway.)
-        if !is_due || !self.is_only_loss(watched.member) || !self.start_works() {
+        if !is_due || !self.is_only_loss(watched.member) || self.is_switching_devices() || !self.start_works() {
             return Ok(());
         }
         let failed = watched.member;

@@ -75,6 +75,12 @@ impl Run {
         self.shadows.under_way.as_ref().is_none_or(|shadowing| matches!(shadowing.stage, Stage::Copying))
     }
 
+    /// True while the generation that names the new device may not be written: after a power cut either device may be the member, and a copy of the world has
+    /// the new one alone (seed 37001041).
+    pub(super) fn is_switching_devices(&self) -> bool {
+        self.shadows.under_way.as_ref().is_some_and(|shadowing| matches!(shadowing.stage, Stage::Switched(..)))
+    }
+
     /// True if a member is being replaced.
     pub(super) fn has_shadow(&self) -> bool {
         self.shadows.under_way.is_some()

@@ -58,6 +58,12 @@ fn a_start_with_few_pages_may_make_holes_of_zeroes() {
     block.may_become_hole();
     assert_eq!(states(&block), [true, true]);
     let mut block = BlockModel::default();
+    block.submit(write(1, FULL >> 1, ZERO));
+    block.acknowledge(RequestId(1), 1, 1, false);
+    assert_eq!(states(&block), [false, true]);
+    block.may_become_hole();
+    assert_eq!(states(&block), [true, true], "zeroes in a part of a hole");
+    let mut block = BlockModel::default();
     block.settle(&[100; 8]);
     block.may_become_hole();
     assert_eq!(states(&block), [false, false]);
