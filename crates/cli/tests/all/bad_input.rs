@@ -40,7 +40,8 @@ fn wrong_names_numbers_and_sizes() {
     // The signature of an ext file system.
     foreign.write_all_at(&[0x53, 0xef], 1080).unwrap();
     for (line, id, says) in [
-        ("pool status nothing", "WR-POOL-001", "nothing"),
+        ("pool status nothing", "WR-POOL-001", "this host knows 'tank'; name its members"),
+        ("volume list tank/data", "WR-POOL-001", "'tank/data' names a volume, and a pool is to be named; say 'tank'"),
         ("serve nothing --nbd unix:s", "WR-POOL-001", "nothing"),
         ("check nothing", "WR-POOL-001", "nothing"),
         ("stats nothing", "WR-POOL-001", "nothing"),

@@ -334,7 +334,31 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
         Err(failure) if failure.id == id::POOL_UNKNOWN => target.name.as_deref().and_then(|name| served.daemon_of(name)),
         _ => None,
     };
-    daemon.map_or(found, |daemon| Err(daemon.busy(what)))
+    match daemon {
+        Some(daemon) => Err(daemon.busy(what)),
+        None => found.map_err(|failure| with_known_names(failure, target, registry)),
+    }
+}
+
+/// A name that is no pool's may be mistyped: the ones that this host knows are named.
+fn with_known_names(mut failure: Failure, target: &PoolTarget, registry: &Registry) -> Failure {
+    let Some(name) = target.name.as_deref().filter(|_| failure.id == id::POOL_UNKNOWN && target.members.is_empty() && target.dirs.is_empty()) else {
+        return failure;
+    };
+    if let Some((pool, _)) = name.split_once('/') {
+        failure.why = format!("'{name}' names a volume, and a pool is to be named");
+        return failure.remedy(format!("say '{pool}', or see `windrow volume --help`"));
+    }
+    let mut known: Vec<String> = registry.all().into_iter().map(|entry| format!("'{}'", entry.name)).collect();
+    known.sort_unstable();
+    if known.is_empty() {
+        return failure;
+    }
+    let more = known.len().saturating_sub(NAMES_SHOWN);
+    known.truncate(NAMES_SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let remedy = format!("this host knows {}{rest}; {}", known.join(", "), failure.remedy);
+    failure.remedy(remedy)
 }
 
 /// The daemon that has the pool that is meant, or members that are named, if one has.
@@ -349,6 +373,9 @@ pub fn daemon_of(target: &PoolTarget, served: &Served) -> Option<Arc<Holder>> {
     };
     there.find(is_meant)
 }
+
+/// Names of pools that one line shows.
+const NAMES_SHOWN: usize = 8;
 
 fn what(target: &PoolTarget) -> String {
     format!("cannot find pool '{}'", target.name.as_deref().unwrap_or("(unnamed)"))
