@@ -1,6 +1,7 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
 use crate::workload::{draw_policy, draw_properties, draw_rates, draw_way, draws_capacity};
+use windrow_engine::limits::MAX_CHUNK_ROWS;
 use windrow_engine::{Engine, FormatError, JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES, Reduction};
 use windrow_random::Rng;
@@ -331,12 +332,20 @@ impl Scenario {
     /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger; where that does not end, as
     /// the map grows with them, chunks and segments do (seed 8300101).
     pub(crate) fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
-        let drawn = self.sizes.clone();
+        let mut drawn = self.sizes.clone();
         while let Err(FormatError::TooSmall { segments, needed }) = Engine::plan(&self.spec(&mut Rng::stream(0, "any names"))) {
             self.sizes.iter_mut().for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
-            if self.sizes.iter().any(|size| *size > LARGEST_BYTES) {
-                self.sizes.clone_from(&drawn);
+            if self.sizes.iter().all(|size| *size <= LARGEST_BYTES) {
+                continue;
+            }
+            self.sizes.clone_from(&drawn);
+            if self.chunk_rows < MAX_CHUNK_ROWS {
                 (self.chunk_rows, self.segment_rows, extent_bytes) = (2 * self.chunk_rows, 2 * self.segment_rows, 2 * extent_bytes);
+            } else {
+                // The space that one member has alone cannot keep the map of all of them (seed 43000361).
+                let largest = drawn.iter().copied().max().unwrap_or(LARGEST_BYTES);
+                self.sizes.fill(largest);
+                drawn.fill(largest);
             }
         }
         self

@@ -102,7 +102,7 @@ impl Run {
             }
             Stage::Cutting(id) => {
                 if self.done(id, member)? {
-                    self.lose_the_end(member)?;
+                    self.lose_the_end(member);
                     self.bring_back(member)
                 } else {
                     None
@@ -237,16 +237,15 @@ impl Run {
     }
 
     /// A device that was cut short and grew again has zeroes where data was.
-    fn lose_the_end(&mut self, member: MemberId) -> Result<(), Violation> {
+    fn lose_the_end(&mut self, member: MemberId) {
         self.world.members.ailment_mut(member).gone = false;
         let size = self.world.members.member(member).size();
         let first = RESERVED_BYTES + self.rng.below((size - RESERVED_BYTES) / BLOCK_BYTES) * BLOCK_BYTES;
         self.world.trace.tell(|| format!("member {member} was cut short at {first}, and has grown again"));
-        let zeroes = vec![0; (size - first) as usize];
-        let received = self.world.members.member(member).received;
-        let lost = self.world.members.write(member, first, &zeroes).and_then(|()| self.world.members.flush(member));
-        self.world.members.member_mut(member).received = received;
-        lost.map_err(|error| Violation::new(Broken::Error, format!("a device that grows: {error}")))
+        // (Not as a command, which could fail: this is the drive's own doing, seed 43000542.)
+        let device = self.world.members.member_mut(member);
+        device.write(first, &vec![0; (size - first) as usize]);
+        device.flush_end(device.flush_begin(), false);
     }
 
     /// A journal device has been given up: another one comes into its slot, as a spare first.
