@@ -1,6 +1,8 @@
-//! Small pools on members in memory, and changes of what they bear, for the targets that look at whole pools.
+//! Small pools on members in memory, and changes of what they bear, for the targets that look at
+//! whole pools.
 //!
-//! The first byte of an input chooses the pool. Behind it is a list of changes: kind, member, place (two bytes), length, and so many bytes.
+//! The first byte of an input chooses the pool. Behind it is a list of changes: kind, member, place
+//! (two bytes), length, and so many bytes.
 
 #[path = "../crates/engine/tests/machine/mod.rs"]
 mod machine;
@@ -28,8 +30,19 @@ pub struct Members(Memory);
 impl Members {
     fn inside(&self, member: MemberId, offset: u64, length: usize) -> Result<(), MemberError> {
         let size = self.0.size(member);
-        let fits = offset.checked_add(length as u64).is_some_and(|end| end <= size);
-        if fits { Ok(()) } else { Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 }) }
+        let fits = offset
+            .checked_add(length as u64)
+            .is_some_and(|end| end <= size);
+        if fits {
+            Ok(())
+        } else {
+            Err(MemberError {
+                member,
+                kind: MemberErrorKind::Media,
+                offset,
+                code: 5,
+            })
+        }
     }
 }
 
@@ -71,7 +84,8 @@ struct Ends {
     tails: Vec<Place>,
 }
 
-/// A pool with two checkpoints, batches after them, and no clean end; with a journal also records that the log lacks.
+/// A pool with two checkpoints, batches after them, and no clean end; with a journal also records
+/// that the log lacks.
 struct Pool {
     memory: Memory,
     records: Vec<Record>,
@@ -80,11 +94,36 @@ struct Pool {
 
 static POOLS: [LazyLock<Pool>; 4] = [
     LazyLock::new(|| Pool::of(Redundancy::Single, 3, None, Compression::Off, Dedup::Off)),
-    LazyLock::new(|| Pool::of(Redundancy::Double, 4, Some(internal()), Compression::Off, Dedup::Off)),
-    LazyLock::new(|| Pool::of(Redundancy::Copies(2), 4, Some(internal()), Compression::Lz4ThenZstd, Dedup::Off)),
+    LazyLock::new(|| {
+        Pool::of(
+            Redundancy::Double,
+            4,
+            Some(internal()),
+            Compression::Off,
+            Dedup::Off,
+        )
+    }),
+    LazyLock::new(|| {
+        Pool::of(
+            Redundancy::Copies(2),
+            4,
+            Some(internal()),
+            Compression::Lz4ThenZstd,
+            Dedup::Off,
+        )
+    }),
     LazyLock::new(|| {
         let devices = vec![(Uuid([0xd0; 16]), MEMBER_BYTES as u64)];
-        Pool::of(Redundancy::Single, 4, Some(JournalSpec { devices, ..internal() }), Compression::Zstd, Dedup::Hash)
+        Pool::of(
+            Redundancy::Single,
+            4,
+            Some(JournalSpec {
+                devices,
+                ..internal()
+            }),
+            Compression::Zstd,
+            Dedup::Hash,
+        )
     }),
 ];
 
@@ -93,15 +132,36 @@ fn internal() -> JournalSpec {
 }
 
 pub fn options(read_only: bool, force: bool) -> OpenOptions {
-    OpenOptions { host: Uuid([1; 16]), read_only, force, discard_journal: false, limits: Limits::default() }
+    OpenOptions {
+        host: Uuid([1; 16]),
+        read_only,
+        force,
+        discard_journal: false,
+        limits: Limits::default(),
+    }
 }
 
 impl Pool {
-    fn of(redundancy: Redundancy, members: usize, journal: Option<JournalSpec>, compression: Compression, dedup: Dedup) -> Self {
+    fn of(
+        redundancy: Redundancy,
+        members: usize,
+        journal: Option<JournalSpec>,
+        compression: Compression,
+        dedup: Dedup,
+    ) -> Self {
         let has_journal = journal.is_some();
-        let mut machine = Machine::open_with(formatted(redundancy, members, journal), &options(false, false));
+        let mut machine = Machine::open_with(
+            formatted(redundancy, members, journal),
+            &options(false, false),
+        );
         let volume = machine.volume(1 << 20);
-        for command in [Control::VolumeCompression { volume, compression }, Control::VolumeDedup { volume, dedup }] {
+        for command in [
+            Control::VolumeCompression {
+                volume,
+                compression,
+            },
+            Control::VolumeDedup { volume, dedup },
+        ] {
             assert_eq!(machine.command(command), Some(Ok(ControlReply::Done)));
         }
         for round in 0..3 {
@@ -117,10 +177,23 @@ impl Pool {
         }
         let memory = machine.memory;
         let (records, batches) = (records(&memory), batches(&memory));
-        let (_, found) = Engine::open(&mut memory.clone(), BufPool::new(16 << 20), &options(true, false)).expect("a start");
+        let (_, found) = Engine::open(
+            &mut memory.clone(),
+            BufPool::new(16 << 20),
+            &options(true, false),
+        )
+        .expect("a start");
         let has_more = found.log_order < found.accepted_order;
-        assert_eq!((has_more, records.is_empty(), batches.is_empty()), (has_journal, !has_journal, false), "what can be changed is there");
-        Self { memory, records, batches }
+        assert_eq!(
+            (has_more, records.is_empty(), batches.is_empty()),
+            (has_journal, !has_journal, false),
+            "what can be changed is there"
+        );
+        Self {
+            memory,
+            records,
+            batches,
+        }
     }
 }
 
@@ -143,7 +216,9 @@ fn formatted(redundancy: Redundancy, members: usize, journal: Option<JournalSpec
         segment_rows: Some(16),
         align_bytes: 4096,
         pool: Uuid([9; 16]),
-        members: (0..members as u8).map(|member| (Uuid([member + 1; 16]), MEMBER_BYTES as u64)).collect(),
+        members: (0..members as u8)
+            .map(|member| (Uuid([member + 1; 16]), MEMBER_BYTES as u64))
+            .collect(),
         created_unix_s: 0,
         journal,
         properties: PROPERTIES,
@@ -156,7 +231,13 @@ fn formatted(redundancy: Redundancy, members: usize, journal: Option<JournalSpec
 fn write(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>, round: u8) {
     blocks.for_each(|block| machine.write(volume, block * 3 % 64, (block as u8 + round) % 32));
     machine.flush(volume);
-    assert!(machine.completions.drain(..).all(|completion| completion.result.is_ok()), "there is room");
+    assert!(
+        machine
+            .completions
+            .drain(..)
+            .all(|completion| completion.result.is_ok()),
+        "there is room"
+    );
 }
 
 /// The records of all journals.
@@ -165,13 +246,28 @@ fn records(memory: &Memory) -> Vec<Record> {
     let chunks = |area: JournalArea| (0..area.chunks).map(move |chunk| (area, chunk));
     let mut found = Vec::new();
     for (area, chunk) in superblock.journals.areas().copied().flat_map(chunks) {
-        let places: Vec<Place> = area.copies_of(chunk).map(|(member, at)| (member.index(), at as usize)).collect();
+        let places: Vec<Place> = area
+            .copies_of(chunk)
+            .map(|(member, at)| (member.index(), at as usize))
+            .collect();
         let (member, from) = places[0];
         let bytes = &memory.data[member][from..from + area.chunk_bytes as usize];
         let mut at = 0;
-        while let Ok((_, length)) = decode_record_header(&bytes[at..], &superblock.pool, chunk, at as u32, area.granule) {
-            let copies = places.iter().map(|(member, from)| (*member, from + at)).collect();
-            found.push(Record { copies, bytes: length as usize });
+        while let Ok((_, length)) = decode_record_header(
+            &bytes[at..],
+            &superblock.pool,
+            chunk,
+            at as u32,
+            area.granule,
+        ) {
+            let copies = places
+                .iter()
+                .map(|(member, from)| (*member, from + at))
+                .collect();
+            found.push(Record {
+                copies,
+                bytes: length as usize,
+            });
             at += length as usize;
         }
     }
@@ -184,10 +280,21 @@ fn batches(memory: &Memory) -> Vec<Ends> {
     let block = |(member, at): &Place| &memory.data[*member][*at..at + BLOCK];
     let mut found = Vec::new();
     for (segment, row, header) in memory.headers() {
-        let is_head = |place: &Place| decode_header(block(place), &pool, segment, row).is_ok_and(|frame| frame.head_blocks == 1);
-        let heads: Vec<Place> = memory.blocks(segment, row..row + 1).into_iter().filter(is_head).collect();
+        let is_head = |place: &Place| {
+            decode_header(block(place), &pool, segment, row)
+                .is_ok_and(|frame| frame.head_blocks == 1)
+        };
+        let heads: Vec<Place> = memory
+            .blocks(segment, row..row + 1)
+            .into_iter()
+            .filter(is_head)
+            .collect();
         let is_tail = |place: &Place| block(place)[FOOTER_AT..].starts_with(b"WNDRWEND");
-        let tails: Vec<Place> = memory.blocks(segment, row..row + header.rows).into_iter().filter(is_tail).collect();
+        let tails: Vec<Place> = memory
+            .blocks(segment, row..row + header.rows)
+            .into_iter()
+            .filter(is_tail)
+            .collect();
         if !heads.is_empty() && !tails.is_empty() {
             found.push(Ends { heads, tails });
         }
@@ -202,7 +309,10 @@ pub fn garbled(input: &[u8]) -> Option<Members> {
     let mut memory = pool.memory.clone();
     while let [kind, which, low, high, length, more @ ..] = rest {
         let (bytes, behind) = more.split_at(usize::from(*length).min(more.len()));
-        let (which, place) = (usize::from(*which), usize::from(*low) | usize::from(*high) << 8);
+        let (which, place) = (
+            usize::from(*which),
+            usize::from(*low) | usize::from(*high) << 8,
+        );
         match kind % 12 {
             8 | 9 => change_record(&mut memory, &pool.records, which, place, bytes),
             10 | 11 => change_batch(&mut memory, &pool.batches, which, place, bytes),
@@ -219,7 +329,9 @@ fn change_member(memory: &mut Memory, kind: u8, which: usize, place: usize, byte
     match kind {
         // A superblock slot, signed.
         0..=2 => {
-            let slot = &mut data[(SLOT_OFFSET + (place as u64 % SLOT_COUNT) * SLOT_STRIDE) as usize..][..SLOT_BYTES];
+            let slot = &mut data
+                [(SLOT_OFFSET + (place as u64 % SLOT_COUNT) * SLOT_STRIDE) as usize..]
+                [..SLOT_BYTES];
             // What has a meaning is near the start.
             let at = 16 + place / 4 % 2000;
             slot[at..at + bytes.len()].copy_from_slice(bytes);
@@ -231,7 +343,9 @@ fn change_member(memory: &mut Memory, kind: u8, which: usize, place: usize, byte
             data[at..at + bytes.len()].copy_from_slice(bytes);
         }
         // A block that never was, and one that belongs elsewhere.
-        4 => data[place * BLOCK % MEMBER_BYTES..][..BLOCK].fill(bytes.first().copied().unwrap_or(0)),
+        4 => {
+            data[place * BLOCK % MEMBER_BYTES..][..BLOCK].fill(bytes.first().copied().unwrap_or(0))
+        }
         5 => {
             let from = bytes.first().map_or(0, |byte| usize::from(*byte) * BLOCK) % MEMBER_BYTES;
             data.copy_within(from..from + BLOCK, place * BLOCK % MEMBER_BYTES);
@@ -250,12 +364,27 @@ fn put(bytes: &mut [u8], place: usize, new: &[u8]) {
 
 /// One copy, or all.
 fn chosen(copies: &[Place], place: usize) -> &[Place] {
-    if place & ALL_COPIES == 0 { &copies[..1] } else { copies }
+    if place & ALL_COPIES == 0 {
+        &copies[..1]
+    } else {
+        copies
+    }
 }
 
 /// A journal record, signed.
-fn change_record(memory: &mut Memory, records: &[Record], which: usize, place: usize, bytes: &[u8]) {
-    let Some(record) = which.checked_rem(records.len()).map(|number| &records[number]) else { return };
+fn change_record(
+    memory: &mut Memory,
+    records: &[Record],
+    which: usize,
+    place: usize,
+    bytes: &[u8],
+) {
+    let Some(record) = which
+        .checked_rem(records.len())
+        .map(|number| &records[number])
+    else {
+        return;
+    };
     for (member, at) in chosen(&record.copies, place) {
         let copy = &mut memory.data[*member][*at..at + record.bytes];
         put(copy, place, bytes);
@@ -266,7 +395,9 @@ fn change_record(memory: &mut Memory, records: &[Record], which: usize, place: u
 /// Head and tail of a batch, signed.
 fn change_batch(memory: &mut Memory, batches: &[Ends], which: usize, place: usize, bytes: &[u8]) {
     let ends = &batches[which % batches.len()];
-    for ((head_on, head_at), (tail_on, tail_at)) in chosen(&ends.heads, place).iter().zip(&ends.tails) {
+    for ((head_on, head_at), (tail_on, tail_at)) in
+        chosen(&ends.heads, place).iter().zip(&ends.tails)
+    {
         let mut head = memory.data[*head_on][*head_at..head_at + BLOCK].to_vec();
         let mut tail = memory.data[*tail_on][*tail_at..tail_at + BLOCK].to_vec();
         put(&mut head, place, bytes);

@@ -1,5 +1,6 @@
-//! Puts right checksums on wrong bytes, by the rules of `docs/on-disk-format.md`, so that a fuzzer reaches what lies behind
-//! the checksums. Written from the document and not from the code, so that it also compares the two.
+//! Puts right checksums on wrong bytes, by the rules of `docs/on-disk-format.md`, so that a fuzzer
+//! reaches what lies behind the checksums. Written from the document and not from the code, so that
+//! it also compares the two.
 
 use windrow_units::{PoolUuid, SegmentId, Uuid};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -39,7 +40,11 @@ pub fn sign_batch(head: &mut [u8], tail: &mut [u8]) -> Address {
     footer[40..48].copy_from_slice(&header.to_le_bytes());
     let sum = xxh3_64_with_seed(&tail[..4088], seed);
     tail[4088..].copy_from_slice(&sum.to_le_bytes());
-    Address { pool: Uuid(array(head, 32)), segment: SegmentId(u32::from_le_bytes(array(head, 20))), row: u32::from_le_bytes(array(head, 24)) }
+    Address {
+        pool: Uuid(array(head, 32)),
+        segment: SegmentId(u32::from_le_bytes(array(head, 20))),
+        row: u32::from_le_bytes(array(head, 24)),
+    }
 }
 
 /// What a journal record says of itself.
@@ -52,7 +57,8 @@ pub struct RecordAddress {
     pub offset: u32,
 }
 
-/// Signs a journal record of at least 128 bytes: its payload blocks, as far as there are checksums for them where it says, and its head.
+/// Signs a journal record of at least 128 bytes: its payload blocks, as far as there are checksums
+/// for them where it says, and its head.
 pub fn sign_record(record: &mut [u8]) -> RecordAddress {
     record[..8].copy_from_slice(b"WNDRWJRN");
     let number = |record: &[u8], at| u32::from_le_bytes(array(record, at)) as usize;
@@ -80,7 +86,11 @@ pub fn sign_record(record: &mut [u8]) -> RecordAddress {
     owner[32..40].copy_from_slice(&record[20..28]);
     let sum = xxh3_64_with_seed(&record[16..head], xxh3_64(&owner));
     record[8..16].copy_from_slice(&sum.to_le_bytes());
-    RecordAddress { pool: Uuid(array(record, 32)), chunk: number(record, 20) as u32, offset: number(record, 24) as u32 }
+    RecordAddress {
+        pool: Uuid(array(record, 32)),
+        chunk: number(record, 20) as u32,
+        offset: number(record, 24) as u32,
+    }
 }
 
 /// Signs a superblock slot of 16384 bytes.
@@ -98,7 +108,8 @@ pub fn sign_label(label: &mut [u8]) {
     label[16..24].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Signs the chunks of a compact trace (`docs/trace-format.md`), as far as their lengths lead. The head of the file is put right, too.
+/// Signs the chunks of a compact trace (`docs/trace-format.md`), as far as their lengths lead. The
+/// head of the file is put right, too.
 pub fn sign_trace(bytes: &mut [u8]) {
     if bytes.len() < 16 {
         return;

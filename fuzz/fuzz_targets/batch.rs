@@ -1,8 +1,11 @@
-//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to the same bytes, and the head alone tells no other entries.
+//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to
+//! the same bytes, and the head alone tells no other entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::batch::{BatchPlan, TableWriter, decode_batch, decode_head, decode_header, encode_ends};
+use windrow_layout::batch::{
+    BatchPlan, TableWriter, decode_batch, decode_head, decode_header, encode_ends,
+};
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, Uuid};
 
 fuzz_target!(|data: &[u8]| {
@@ -18,9 +21,17 @@ fuzz_target!(|data: &[u8]| {
     tail.resize(BLOCK_SIZE, 0);
     let address = signing::sign_batch(&mut head, &mut tail);
     let told = decode_head(&head, &address.pool, address.segment, address.row);
-    let Ok(batch) = decode_batch(&head, &tail, &address.pool, address.segment, address.row) else { return };
+    let Ok(batch) = decode_batch(&head, &tail, &address.pool, address.segment, address.row) else {
+        return;
+    };
     let told = told.expect("a head that is right with its tail is right without it");
-    assert!(told.len() <= batch.entries.len() && told.iter().zip(&batch.entries).all(|(told, decoded)| *told == decoded.entry));
+    assert!(
+        told.len() <= batch.entries.len()
+            && told
+                .iter()
+                .zip(&batch.entries)
+                .all(|(told, decoded)| *told == decoded.entry)
+    );
 
     let frame = &batch.frame;
     let mut table = TableWriter::new();
@@ -36,8 +47,21 @@ fuzz_target!(|data: &[u8]| {
     }
     let checksums: Vec<u32> = batch.blocks.iter().copied().chain(of_packed).collect();
     let padding_blocks = frame.padding_blocks();
-    let plan = BatchPlan { head_blocks: frame.head_blocks, payload_blocks: frame.payload_blocks, packed_blocks: frame.packed_blocks, rows: frame.header.rows, padding_blocks };
+    let plan = BatchPlan {
+        head_blocks: frame.head_blocks,
+        payload_blocks: frame.payload_blocks,
+        packed_blocks: frame.packed_blocks,
+        rows: frame.header.rows,
+        padding_blocks,
+    };
     let (mut new_head, mut new_tail) = (vec![0xff; head.len()], vec![0xff; tail.len()]);
-    encode_ends(&frame.header, &table, &checksums, &plan, &mut new_head, &mut new_tail);
+    encode_ends(
+        &frame.header,
+        &table,
+        &checksums,
+        &plan,
+        &mut new_head,
+        &mut new_tail,
+    );
     assert_eq!((head, tail), (new_head, new_tail));
 });

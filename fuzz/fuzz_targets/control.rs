@@ -1,5 +1,5 @@
-//! What is sent to the control socket of a daemon: each whole line gets exactly one answer, an object of this version; what is not understood
-//! reaches nobody.
+//! What is sent to the control socket of a daemon: each whole line gets exactly one answer, an
+//! object of this version; what is not understood reaches nobody.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,13 +9,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use windrow_host::Failure;
-use windrow_host::control::{CONTROL_VERSION, Command, ControlHandler, ControlServer, Reply, ServedPool};
+use windrow_host::control::{
+    CONTROL_VERSION, Command, ControlHandler, ControlServer, Reply, ServedPool,
+};
 
 struct Counting(AtomicUsize);
 
 impl ControlHandler for Counting {
     fn serves(&self) -> ServedPool {
-        ServedPool { name: "tank".to_owned(), pool: windrow_units::Uuid([7; 16]) }
+        ServedPool {
+            name: "tank".to_owned(),
+            pool: windrow_units::Uuid([7; 16]),
+        }
     }
 
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
@@ -30,7 +35,8 @@ impl ControlHandler for Counting {
 static SERVER: LazyLock<(tempfile::TempDir, ControlServer, Arc<Counting>)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let counting = Arc::new(Counting(AtomicUsize::new(0)));
-    let server = ControlServer::start(&folder.path().join("control"), counting.clone()).expect("it starts");
+    let server =
+        ControlServer::start(&folder.path().join("control"), counting.clone()).expect("it starts");
     (folder, server, counting)
 });
 
@@ -39,16 +45,38 @@ fuzz_target!(|input: &[u8]| {
     let before = counting.0.load(Ordering::SeqCst);
     let mut stream = UnixStream::connect(server.path()).expect("it listens");
     // The server may close it; what it has answered before counts.
-    if stream.write_all(input).and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
+    if stream
+        .write_all(input)
+        .and_then(|()| stream.shutdown(Shutdown::Write))
+        .is_err()
+    {
         return;
     }
-    let answers: Vec<serde_json::Value> =
-        BufReader::new(&stream).lines().map_while(Result::ok).map(|line| serde_json::from_str(&line).expect("an object")).collect();
+    let answers: Vec<serde_json::Value> = BufReader::new(&stream)
+        .lines()
+        .map_while(Result::ok)
+        .map(|line| serde_json::from_str(&line).expect("an object"))
+        .collect();
     // On a slow machine a line may say that a command runs.
-    let answers: Vec<serde_json::Value> = answers.into_iter().filter(|answer| answer["working"].is_null()).collect();
+    let answers: Vec<serde_json::Value> = answers
+        .into_iter()
+        .filter(|answer| answer["working"].is_null())
+        .collect();
     let lines = input.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(answers.len(), lines, "one answer to each line");
-    assert!(answers.iter().all(|answer| answer["version"] == CONTROL_VERSION && answer["ok"].is_null() != answer["error"].is_null()));
-    let done = answers.iter().filter(|answer| !answer["ok"].is_null()).count();
-    assert_eq!(counting.0.load(Ordering::SeqCst) - before, done, "what is refused reaches nobody");
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer["version"] == CONTROL_VERSION
+                && answer["ok"].is_null() != answer["error"].is_null())
+    );
+    let done = answers
+        .iter()
+        .filter(|answer| !answer["ok"].is_null())
+        .count();
+    assert_eq!(
+        counting.0.load(Ordering::SeqCst) - before,
+        done,
+        "what is refused reaches nobody"
+    );
 });

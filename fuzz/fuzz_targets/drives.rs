@@ -1,4 +1,5 @@
-//! What drives say of themselves (JSON of `smartctl` and `nvme`) and catalogues of drives (TOML): a refusal, or figures that can be reckoned with.
+//! What drives say of themselves (JSON of `smartctl` and `nvme`) and catalogues of drives (TOML): a
+//! refusal, or figures that can be reckoned with.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,11 +15,21 @@ fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
     for report in parse_all(&text).unwrap_or_default() {
         let (health, found) = (&report.health, findings(&report.health, report.pages));
-        for figure in [found.wear_amplification, found.overwrites_per_day, found.days_left, found.rated_overwrites_per_day] {
+        for figure in [
+            found.wear_amplification,
+            found.overwrites_per_day,
+            found.days_left,
+            found.rated_overwrites_per_day,
+        ] {
             assert!(is_sound(figure), "{found:?} of {health:?}");
         }
         if let Some(drive) = as_drive(health, &found) {
-            for figure in [Some(drive.capacity_gb), drive.erase_cycles, drive.overwrites_per_day, drive.wear_amplification] {
+            for figure in [
+                Some(drive.capacity_gb),
+                drive.erase_cycles,
+                drive.overwrites_per_day,
+                drive.wear_amplification,
+            ] {
                 assert!(is_sound(figure), "{drive:?}");
             }
         }
@@ -26,7 +37,13 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(catalogue) = Catalogue::parse(&text) {
         for drive in &catalogue.drives {
             assert_eq!(catalogue.get(&drive.id), Some(drive));
-            assert!(drive.capacity_gb > 0.0 && is_sound(drive.price) && is_sound(drive.erase_cycles) && is_sound(drive.wear_amplification), "{drive:?}");
+            assert!(
+                drive.capacity_gb > 0.0
+                    && is_sound(drive.price)
+                    && is_sound(drive.erase_cycles)
+                    && is_sound(drive.wear_amplification),
+                "{drive:?}"
+            );
         }
     }
 });

@@ -1,4 +1,5 @@
-//! What `inspect` shows of garbled members: superblocks, batches, journal records. What is listed can be decoded and shown; nothing panics.
+//! What `inspect` shows of garbled members: superblocks, batches, journal records. What is listed
+//! can be decoded and shown; nothing panics.
 #![no_main]
 
 #[path = "../pools.rs"]
@@ -15,25 +16,43 @@ const SEGMENTS: u32 = 64;
 const CHUNKS: u32 = 4;
 
 fn show(result: &impl serde::Serialize) {
-    assert!(serde_json::to_string_pretty(result).is_ok(), "it can be shown");
+    assert!(
+        serde_json::to_string_pretty(result).is_ok(),
+        "it can be shown"
+    );
 }
 
 fn journals(members: &mut pools::Members) {
     let records = list_records(members).unwrap_or_default();
     show(&records);
-    let beside = [false, true].into_iter().flat_map(|external| (0..CHUNKS).chain([u32::MAX]).map(move |chunk| (external, chunk)));
-    let places: BTreeSet<(bool, u32)> = records.iter().map(|record| (record.external, record.header.chunk)).chain(beside).collect();
+    let beside = [false, true].into_iter().flat_map(|external| {
+        (0..CHUNKS)
+            .chain([u32::MAX])
+            .map(move |chunk| (external, chunk))
+    });
+    let places: BTreeSet<(bool, u32)> = records
+        .iter()
+        .map(|record| (record.external, record.header.chunk))
+        .chain(beside)
+        .collect();
     let mut shown = Vec::new();
     for (external, chunk) in places {
-        let Ok(dump) = dump_chunk(members, external, chunk) else { continue };
+        let Ok(dump) = dump_chunk(members, external, chunk) else {
+            continue;
+        };
         show(&dump);
         shown.extend(dump.records.into_iter().map(|record| record.summary));
     }
-    assert!(records.iter().all(|record| shown.contains(record)), "each record that is listed is in its chunk");
+    assert!(
+        records.iter().all(|record| shown.contains(record)),
+        "each record that is listed is in its chunk"
+    );
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some(mut members) = pools::garbled(input) else { return };
+    let Some(mut members) = pools::garbled(input) else {
+        return;
+    };
     show(&inspect_members(&mut members));
     journals(&mut members);
     for segment in (0..SEGMENTS).chain([u32::MAX]).map(SegmentId) {
@@ -43,6 +62,12 @@ fuzz_target!(|input: &[u8]| {
             show(&dump_batch(&mut members, segment, batch.row).expect("what is listed is there"));
         }
         // No batch begins there, unless one was made up.
-        _ = dump_batch(&mut members, segment, batches.last().map_or(0, |last| last.row + last.rows.saturating_sub(1)));
+        _ = dump_batch(
+            &mut members,
+            segment,
+            batches
+                .last()
+                .map_or(0, |last| last.row + last.rows.saturating_sub(1)),
+        );
     }
 });

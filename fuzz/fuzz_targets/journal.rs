@@ -1,10 +1,12 @@
-//! A journal record, as it is and with right checksums, in both granules. What is accepted must encode to the same bytes, and says of its orders what its
-//! entries say.
+//! A journal record, as it is and with right checksums, in both granules. What is accepted must
+//! encode to the same bytes, and says of its orders what its entries say.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use windrow_layout::batch::TableWriter;
-use windrow_layout::journal::{RECORD_HEADER_BYTES, decode_record, decode_record_header, encode_record};
+use windrow_layout::journal::{
+    RECORD_HEADER_BYTES, decode_record, decode_record_header, encode_record,
+};
 use windrow_units::Uuid;
 
 fuzz_target!(|data: &[u8]| {
@@ -17,8 +19,22 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
     let address = signing::sign_record(&mut bytes);
     for granule in [512, 4096] {
-        let head = decode_record_header(&bytes, &address.pool, address.chunk, address.offset, granule);
-        let Ok(record) = decode_record(&bytes, &address.pool, address.chunk, address.offset, granule) else { continue };
+        let head = decode_record_header(
+            &bytes,
+            &address.pool,
+            address.chunk,
+            address.offset,
+            granule,
+        );
+        let Ok(record) = decode_record(
+            &bytes,
+            &address.pool,
+            address.chunk,
+            address.offset,
+            granule,
+        ) else {
+            continue;
+        };
         let length = record.length as usize;
         assert_eq!(head, Ok((record.header.clone(), length as u64)));
         assert!(length.is_multiple_of(granule as usize));
@@ -27,12 +43,19 @@ fuzz_target!(|data: &[u8]| {
         let mut table = TableWriter::new();
         for entry in &record.entries {
             let (first, count) = entry.entry.orders().expect("only entries with orders");
-            assert_eq!((first.0, entry.payload.is_some()), (next, entry.entry.has_payload()));
+            assert_eq!(
+                (first.0, entry.payload.is_some()),
+                (next, entry.entry.has_payload())
+            );
             next += count;
             table.push(&entry.entry);
         }
         assert_eq!(next - 1, record.header.last.0);
-        let payload = record.entries.iter().filter_map(|e| e.payload).map(|p| record.payload(&bytes, &p));
+        let payload = record
+            .entries
+            .iter()
+            .filter_map(|e| e.payload)
+            .map(|p| record.payload(&bytes, &p));
         let mut again = vec![0xff; length];
         encode_record(&record.header, &table, payload, granule, &mut again);
         assert_eq!(bytes[..length], again[..]);

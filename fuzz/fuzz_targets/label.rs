@@ -9,6 +9,8 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
     bytes.resize(LABEL_BYTES, 0);
     signing::sign_label(&mut bytes);
-    let Ok(label) = Label::decode(&bytes) else { return };
+    let Ok(label) = Label::decode(&bytes) else {
+        return;
+    };
     assert_eq!(Label::decode(&label.encode()), Ok(label));
 });

@@ -1,6 +1,7 @@
 //! What a server sends to our NBD client: as it is, and behind a handshake that is in order.
 //!
-//! The client has asked for sixteen reads and two writes. It must come to an end with an error, and answer nothing that was not asked.
+//! The client has asked for sixteen reads and two writes. It must come to an end with an error, and
+//! answer nothing that was not asked.
 #![no_main]
 
 #[path = "../../crates/load/src/nbd_client.rs"]
@@ -17,8 +18,14 @@ const ENTERED: &[u8] = b"NBDMAGICIHAVEOPT\x00\x03\
     \x00\x03\xe8\x89\x04\x55\x65\xa9\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00";
 
 fn talk(from_server: &[u8]) -> bool {
-    let Ok(mut client) = NbdClient::over(Cursor::new(from_server), sink(), "volume") else { return false };
-    (0..16).for_each(|cookie| client.read(cookie, cookie * 64, 64).expect("a sink takes all"));
+    let Ok(mut client) = NbdClient::over(Cursor::new(from_server), sink(), "volume") else {
+        return false;
+    };
+    (0..16).for_each(|cookie| {
+        client
+            .read(cookie, cookie * 64, 64)
+            .expect("a sink takes all")
+    });
     (0..2).for_each(|_| client.write(16, 0, &[0; 64]).expect("a sink takes all"));
     let mut answers = 0;
     while let Ok(answer) = client.answer() {

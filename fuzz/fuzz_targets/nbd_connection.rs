@@ -1,4 +1,5 @@
-//! A whole connection to a server over volumes in memory, beside a decent client that must not notice.
+//! A whole connection to a server over volumes in memory, beside a decent client that must not
+//! notice.
 #![no_main]
 
 #[path = "../../crates/nbd/tests/support/hostile.rs"]
@@ -7,7 +8,8 @@ mod hostile;
 use libfuzzer_sys::fuzz_target;
 use std::sync::{LazyLock, Mutex};
 
-static TARGET: LazyLock<Mutex<hostile::Target>> = LazyLock::new(|| Mutex::new(hostile::Target::new()));
+static TARGET: LazyLock<Mutex<hostile::Target>> =
+    LazyLock::new(|| Mutex::new(hostile::Target::new()));
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(mut target) = TARGET.lock() {

@@ -7,7 +7,9 @@ mod hostile;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((mode, program)) = data.split_first() else { return };
+    let Some((mode, program)) = data.split_first() else {
+        return;
+    };
     hostile::requests(&hostile::wire(program), *mode);
     hostile::requests(program, *mode);
 });

@@ -29,7 +29,8 @@ fuzz_target!(|data: &[u8]| {
     let counters = decode_counters(&page);
     encode_counters(&counters, &mut out);
     assert_eq!(decode_counters(&out), counters);
-    let rows = u32::from_le_bytes([page[0], page[1] & 0x7f, 0, 0]).clamp(1, windrow_layout::MAX_SEGMENT_ROWS);
+    let rows = u32::from_le_bytes([page[0], page[1] & 0x7f, 0, 0])
+        .clamp(1, windrow_layout::MAX_SEGMENT_ROWS);
     let stride = SegmentTableGeometry::new(rows).stride;
     let segment = SegmentId(u32::from_le_bytes([page[0], page[1], page[2], page[3]]));
     if let Ok(record) = decode_segment(&page[..stride], segment, rows) {

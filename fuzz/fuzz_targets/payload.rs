@@ -1,4 +1,5 @@
-//! Packed payload: whatever its bytes, it is refused or becomes just one block, and a second context makes the same of it. Nothing is written beyond the block.
+//! Packed payload: whatever its bytes, it is refused or becomes just one block, and a second
+//! context makes the same of it. Nothing is written beyond the block.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,9 +7,19 @@ use windrow_reduce::Codecs;
 use windrow_units::BLOCK_SIZE;
 
 fuzz_target!(|data: &[u8]| {
-    let (codecs, mut first, mut second) = (Codecs::default(), vec![0xaa; BLOCK_SIZE + 64], vec![0x55; BLOCK_SIZE + 64]);
+    let (codecs, mut first, mut second) = (
+        Codecs::default(),
+        vec![0xaa; BLOCK_SIZE + 64],
+        vec![0x55; BLOCK_SIZE + 64],
+    );
     let good = codecs.unpack_stored(data, &mut first[..BLOCK_SIZE]);
-    assert_eq!(good, Codecs::default().unpack_stored(data, &mut second[..BLOCK_SIZE]));
-    assert!(first[BLOCK_SIZE..].iter().all(|byte| *byte == 0xaa) && second[BLOCK_SIZE..].iter().all(|byte| *byte == 0x55));
+    assert_eq!(
+        good,
+        Codecs::default().unpack_stored(data, &mut second[..BLOCK_SIZE])
+    );
+    assert!(
+        first[BLOCK_SIZE..].iter().all(|byte| *byte == 0xaa)
+            && second[BLOCK_SIZE..].iter().all(|byte| *byte == 0x55)
+    );
     assert!(!good || first[..BLOCK_SIZE] == second[..BLOCK_SIZE]);
 });

@@ -1,4 +1,5 @@
-//! What a daemon finds in its files: an entry of the registry of pools, and the identifier of the host. Nothing of it makes it panic, and what it takes it keeps.
+//! What a daemon finds in its files: an entry of the registry of pools, and the identifier of the
+//! host. Nothing of it makes it panic, and what it takes it keeps.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,8 @@ use std::sync::LazyLock;
 use windrow_host::registry::Registry;
 
 /// Never dropped; `cargo xtask fuzz` removes it with all of its temporary folder.
-static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+static FOLDER: LazyLock<tempfile::TempDir> =
+    LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fuzz_target!(|input: &[u8]| {
     let registry = Registry::new(FOLDER.path());
@@ -17,10 +19,19 @@ fuzz_target!(|input: &[u8]| {
     let listed = registry.all();
     if let Ok(Some(entry)) = loaded {
         registry.save(&entry).expect("what was read can be kept");
-        let again = registry.load("tank").expect("what was kept can be read").expect("it is there");
-        assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&entry).ok());
+        let again = registry
+            .load("tank")
+            .expect("what was kept can be read")
+            .expect("it is there");
+        assert_eq!(
+            serde_json::to_value(&again).ok(),
+            serde_json::to_value(&entry).ok()
+        );
     } else {
-        assert!(listed.iter().all(|entry| entry.name != "tank"), "what cannot be read is not listed");
+        assert!(
+            listed.iter().all(|entry| entry.name != "tank"),
+            "what cannot be read is not listed"
+        );
     }
     std::fs::write(pools.join("host-id"), input).expect("a file");
     if let Ok(id) = registry.host_id() {

@@ -1,4 +1,5 @@
-//! A superblock slot, as it is and with a right checksum. What is accepted must encode to bytes with the same meaning.
+//! A superblock slot, as it is and with a right checksum. What is accepted must encode to bytes
+//! with the same meaning.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,6 +10,8 @@ fuzz_target!(|data: &[u8]| {
     let mut slot = data.to_vec();
     slot.resize(SLOT_BYTES, 0);
     signing::sign_superblock(&mut slot);
-    let Ok(superblock) = Superblock::decode(&slot) else { return };
+    let Ok(superblock) = Superblock::decode(&slot) else {
+        return;
+    };
     assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
 });

@@ -1,11 +1,15 @@
-//! What was sent, acknowledged and promised: the memory against which a volume is judged after a crash.
+//! What was sent, acknowledged and promised: the memory against which a volume is judged after a
+//! crash.
 //!
-//! 1. Each operation on each block gets a number, in the order of sending over one connection, which is the order of admission.
-//!    A written block bears its number; all its other bytes follow from (block, number). A trim has one number for all its blocks.
-//! 2. When a flush is sent, the highest number acknowledged by then is noted; when it is answered, everything up to there is promised. A forced
-//!    write promises itself and what was acknowledged before it was sent.
-//! 3. After a crash there has to be a P, not below what is promised, such that every block holds exactly the effect of the
-//!    operations up to P: nothing lost, nothing torn, and no later operation there without all the earlier ones.
+//! 1. Each operation on each block gets a number, in the order of sending over one connection,
+//!    which is the order of admission. A written block bears its number; all its other bytes follow
+//!    from (block, number). A trim has one number for all its blocks.
+//! 2. When a flush is sent, the highest number acknowledged by then is noted; when it is answered,
+//!    everything up to there is promised. A forced write promises itself and what was acknowledged
+//!    before it was sent.
+//! 3. After a crash there has to be a P, not below what is promised, such that every block holds
+//!    exactly the effect of the operations up to P: nothing lost, nothing torn, and no later
+//!    operation there without all the earlier ones.
 
 use super::Random;
 
@@ -21,7 +25,8 @@ struct Step {
 
 /// The memory.
 pub struct Ledger {
-    /// By block: what it held at first, then what was done to it since the last judgement, in order.
+    /// By block: what it held at first, then what was done to it since the last judgement, in
+    /// order.
     blocks: Vec<Vec<Step>>,
     /// Number of the last operation sent.
     sent: u64,
@@ -51,8 +56,20 @@ fn stamp(block: u64, number: u64, bytes: &mut [u8]) {
 impl Ledger {
     /// For an empty volume.
     pub fn new(size_bytes: u64) -> Self {
-        let blocks = vec![vec![Step { number: 0, is_zero: true }]; size_bytes as usize / BLOCK];
-        Self { blocks, sent: 0, acknowledged: 0, promised: 0, first: 0 }
+        let blocks = vec![
+            vec![Step {
+                number: 0,
+                is_zero: true
+            }];
+            size_bytes as usize / BLOCK
+        ];
+        Self {
+            blocks,
+            sent: 0,
+            acknowledged: 0,
+            promised: 0,
+            first: 0,
+        }
     }
 
     pub fn blocks(&self) -> u64 {
@@ -74,7 +91,10 @@ impl Ledger {
     pub fn wrote(&mut self, block: u64, count: u64) {
         for at in block..block + count {
             self.sent += 1;
-            self.blocks[at as usize].push(Step { number: self.sent, is_zero: false });
+            self.blocks[at as usize].push(Step {
+                number: self.sent,
+                is_zero: false,
+            });
         }
     }
 
@@ -82,7 +102,10 @@ impl Ledger {
     pub fn trim(&mut self, block: u64, count: u64) -> u64 {
         self.sent += 1;
         for at in block..block + count {
-            self.blocks[at as usize].push(Step { number: self.sent, is_zero: true });
+            self.blocks[at as usize].push(Step {
+                number: self.sent,
+                is_zero: true,
+            });
         }
         self.sent
     }
@@ -117,12 +140,24 @@ impl Ledger {
             running
         });
         let wanted = self.blocks.len() as i64;
-        let newest = counts.enumerate().filter(|(_, count)| *count == wanted).map(|(at, _)| self.first + at as u64).max();
-        let Some(newest) = newest else { return Err(self.explain(&held)) };
+        let newest = counts
+            .enumerate()
+            .filter(|(_, count)| *count == wanted)
+            .map(|(at, _)| self.first + at as u64)
+            .max();
+        let Some(newest) = newest else {
+            return Err(self.explain(&held));
+        };
         if newest < self.promised {
-            return Err(format!("lost: operations are there up to {newest}, promised were all up to {}", self.promised));
+            return Err(format!(
+                "lost: operations are there up to {newest}, promised were all up to {}",
+                self.promised
+            ));
         }
-        let verdict = Verdict { kept: newest - self.first, promised: self.promised.saturating_sub(self.first) };
+        let verdict = Verdict {
+            kept: newest - self.first,
+            promised: self.promised.saturating_sub(self.first),
+        };
         for (steps, step) in self.blocks.iter_mut().zip(held) {
             *steps = vec![step];
         }
@@ -165,7 +200,9 @@ impl Ledger {
             let mut expected = [0; BLOCK];
             stamp(block as u64, number, &mut expected);
             if bytes != expected {
-                return Err(format!("wrong: block {block} holds only a part of operation {number}"));
+                return Err(format!(
+                    "wrong: block {block} holds only a part of operation {number}"
+                ));
             }
         }
         Ok(step)
@@ -175,7 +212,9 @@ impl Ledger {
     fn explain(&self, held: &[Step]) -> String {
         let newest = held.iter().enumerate().max_by_key(|(_, step)| step.number);
         let missed = held.iter().enumerate().filter_map(|(block, step)| {
-            let next = self.blocks[block].iter().find(|other| other.number > step.number)?;
+            let next = self.blocks[block]
+                .iter()
+                .find(|other| other.number > step.number)?;
             Some((next.number, block))
         });
         let promise = self.promised;

@@ -63,13 +63,19 @@ impl Loops {
 
     fn options(&mut self) -> String {
         let seed = self.random.next() >> 1;
-        let cache = if self.has_volatile_cache { format!("--volatile-cache {seed}") } else { String::new() };
+        let cache = if self.has_volatile_cache {
+            format!("--volatile-cache {seed}")
+        } else {
+            String::new()
+        };
         format!("--punch-holes {cache} {}", self.options)
     }
 
     pub fn serve(&mut self) -> Result<Server, String> {
         let line = self.options();
-        self.world.try_serve(&line).map_err(|why| format!("the pool cannot be opened: {why}"))
+        self.world
+            .try_serve(&line)
+            .map_err(|why| format!("the pool cannot be opened: {why}"))
     }
 
     /// Runs loops until one finds a fault.
@@ -92,7 +98,10 @@ impl Loops {
 
     /// Reads the whole volume and judges it.
     pub fn judge(&mut self, server: &Server) -> Result<(), String> {
-        let content = server.client().read_all().map_err(|error| format!("the volume cannot be read: {error}"))?;
+        let content = server
+            .client()
+            .read_all()
+            .map_err(|error| format!("the volume cannot be read: {error}"))?;
         let verdict = self.ledger.judge(&content)?;
         self.summary.loops += 1;
         self.summary.promised += verdict.promised;
@@ -105,9 +114,13 @@ impl Loops {
         const BLOCKS: u64 = 256;
         let mut client = server.client();
         for block in (0..self.ledger.blocks()).step_by(BLOCKS as usize) {
-            let (bytes, number) = self.ledger.write(block, BLOCKS.min(self.ledger.blocks() - block));
+            let (bytes, number) = self
+                .ledger
+                .write(block, BLOCKS.min(self.ledger.blocks() - block));
             client.write(0, block * 4096, &bytes, false);
-            let (error, _) = client.finish().map_err(|error| format!("the daemon went away: {error}"))?;
+            let (error, _) = client
+                .finish()
+                .map_err(|error| format!("the daemon went away: {error}"))?;
             if error != 0 {
                 return Err(format!("a request failed with error {error}"));
             }
@@ -119,7 +132,9 @@ impl Loops {
     fn count_cleaned(&mut self) {
         let status = self.world.succeeds("stats tank -o json");
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-        self.summary.cleaned_segments += status["counters"]["segments_cleaned"].as_u64().expect("a counter");
+        self.summary.cleaned_segments += status["counters"]["segments_cleaned"]
+            .as_u64()
+            .expect("a counter");
     }
 
     /// Killed while it recovers, or soon after: a recovery must survive its own interruption.
@@ -149,7 +164,8 @@ impl Loops {
         let mut under_way: HashMap<u64, Sent> = HashMap::new();
         let (mut cookie, mut answered, mut is_flushing) = (0, 0, false);
         let kill_at = 1 + self.random.below(OPERATIONS_MAX);
-        // Half of the kills come right after the answer to a flush: that is when a flush that was claimed but not done is found out.
+        // Half of the kills come right after the answer to a flush: that is when a flush that was
+        // claimed but not done is found out.
         let after_flush = self.random.below(2) == 0;
         let mut next_flush = 1 + self.random.below(200);
         loop {
@@ -159,14 +175,21 @@ impl Loops {
                     next_flush = answered + 1 + self.random.below(400);
                     is_flushing = true;
                     client.flush(cookie);
-                    under_way.insert(cookie, Sent::Flush { covers: self.ledger.acknowledged() });
+                    under_way.insert(
+                        cookie,
+                        Sent::Flush {
+                            covers: self.ledger.acknowledged(),
+                        },
+                    );
                 } else {
                     let sent = self.send(&mut client, cookie);
                     under_way.insert(cookie, sent);
                 }
             }
             if server.is_some() {
-                client.push().map_err(|error| format!("the daemon went away: {error}"))?;
+                client
+                    .push()
+                    .map_err(|error| format!("the daemon went away: {error}"))?;
             }
             // After the kill: what had been answered by then counts.
             let answer = match client.answer() {
@@ -178,7 +201,10 @@ impl Loops {
                 return Err(format!("a request failed with error {}", answer.error));
             }
             let mut was_flush = false;
-            match under_way.remove(&answer.cookie).ok_or("an answer that nobody asked for")? {
+            match under_way
+                .remove(&answer.cookie)
+                .ok_or("an answer that nobody asked for")?
+            {
                 Sent::Flush { covers } => {
                     self.ledger.promise(covers);
                     self.summary.flushes += 1;
@@ -223,11 +249,18 @@ impl Loops {
         let covers = self.ledger.acknowledged();
         let (bytes, number) = self.ledger.write(block, count);
         client.write(cookie, block * 4096, &bytes, is_forced);
-        if is_forced { Sent::Forced { number, covers } } else { Sent::Plain { number } }
+        if is_forced {
+            Sent::Forced { number, covers }
+        } else {
+            Sent::Plain { number }
+        }
     }
 }
 
 /// A number that the environment may set.
 pub fn from_environment(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
 }

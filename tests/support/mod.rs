@@ -1,4 +1,5 @@
-//! The command and its daemon in a temporary directory of their own, and the programs of others that talk to it.
+//! The command and its daemon in a temporary directory of their own, and the programs of others
+//! that talk to it.
 #![allow(dead_code, reason = "every test file uses another part")]
 
 pub mod ledger;
@@ -17,16 +18,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// Four sparse members of 64 MiB, one parity: about 160 MiB for data.
-pub const CREATE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
+pub const CREATE: &str =
+    "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
 
 /// Programs that lines of tests may begin with; all others are of `windrow`.
 const TOOLS: [&str; 2] = ["windrow-lab", "windrow-bench"];
 
-/// A program of the workspace, built beside the test. (Cargo names only those of the package under test.)
+/// A program of the workspace, built beside the test. (Cargo names only those of the package under
+/// test.)
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
-    let path = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join(name);
-    assert!(path.is_file(), "{} is not built: cargo build --workspace --bins", path.display());
+    let path = test
+        .ancestors()
+        .nth(2)
+        .expect("target/PROFILE/deps/TEST")
+        .join(name);
+    assert!(
+        path.is_file(),
+        "{} is not built: cargo build --workspace --bins",
+        path.display()
+    );
     path
 }
 
@@ -38,10 +49,16 @@ pub struct World {
 impl World {
     pub fn new() -> Self {
         // Where temporary files are in memory no file is made for a pool that has data.
-        let is_memory =
-            windrow_device::place::of_new_file(&std::env::temp_dir().join("x")).is_ok_and(|place| place.keeps != windrow_device::place::Keeps::Medium);
-        let dir = if is_memory { tempfile::tempdir_in("/var/tmp") } else { tempfile::tempdir() };
-        Self { dir: dir.expect("a temporary directory") }
+        let is_memory = windrow_device::place::of_new_file(&std::env::temp_dir().join("x"))
+            .is_ok_and(|place| place.keeps != windrow_device::place::Keeps::Medium);
+        let dir = if is_memory {
+            tempfile::tempdir_in("/var/tmp")
+        } else {
+            tempfile::tempdir()
+        };
+        Self {
+            dir: dir.expect("a temporary directory"),
+        }
     }
 
     /// Leaves the directory for whoever looks into a failure.
@@ -68,10 +85,18 @@ impl World {
 
     /// A line of `windrow`, or of the program that it begins with.
     pub fn command(&self, line: &str) -> Command {
-        let (name, line) = line.split_once(' ').filter(|(first, _)| TOOLS.contains(first)).unwrap_or(("windrow", line));
+        let (name, line) = line
+            .split_once(' ')
+            .filter(|(first, _)| TOOLS.contains(first))
+            .unwrap_or(("windrow", line));
         let mut command = Command::new(program(name));
-        command.args(line.split_whitespace()).current_dir(self.path());
-        command.env("WINDROW_STATE", self.file("state")).env("WINDROW_RUN", self.file("run")).env_remove("WINDROW_LOG");
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.path());
+        command
+            .env("WINDROW_STATE", self.file("state"))
+            .env("WINDROW_RUN", self.file("run"))
+            .env_remove("WINDROW_LOG");
         command
     }
 
@@ -79,8 +104,18 @@ impl World {
     pub fn command_under(&self, setup: &str, line: &str) -> Command {
         let direct = self.command(line);
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{setup}; exec \"$0\" \"$@\"")]).arg(direct.get_program()).args(direct.get_args());
-        command.current_dir(self.path()).envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("WINDROW_LOG");
+        command
+            .args(["-c", &format!("{setup}; exec \"$0\" \"$@\"")])
+            .arg(direct.get_program())
+            .args(direct.get_args());
+        command
+            .current_dir(self.path())
+            .envs(
+                direct
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env_remove("WINDROW_LOG");
         command
     }
 
@@ -92,26 +127,47 @@ impl World {
     pub fn bounded(&self, line: &str) -> Output {
         let direct = self.command(line);
         let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", "60"]).arg(direct.get_program()).args(direct.get_args()).stdin(Stdio::null());
-        command.current_dir(self.path()).envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("WINDROW_LOG");
+        command
+            .args(["--signal=KILL", "60"])
+            .arg(direct.get_program())
+            .args(direct.get_args())
+            .stdin(Stdio::null());
+        command
+            .current_dir(self.path())
+            .envs(
+                direct
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env_remove("WINDROW_LOG");
         command.output().expect("timeout runs")
     }
 
     pub fn succeeds(&self, line: &str) -> String {
         let output = self.run(line);
-        assert!(output.status.success(), "{line}: {}\n{}", output.status, both(&output));
+        assert!(
+            output.status.success(),
+            "{line}: {}\n{}",
+            output.status,
+            both(&output)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Members at rest: everything that is live is read and verified.
     pub fn check(&self) -> Result<(), String> {
         let output = self.run("check tank --payload --parity");
-        if output.status.code() == Some(0) { Ok(()) } else { Err(format!("check: {}\n{}", output.status, both(&output))) }
+        if output.status.code() == Some(0) {
+            Ok(())
+        } else {
+            Err(format!("check: {}\n{}", output.status, both(&output)))
+        }
     }
 
     /// Starts the daemon and waits until it is ready.
     pub fn serve(&self, extra: &str) -> Server {
-        self.try_serve(extra).unwrap_or_else(|why| panic!("serve {extra}: {why}"))
+        self.try_serve(extra)
+            .unwrap_or_else(|why| panic!("serve {extra}: {why}"))
     }
 
     /// The same; what standard error said if it ends before it is ready.
@@ -121,7 +177,11 @@ impl World {
 
     /// A daemon that is not waited for.
     pub fn not_ready(&self, child: Child) -> Server {
-        Server { child, socket: self.file("nbd.sock"), ready: Value::Null }
+        Server {
+            child,
+            socket: self.file("nbd.sock"),
+            ready: Value::Null,
+        }
     }
 
     /// Waits until a daemon that was started is ready; what standard error said if it ends before.
@@ -129,7 +189,9 @@ impl World {
         let mut server = self.not_ready(child);
         let mut line = String::new();
         let said = server.child.stdout.take().expect("a pipe");
-        BufReader::new(said).read_line(&mut line).map_err(|error| error.to_string())?;
+        BufReader::new(said)
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
         server.ready = serde_json::from_str(&line).unwrap_or_default();
         if server.ready["event"] == "ready" {
             return Ok(server);
@@ -148,15 +210,28 @@ impl World {
     pub fn start_as(&self, command: impl FnOnce(&str) -> Command, extra: &str) -> Child {
         let log = std::fs::File::create(self.file("serve.log")).expect("a log");
         // Most tests that start without a member mean it, and none of them is to wait.
-        let patience = if extra.contains("--wait-for-members") { "" } else { "--wait-for-members 0" };
-        let line = format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {patience} {extra}");
-        command(&line).stdout(Stdio::piped()).stderr(log).spawn().expect("the daemon starts")
+        let patience = if extra.contains("--wait-for-members") {
+            ""
+        } else {
+            "--wait-for-members 0"
+        };
+        let line =
+            format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {patience} {extra}");
+        command(&line)
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the daemon starts")
     }
 }
 
 /// Standard output and standard error.
 pub fn both(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// A running daemon. Dropping it kills it.
@@ -188,7 +263,10 @@ impl Server {
 
     /// The same with another signal.
     pub fn stop_by(mut self, signal: &str) -> bool {
-        let told = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        let told = Command::new("kill")
+            .arg(signal)
+            .arg(self.child.id().to_string())
+            .status();
         assert!(told.expect("kill runs").success());
         self.child.wait().expect("it is gone").success()
     }
@@ -222,17 +300,29 @@ pub fn installed(programs: &[&str]) -> bool {
     }
 }
 
-/// Where a program is. Tools for file systems are often in folders that a user's search path leaves out.
+/// Where a program is. Tools for file systems are often in folders that a user's search path leaves
+/// out.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// Runs a program, which has to succeed; both of its outputs.
 pub fn tool(dir: &Path, name: &str, arguments: &[&str]) -> String {
     let program = find(name).unwrap_or_else(|| panic!("{name} is not installed"));
-    let output = Command::new(program).args(arguments).current_dir(dir).output().expect("it runs");
-    assert!(output.status.success(), "{name} {arguments:?}: {}\n{}", output.status, both(&output));
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(dir)
+        .output()
+        .expect("it runs");
+    assert!(
+        output.status.success(),
+        "{name} {arguments:?}: {}\n{}",
+        output.status,
+        both(&output)
+    );
     both(&output)
 }

@@ -16,7 +16,12 @@ impl Mounted {
     pub fn new(world: &World, uri: &str) -> Option<Self> {
         let file = world.file("disk");
         std::fs::write(&file, []).unwrap();
-        let child = Command::new(find("nbdfuse")?).arg(&file).arg(uri).stderr(Stdio::piped()).spawn().ok()?;
+        let child = Command::new(find("nbdfuse")?)
+            .arg(&file)
+            .arg(uri)
+            .stderr(Stdio::piped())
+            .spawn()
+            .ok()?;
         let mut mounted = Self { child, file };
         let end = Instant::now() + Duration::from_secs(10);
         while std::fs::metadata(&mounted.file).map_or(0, |found| found.len()) == 0 {
@@ -53,7 +58,12 @@ impl FileSystem {
     /// The one in any file.
     pub fn of(file: &Path, dir: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&dir).unwrap();
-        let output = Command::new(find("mount")?).args(["-o", "loop"]).arg(file).arg(&dir).output().ok()?;
+        let output = Command::new(find("mount")?)
+            .args(["-o", "loop"])
+            .arg(file)
+            .arg(&dir)
+            .output()
+            .ok()?;
         if !output.status.success() {
             eprintln!("skipped: no loop mount here: {}", super::both(&output));
             return None;
@@ -68,7 +78,8 @@ impl FileSystem {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // After a crash of the server a process that used the files may hold them for a moment longer.
+        // After a crash of the server a process that used the files may hold them for a moment
+        // longer.
         let end = Instant::now() + Duration::from_secs(5);
         while !unmount(&self.dir) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(50));
@@ -77,6 +88,11 @@ impl Drop for FileSystem {
 }
 
 fn unmount(path: &Path) -> bool {
-    let unmounted = find("umount").map(|umount| Command::new(umount).arg(path).stderr(Stdio::null()).status());
+    let unmounted = find("umount").map(|umount| {
+        Command::new(umount)
+            .arg(path)
+            .stderr(Stdio::null())
+            .status()
+    });
     matches!(unmounted, Some(Ok(status)) if status.success())
 }

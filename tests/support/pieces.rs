@@ -12,7 +12,10 @@ pub fn status(world: &World) -> Value {
 
 pub fn member_state(world: &World, member: usize) -> String {
     let status = status(world);
-    status["members"][member]["state"].as_str().unwrap_or_else(|| panic!("no state in {status}")).to_owned()
+    status["members"][member]["state"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no state in {status}"))
+        .to_owned()
 }
 
 pub fn piece(number: u64, round: u64) -> Vec<u8> {

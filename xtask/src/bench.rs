@@ -1,11 +1,13 @@
-//! `bench`: one benchmark with all its arguments, or the whole set in a short form with its results in a folder.
+//! `bench`: one benchmark with all its arguments, or the whole set in a short form with its results
+//! in a folder.
 
 use crate::tools;
 use std::path::{Path, PathBuf};
 
 const HOUR_S: u32 = 60 * 60;
 
-/// A benchmark of the short form: the folder of its results, its arguments, and whether it needs fio.
+/// A benchmark of the short form: the folder of its results, its arguments, and whether it needs
+/// fio.
 struct Short {
     folder: &'static str,
     arguments: &'static [&'static str],
@@ -14,35 +16,100 @@ struct Short {
 }
 
 const SHORT: &[Short] = &[
-    Short { folder: "memory", arguments: &["engine", "--seconds", "3", "--rounds", "3"], on_files: false, needs_fio: false },
-    Short { folder: "memory", arguments: &["table", "--seconds", "0.3", "--rounds", "3"], on_files: false, needs_fio: false },
     Short {
         folder: "memory",
-        arguments: &["steady", "--size", "256M", "--segment", "512K", "--utilisation", "50%,70%,90%"],
+        arguments: &["engine", "--seconds", "3", "--rounds", "3"],
         on_files: false,
         needs_fio: false,
     },
     Short {
         folder: "memory",
-        arguments: &["sync", "--size", "256M", "--seconds", "1", "--rounds", "3", "--threads", "1,16"],
+        arguments: &["table", "--seconds", "0.3", "--rounds", "3"],
         on_files: false,
         needs_fio: false,
     },
-    Short { folder: "modelled", arguments: &["journal-study", "--quick"], on_files: false, needs_fio: false },
+    Short {
+        folder: "memory",
+        arguments: &[
+            "steady",
+            "--size",
+            "256M",
+            "--segment",
+            "512K",
+            "--utilisation",
+            "50%,70%,90%",
+        ],
+        on_files: false,
+        needs_fio: false,
+    },
+    Short {
+        folder: "memory",
+        arguments: &[
+            "sync",
+            "--size",
+            "256M",
+            "--seconds",
+            "1",
+            "--rounds",
+            "3",
+            "--threads",
+            "1,16",
+        ],
+        on_files: false,
+        needs_fio: false,
+    },
+    Short {
+        folder: "modelled",
+        arguments: &["journal-study", "--quick"],
+        on_files: false,
+        needs_fio: false,
+    },
     Short {
         folder: "files",
-        arguments: &["engine", "--size", "512M", "--seconds", "5", "--rounds", "3", "--full", "70%,90%"],
+        arguments: &[
+            "engine",
+            "--size",
+            "512M",
+            "--seconds",
+            "5",
+            "--rounds",
+            "3",
+            "--full",
+            "70%,90%",
+        ],
         on_files: true,
         needs_fio: false,
     },
-    Short { folder: "files", arguments: &["read", "--size", "512M", "--seconds", "2", "--rounds", "3"], on_files: true, needs_fio: true },
     Short {
         folder: "files",
-        arguments: &["sync", "--size", "256M", "--seconds", "2", "--rounds", "3", "--load", "flush,fua", "--part", "writes,nbd"],
+        arguments: &["read", "--size", "512M", "--seconds", "2", "--rounds", "3"],
         on_files: true,
         needs_fio: true,
     },
-    Short { folder: "files", arguments: &["nbd", "--size", "256M", "--seconds", "2", "--rounds", "3"], on_files: true, needs_fio: true },
+    Short {
+        folder: "files",
+        arguments: &[
+            "sync",
+            "--size",
+            "256M",
+            "--seconds",
+            "2",
+            "--rounds",
+            "3",
+            "--load",
+            "flush,fua",
+            "--part",
+            "writes,nbd",
+        ],
+        on_files: true,
+        needs_fio: true,
+    },
+    Short {
+        folder: "files",
+        arguments: &["nbd", "--size", "256M", "--seconds", "2", "--rounds", "3"],
+        on_files: true,
+        needs_fio: true,
+    },
 ];
 
 /// `windrow-bench` with these arguments; without any, or with options only of the set, the set.
@@ -55,7 +122,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 
 /// Folders of scratch files and of results, if the set is wanted.
 fn options(root: &Path, arguments: &[String]) -> Result<Option<(PathBuf, PathBuf)>, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let (mut dir, mut results) = (target.join("bench-scratch"), target.join("bench-results"));
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -65,7 +133,9 @@ fn options(root: &Path, arguments: &[String]) -> Result<Option<(PathBuf, PathBuf
             // A benchmark's own name or option.
             _ => return Ok(None),
         };
-        let value = rest.next().ok_or_else(|| format!("`{argument}` needs a folder"))?;
+        let value = rest
+            .next()
+            .ok_or_else(|| format!("`{argument}` needs a folder"))?;
         *place = std::path::absolute(value).map_err(|error| error.to_string())?;
     }
     Ok(Some((dir, results)))
@@ -73,14 +143,25 @@ fn options(root: &Path, arguments: &[String]) -> Result<Option<(PathBuf, PathBuf
 
 fn windrow_bench(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut command = tools::cargo(root);
-    command.args(["run", "--release", "--quiet", "--package", "windrow-bench", "--"]).args(arguments);
+    command
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "windrow-bench",
+            "--",
+        ])
+        .args(arguments);
     tools::run(command, HOUR_S)
 }
 
 /// Runs the set to its end, whatever fails on the way.
 fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
     let failure = |error: std::io::Error| error.to_string();
-    std::fs::create_dir_all(dir).and_then(|()| std::fs::create_dir_all(results)).map_err(failure)?;
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::create_dir_all(results))
+        .map_err(failure)?;
     let fio = tools::find_program("fio").is_some();
     let mut failed = Vec::new();
     for short in SHORT {
@@ -90,8 +171,15 @@ fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
             continue;
         }
         println!("\n== {name}");
-        let mut arguments: Vec<String> = short.arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        arguments.extend(["--results".to_owned(), results.join(short.folder).display().to_string()]);
+        let mut arguments: Vec<String> = short
+            .arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
+        arguments.extend([
+            "--results".to_owned(),
+            results.join(short.folder).display().to_string(),
+        ]);
         if short.on_files {
             arguments.extend(["--dir".to_owned(), dir.display().to_string()]);
         }
@@ -102,13 +190,27 @@ fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
     // Benchmarks remove their files themselves; a folder that is not empty is somebody else's.
     _ = std::fs::remove_dir(dir);
     println!("\nresults are in {}", results.display());
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("\n"))
+    }
 }
 
 /// Processor time of the engine's thread for each block.
 fn engine_thread(root: &Path, path: &Path) -> Result<(), String> {
     let mut command = tools::cargo(root);
-    command.args(["run", "--release", "--quiet", "--package", "windrow-engine", "--example", "engine_bench", "10000000", "3000000"]);
+    command.args([
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "windrow-engine",
+        "--example",
+        "engine_bench",
+        "10000000",
+        "3000000",
+    ]);
     let text = tools::output(command)?;
     print!("{text}");
     std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
@@ -121,7 +223,11 @@ mod tests {
     #[test]
     fn a_name_is_one_benchmark_and_folders_are_the_set() {
         let root = Path::new("/r");
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(options(root, &words("steady --size 1G")), Ok(None));
         assert_eq!(options(root, &words("--help")), Ok(None));
         let set = options(root, &words("--dir /d --results /o")).unwrap();

@@ -1,9 +1,13 @@
-//! `fuzz`, and the step `fuzzing` of `test` and `ci`: the targets of `fuzz/` under libFuzzer, guided by coverage.
+//! `fuzz`, and the step `fuzzing` of `test` and `ci`: the targets of `fuzz/` under libFuzzer,
+//! guided by coverage.
 //!
-//! 1 The targets are built by the compiler that is there, with LLVM's coverage pass and for a named host, so that build scripts stay without it; neither a nightly compiler
-//! nor `cargo-fuzz` is needed, only a C++ compiler for libFuzzer. 2 Corpora start from the frozen files of the format and from what the tests send. They, the build, and inputs
-//! that were found to fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds of processor time, as many at a time as there are processors: on a machine
-//! that others use as well, an hour by the clock would say little.
+//! 1 The targets are built by the compiler that is there, with LLVM's coverage pass and for a named
+//!   host, so that build scripts stay without it; neither a nightly compiler
+//! nor `cargo-fuzz` is needed, only a C++ compiler for libFuzzer. 2 Corpora start from the frozen
+//! files of the format and from what the tests send. They, the build, and inputs that were found to
+//! fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds
+//! of processor time, as many at a time as there are processors: on a machine that others use as
+//! well, an hour by the clock would say little.
 
 use crate::scratch::{self, Scratch};
 use crate::steps::Done;
@@ -24,9 +28,11 @@ const MEMORY_MIB: u32 = 1024;
 const CLOCK_SECONDS: u64 = 40;
 /// How often a long run says where it is.
 const REPORT: Duration = Duration::from_secs(60);
-/// Ticks of the clock by which Linux tells processor time (`USER_HZ`, which is 100 for all programs).
+/// Ticks of the clock by which Linux tells processor time (`USER_HZ`, which is 100 for all
+/// programs).
 const TICKS_A_SECOND: u64 = 100;
-/// Longest time for one input, seconds. Machines are shared, and a start of a whole pool is one input.
+/// Longest time for one input, seconds. Machines are shared, and a start of a whole pool is one
+/// input.
 const INPUT_S: u32 = 60;
 
 /// `cargo xtask fuzz [--seconds N] [TARGET...]`.
@@ -34,10 +40,18 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let (seconds, wanted) = parse(arguments)?;
     let targets = targets(root)?;
     if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
-        return Err(format!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", ")));
+        return Err(format!(
+            "there is no fuzz target `{unknown}`; there are: {}",
+            targets.join(", ")
+        ));
     }
     let _scratch = Scratch::make(&std::env::temp_dir())?;
-    fuzz(root, if wanted.is_empty() { &targets } else { &wanted }, seconds).map(|summary| println!("{summary}"))
+    fuzz(
+        root,
+        if wanted.is_empty() { &targets } else { &wanted },
+        seconds,
+    )
+    .map(|summary| println!("{summary}"))
 }
 
 /// A few seconds for each target.
@@ -45,7 +59,11 @@ pub fn step(root: &Path) -> Result<Done, String> {
     if tools::find_program("c++").is_none() {
         let why = "libFuzzer needs a C++ compiler (apt-get install g++)".to_owned();
         // A check that nobody misses is none.
-        return if tools::on_ci() { Err(why) } else { Ok(Done::Skipped(why)) };
+        return if tools::on_ci() {
+            Err(why)
+        } else {
+            Ok(Done::Skipped(why))
+        };
     }
     fuzz(root, &targets(root)?, STEP_S).map(Done::Passed)
 }
@@ -56,9 +74,17 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
         match word.as_str() {
             "--seconds" => {
                 let value = words.next().ok_or("--seconds needs a value")?;
-                seconds = value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| format!("--seconds {value}: not a number of seconds"))?;
+                seconds = value
+                    .parse()
+                    .ok()
+                    .filter(|seconds| *seconds > 0)
+                    .ok_or_else(|| format!("--seconds {value}: not a number of seconds"))?;
             }
-            flag if flag.starts_with('-') => return Err(format!("`fuzz` does not know {flag}; it takes --seconds N and names of targets")),
+            flag if flag.starts_with('-') => {
+                return Err(format!(
+                    "`fuzz` does not know {flag}; it takes --seconds N and names of targets"
+                ));
+            }
             name => targets.push(name.to_owned()),
         }
     }
@@ -68,8 +94,14 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
 /// Names of the targets.
 fn targets(root: &Path) -> Result<Vec<String>, String> {
     let folder = root.join("fuzz/fuzz_targets");
-    let entries = std::fs::read_dir(&folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
-    let names = entries.flatten().filter_map(|entry| entry.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| {
+        entry
+            .path()
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned())
+    });
     let mut names: Vec<String> = names.collect();
     names.sort();
     Ok(names)
@@ -77,7 +109,8 @@ fn targets(root: &Path) -> Result<Vec<String>, String> {
 
 /// Where builds, corpora and findings lie.
 fn home(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     root.join(target).join("fuzz")
 }
 
@@ -85,20 +118,47 @@ fn host() -> Result<String, String> {
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     command.arg("-vV");
     let version = tools::output(command)?;
-    version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or_else(|| "rustc does not name its host".to_owned())
+    version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .ok_or_else(|| "rustc does not name its host".to_owned())
 }
 
 /// Builds, and runs `targets`; says how many inputs there were.
 fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String> {
     let (home, host) = (home(root), host()?);
     let mut build = tools::cargo(&root.join("fuzz"));
-    build.args(["build", "--release", "--locked", "--quiet", "--bins", "--target", &host, "--target-dir"]).arg(&home).env("RUSTFLAGS", FLAGS);
+    build
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--quiet",
+            "--bins",
+            "--target",
+            &host,
+            "--target-dir",
+        ])
+        .arg(&home)
+        .env("RUSTFLAGS", FLAGS);
     tools::run(build, 30 * 60)?;
     let mut seeds = tools::cargo(root);
-    seeds.args(["run", "--quiet", "--package", "windrow-nbd", "--example", "fuzz_seeds", "--"]).arg(home.join("corpus"));
+    seeds
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "windrow-nbd",
+            "--example",
+            "fuzz_seeds",
+            "--",
+        ])
+        .arg(home.join("corpus"));
     tools::run(seeds, 15 * 60)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut waiting, mut running, mut lines, mut failed) = (targets.iter(), Vec::new(), Vec::new(), Vec::new());
+    let (mut waiting, mut running, mut lines, mut failed) =
+        (targets.iter(), Vec::new(), Vec::new(), Vec::new());
     let mut reported = Instant::now();
     loop {
         while running.len() < jobs
@@ -112,8 +172,16 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
         std::thread::sleep(Duration::from_millis(200));
         if reported.elapsed() >= REPORT {
             reported = Instant::now();
-            let words: Vec<String> = running.iter().map(|one: &Running| format!("{} {} of {seconds} s", one.name, one.used_s())).collect();
-            println!("{} of {} targets done; {}", lines.len() + failed.len(), targets.len(), words.join(", "));
+            let words: Vec<String> = running
+                .iter()
+                .map(|one: &Running| format!("{} {} of {seconds} s", one.name, one.used_s()))
+                .collect();
+            println!(
+                "{} of {} targets done; {}",
+                lines.len() + failed.len(),
+                targets.len(),
+                words.join(", ")
+            );
         }
         for mut one in std::mem::take(&mut running) {
             match one.ended()? {
@@ -130,9 +198,17 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
         }
     }
     if failed.is_empty() {
-        Ok(format!("{} targets, {seconds} s of processor time each, {} inputs", lines.len(), lines.iter().sum::<u64>()))
+        Ok(format!(
+            "{} targets, {seconds} s of processor time each, {} inputs",
+            lines.len(),
+            lines.iter().sum::<u64>()
+        ))
     } else {
-        Err(format!("found by fuzzing: {}; the inputs are in {}", failed.join(", "), home.join("artifacts").display()))
+        Err(format!(
+            "found by fuzzing: {}; the inputs are in {}",
+            failed.join(", "),
+            home.join("artifacts").display()
+        ))
     }
 }
 
@@ -150,33 +226,65 @@ struct Running {
 
 impl Running {
     fn start(home: &Path, host: &str, name: &str, seconds: u64) -> Result<Self, String> {
-        let (corpus, artifacts, log) = (home.join("corpus").join(name), home.join("artifacts").join(name), home.join(format!("{name}.log")));
-        let cannot = |error: std::io::Error| format!("cannot start the fuzz target `{name}`: {error}");
-        std::fs::create_dir_all(&corpus).and_then(|()| std::fs::create_dir_all(&artifacts)).map_err(cannot)?;
+        let (corpus, artifacts, log) = (
+            home.join("corpus").join(name),
+            home.join("artifacts").join(name),
+            home.join(format!("{name}.log")),
+        );
+        let cannot =
+            |error: std::io::Error| format!("cannot start the fuzz target `{name}`: {error}");
+        std::fs::create_dir_all(&corpus)
+            .and_then(|()| std::fs::create_dir_all(&artifacts))
+            .map_err(cannot)?;
         let out = std::fs::File::create(&log).map_err(cannot)?;
         let mut command = Command::new(home.join(host).join("release").join(name));
-        command.arg(format!("-rss_limit_mb={MEMORY_MIB}")).arg(format!("-timeout={INPUT_S}")).arg("-print_final_stats=1");
-        command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+        command
+            .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
+            .arg(format!("-timeout={INPUT_S}"))
+            .arg("-print_final_stats=1");
+        command
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .arg(&corpus);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(out);
         // What it keeps in statics is never dropped.
         if let Some(folder) = scratch::folder() {
             command.env("TMPDIR", folder);
         }
         let child = command.spawn().map_err(cannot)?;
-        let late = Instant::now() + Duration::from_secs(seconds.saturating_mul(CLOCK_SECONDS).saturating_add(4 * u64::from(INPUT_S)));
-        Ok(Self { name: name.to_owned(), child, log, seconds, asked: false, late })
+        let late = Instant::now()
+            + Duration::from_secs(
+                seconds
+                    .saturating_mul(CLOCK_SECONDS)
+                    .saturating_add(4 * u64::from(INPUT_S)),
+            );
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+            seconds,
+            asked: false,
+            late,
+        })
     }
 
     /// Processor time so far, in seconds.
     fn used_s(&self) -> u64 {
-        std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok().and_then(|text| processor_ticks(&text)).unwrap_or(0) / TICKS_A_SECOND
+        std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .ok()
+            .and_then(|text| processor_ticks(&text))
+            .unwrap_or(0)
+            / TICKS_A_SECOND
     }
 
     /// Once it has ended: how many inputs it tried, or what went wrong.
     fn ended(&mut self) -> Result<Option<Result<u64, String>>, String> {
         let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? else {
             if !self.asked && self.used_s() >= self.seconds {
-                // libFuzzer then prints its figures and ends well. (The shell has `kill` itself; the program of that name is not on every machine.)
+                // libFuzzer then prints its figures and ends well. (The shell has `kill` itself;
+                // the program of that name is not on every machine.)
                 let mut ask = Command::new("sh");
                 ask.args(["-c", &format!("kill -USR1 {}", self.child.id())]);
                 self.asked = tools::succeeds(ask);
@@ -188,17 +296,28 @@ impl Running {
             let _ = self.child.wait();
             return Ok(Some(Err("it hung and was ended".to_owned())));
         };
-        let log = String::from_utf8_lossy(&std::fs::read(&self.log).map_err(|error| error.to_string())?).into_owned();
+        let log =
+            String::from_utf8_lossy(&std::fs::read(&self.log).map_err(|error| error.to_string())?)
+                .into_owned();
         if !status.success() {
             let end: Vec<&str> = log.lines().rev().take(40).collect();
-            return Ok(Some(Err(format!("{status}\n{}", end.into_iter().rev().collect::<Vec<_>>().join("\n")))));
+            return Ok(Some(Err(format!(
+                "{status}\n{}",
+                end.into_iter().rev().collect::<Vec<_>>().join("\n")
+            ))));
         }
-        let inputs = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")).and_then(|number| number.trim().parse().ok());
-        Ok(Some(inputs.ok_or_else(|| "it did not say how many inputs it tried".to_owned())))
+        let inputs = log
+            .lines()
+            .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+            .and_then(|number| number.trim().parse().ok());
+        Ok(Some(inputs.ok_or_else(|| {
+            "it did not say how many inputs it tried".to_owned()
+        })))
     }
 }
 
-/// Ticks in user and system mode of a line of `/proc/PID/stat`; the name in brackets may hold anything.
+/// Ticks in user and system mode of a line of `/proc/PID/stat`; the name in brackets may hold
+/// anything.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -211,7 +330,10 @@ mod tests {
 
     #[test]
     fn processor_time_of_a_program() {
-        assert_eq!(processor_ticks("7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 420 13 0 0 20 0 1 0 99"), Some(433));
+        assert_eq!(
+            processor_ticks("7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 420 13 0 0 20 0 1 0 99"),
+            Some(433)
+        );
         assert_eq!(processor_ticks("7 (a"), None);
         let own = std::fs::read_to_string("/proc/self/stat").expect("Linux tells of programs");
         assert!(processor_ticks(&own).is_some());
@@ -219,9 +341,19 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let run = |text: &str| parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let run = |text: &str| {
+            parse(
+                &text
+                    .split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>(),
+            )
+        };
         assert_eq!(run(""), Ok((DEFAULT_S, Vec::new())));
-        assert_eq!(run("--seconds 3600 batch"), Ok((3600, vec!["batch".to_owned()])));
+        assert_eq!(
+            run("--seconds 3600 batch"),
+            Ok((3600, vec!["batch".to_owned()]))
+        );
         assert!(run("--seconds").is_err() && run("--seconds 0").is_err() && run("--fast").is_err());
     }
 }

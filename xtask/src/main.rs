@@ -1,8 +1,9 @@
 //! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|fuzz|kill-loop|guest`.
 //!
-//! `tidy` holds the rules of the house that a machine can check, `test` is everything that must pass before a change is
-//! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
-//! long commands; `fuzz`, `kill-loop` and `guest` are for the night.
+//! `tidy` holds the rules of the house that a machine can check, `test` is everything that must
+//! pass before a change is shown to others, `ci` is `test` plus what only makes sense on a fresh
+//! clone. `bench` and `sim` are short names for two long commands; `fuzz`, `kill-loop` and `guest`
+//! are for the night.
 
 mod bench;
 mod fuzz;
@@ -22,17 +23,38 @@ use std::process::ExitCode;
 
 /// Name and one line of help of each task; documents may only name these.
 const TASKS: &[(&str, &str)] = &[
-    ("ci", "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree"),
-    ("test", "everything that must pass; with names of steps, only those; with --quick, whether it works here, in a few minutes"),
-    ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
-    ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow-bench` in a release build"),
+    (
+        "ci",
+        "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree",
+    ),
+    (
+        "test",
+        "everything that must pass; with names of steps, only those; with --quick, whether it works here, in a few minutes",
+    ),
+    (
+        "tidy",
+        "the rules of the house (crate arrows, sizes, documents, licences)",
+    ),
+    (
+        "bench",
+        "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow-bench` in a release build",
+    ),
     (
         "sim",
         "the simulator in a release build: [--seeds N] [--from A] [--jobs J] [--beyond] [--exhaustive N] ...; seeds are drawn from the commit unless named",
     ),
-    ("fuzz", "the targets of fuzz/ under libFuzzer ([--seconds N] of processor time for each, 60; [TARGET...])"),
-    ("kill-loop", "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])"),
-    ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
+    (
+        "fuzz",
+        "the targets of fuzz/ under libFuzzer ([--seconds N] of processor time for each, 60; [TARGET...])",
+    ),
+    (
+        "kill-loop",
+        "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])",
+    ),
+    (
+        "guest",
+        "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])",
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -51,8 +73,13 @@ fn main() -> ExitCode {
 fn run(task: &str, rest: &[String]) -> Result<(), String> {
     let root = tools::workspace_root()?;
     // The simulator and the benchmarks have a help of their own.
-    let asks_for_help = rest.iter().any(|word| word == "--help" || word == "-h") && !["sim", "bench"].contains(&task);
-    if let Some((_, help)) = TASKS.iter().find(|(name, _)| *name == task).filter(|_| asks_for_help) {
+    let asks_for_help = rest.iter().any(|word| word == "--help" || word == "-h")
+        && !["sim", "bench"].contains(&task);
+    if let Some((_, help)) = TASKS
+        .iter()
+        .find(|(name, _)| *name == task)
+        .filter(|_| asks_for_help)
+    {
         println!("cargo xtask {task}: {help}");
         return Ok(());
     }
@@ -71,9 +98,15 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
             for (name, help) in TASKS {
                 println!("  {name:<9} {help}");
             }
-            println!("\nsteps of `test`: {}; of `test --quick`: {}", test::STEPS.join(", "), test::QUICK_STEPS.join(", "));
+            println!(
+                "\nsteps of `test`: {}; of `test --quick`: {}",
+                test::STEPS.join(", "),
+                test::QUICK_STEPS.join(", ")
+            );
             Ok(())
         }
-        other => Err(format!("there is no task `{other}`; see `cargo xtask help`")),
+        other => Err(format!(
+            "there is no task `{other}`; see `cargo xtask help`"
+        )),
     }
 }

@@ -57,17 +57,31 @@ impl Metadata {
         let mut version = tools::program(root, "rustc");
         version.arg("-vV");
         let version = tools::output(version)?;
-        let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not say its host")?;
+        let host = version
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .ok_or("rustc does not say its host")?;
         let mut command = tools::cargo(root);
-        command.args(["metadata", "--format-version", "1", "--filter-platform", host]);
+        command.args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            host,
+        ]);
         let text = tools::output(command)?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata is not JSON: {error}"))?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| format!("cargo metadata is not JSON: {error}"))?;
         Self::parse(&value).ok_or_else(|| "cargo metadata has an unknown form".to_owned())
     }
 
     /// Reads the JSON form; `None` if something expected is missing.
     pub fn parse(value: &Value) -> Option<Self> {
-        let member_ids: BTreeSet<&str> = value["workspace_members"].as_array()?.iter().filter_map(Value::as_str).collect();
+        let member_ids: BTreeSet<&str> = value["workspace_members"]
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         let mut names = BTreeMap::new();
         let mut packages = BTreeMap::new();
         for package in value["packages"].as_array()? {
@@ -79,10 +93,20 @@ impl Metadata {
         let mut graph = BTreeMap::new();
         for node in value["resolve"]["nodes"].as_array()? {
             let id = node["id"].as_str()?;
-            let needs = node["deps"].as_array()?.iter().filter(|dep| is_product(dep)).filter_map(|dep| dep["pkg"].as_str());
-            graph.insert(id.to_owned(), (names.get(id)?.clone(), needs.map(str::to_owned).collect()));
+            let needs = node["deps"]
+                .as_array()?
+                .iter()
+                .filter(|dep| is_product(dep))
+                .filter_map(|dep| dep["pkg"].as_str());
+            graph.insert(
+                id.to_owned(),
+                (names.get(id)?.clone(), needs.map(str::to_owned).collect()),
+            );
         }
-        let mut metadata = Self { graph, ..Self::default() };
+        let mut metadata = Self {
+            graph,
+            ..Self::default()
+        };
         for (id, package) in packages {
             if member_ids.contains(id) {
                 metadata.own.insert(package.name.clone());
@@ -96,7 +120,12 @@ impl Metadata {
 
     /// Names of everything from outside that the product part of `package` needs, directly or not.
     pub fn external_closure(&self, package: &str) -> BTreeSet<String> {
-        let mut waiting: Vec<&String> = self.graph.iter().filter(|(_, (name, _))| name == package).map(|(id, _)| id).collect();
+        let mut waiting: Vec<&String> = self
+            .graph
+            .iter()
+            .filter(|(_, (name, _))| name == package)
+            .map(|(id, _)| id)
+            .collect();
         let mut seen: BTreeSet<&String> = waiting.iter().copied().collect();
         let mut names = BTreeSet::new();
         while let Some((name, needs)) = waiting.pop().and_then(|id| self.graph.get(id)) {
@@ -111,7 +140,11 @@ impl Metadata {
 
 fn is_product(dependency: &Value) -> bool {
     let kinds = dependency["dep_kinds"].as_array();
-    kinds.is_none_or(|kinds| kinds.iter().any(|kind| kind["kind"].as_str() != Some("dev")))
+    kinds.is_none_or(|kinds| {
+        kinds
+            .iter()
+            .any(|kind| kind["kind"].as_str() != Some("dev"))
+    })
 }
 
 fn parse_package(package: &Value) -> Option<Package> {
@@ -122,8 +155,16 @@ fn parse_package(package: &Value) -> Option<Package> {
             Some("build") => Kind::Build,
             _ => Kind::Normal,
         };
-        dependencies.push(Dependency { name: dependency["name"].as_str()?.to_owned(), kind, ours: dependency["path"].is_string() });
+        dependencies.push(Dependency {
+            name: dependency["name"].as_str()?.to_owned(),
+            kind,
+            ours: dependency["path"].is_string(),
+        });
     }
     let license = package["license"].as_str().unwrap_or_default().to_owned();
-    Some(Package { name: package["name"].as_str()?.to_owned(), license, dependencies })
+    Some(Package {
+        name: package["name"].as_str()?.to_owned(),
+        license,
+        dependencies,
+    })
 }

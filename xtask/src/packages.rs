@@ -1,4 +1,5 @@
-//! Programs that the tests use: real clients, and the compiler that fuzzing needs. A fresh machine lacks them.
+//! Programs that the tests use: real clients, and the compiler that fuzzing needs. A fresh machine
+//! lacks them.
 
 use crate::steps::Done;
 use crate::tools;
@@ -17,20 +18,36 @@ enum Probe {
 }
 
 const fn program(package: &'static str, program: &'static str, without: &'static str) -> Needed {
-    Needed { package, probe: Probe::Program(program), without }
+    Needed {
+        package,
+        probe: Probe::Program(program),
+        without,
+    }
 }
 
 const NEEDED: &[Needed] = &[
     program("fio", "fio", "fio as a client"),
     program("nbdkit", "nbdkit", "comparison with other NBD servers"),
     program("libnbd-bin", "nbdinfo", "nbdinfo and nbdcopy as clients"),
-    Needed { package: "python3-libnbd", probe: Probe::PythonModule("nbd"), without: "the protocol, legal and illegal requests, by libnbd" },
+    Needed {
+        package: "python3-libnbd",
+        probe: Probe::PythonModule("nbd"),
+        without: "the protocol, legal and illegal requests, by libnbd",
+    },
     program("qemu-utils", "qemu-img", "qemu-img and qemu-io as clients"),
     program("xfsprogs", "mkfs.xfs", "an XFS file system on a volume"),
     program("e2fsprogs", "mkfs.ext4", "an ext4 file system on a volume"),
     program("nbdfuse", "nbdfuse", "files through FUSE"),
-    program("g++", "c++", "the fuzz targets: libFuzzer is compiled by it"),
-    Needed { package: "libpython3-stdlib", probe: Probe::PythonModule("sqlite3"), without: "a database on a volume" },
+    program(
+        "g++",
+        "c++",
+        "the fuzz targets: libFuzzer is compiled by it",
+    ),
+    Needed {
+        package: "libpython3-stdlib",
+        probe: Probe::PythonModule("sqlite3"),
+        without: "a database on a volume",
+    },
 ];
 
 /// Installs what is missing if that is allowed, says plainly what will not be tested otherwise.
@@ -53,12 +70,23 @@ pub fn install(root: &Path) -> Result<Done, String> {
     }
     let left = missing(root);
     for needed in &left {
-        println!("{} is not installed: not tested: {}", needed.package, needed.without);
+        println!(
+            "{} is not installed: not tested: {}",
+            needed.package, needed.without
+        );
     }
     match left.len() {
         0 => Ok(Done::Passed("installed".to_owned())),
-        _ if tools::on_ci() && is_root(root) => Err("packages are missing after their installation".to_owned()),
-        count => Ok(Done::Skipped(format!("{count} packages are missing: {}", left.iter().map(|needed| needed.package).collect::<Vec<_>>().join(" ")))),
+        _ if tools::on_ci() && is_root(root) => {
+            Err("packages are missing after their installation".to_owned())
+        }
+        count => Ok(Done::Skipped(format!(
+            "{count} packages are missing: {}",
+            left.iter()
+                .map(|needed| needed.package)
+                .collect::<Vec<_>>()
+                .join(" ")
+        ))),
     }
 }
 
@@ -66,20 +94,34 @@ fn missing(root: &Path) -> Vec<&'static Needed> {
     let present = |probe: &Probe| match probe {
         Probe::Program(name) => tools::find_program(name).is_some(),
         Probe::PythonModule(name) => {
-            // The system's Python is the one that the package serves; another one may come first in the path.
+            // The system's Python is the one that the package serves; another one may come first in
+            // the path.
             let system = "/usr/bin/python3";
-            let mut python = tools::program(root, if Path::new(system).is_file() { system } else { "python3" });
+            let mut python = tools::program(
+                root,
+                if Path::new(system).is_file() {
+                    system
+                } else {
+                    "python3"
+                },
+            );
             python.arg("-c").arg(format!("import {name}"));
             tools::succeeds(python)
         }
     };
-    NEEDED.iter().filter(|needed| !present(&needed.probe)).collect()
+    NEEDED
+        .iter()
+        .filter(|needed| !present(&needed.probe))
+        .collect()
 }
 
 fn apt(root: &Path, packages: &[&str]) -> Result<(), String> {
     let command = |arguments: &[&str]| {
         let mut command = tools::program(root, "apt-get");
-        command.args(["-qq", "-o", "Dpkg::Use-Pty=0"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
     tools::run(command(&["update"]), 300)?;

@@ -1,6 +1,8 @@
-//! The temporary folder of a run: everything that is started has its own inside, and it goes when the run ends.
+//! The temporary folder of a run: everything that is started has its own inside, and it goes when
+//! the run ends.
 //!
-//! Fuzz targets keep folders in statics, which are never dropped, and a test that is killed leaves what it has. Neither shall fill the machine's folder.
+//! Fuzz targets keep folders in statics, which are never dropped, and a test that is killed leaves
+//! what it has. Neither shall fill the machine's folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -26,14 +28,17 @@ impl Scratch {
             drop(std::fs::remove_dir_all(left));
         }
         let folder = parent.join(format!("{NAME}{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         FOLDER.get_or_init(|| folder);
         Ok(Self(()))
     }
 
     /// Number of entries in it: at the end of a run, what was left behind.
     pub fn entries(&self) -> usize {
-        folder().and_then(|folder| std::fs::read_dir(folder).ok()).map_or(0, Iterator::count)
+        folder()
+            .and_then(|folder| std::fs::read_dir(folder).ok())
+            .map_or(0, Iterator::count)
     }
 }
 
@@ -49,10 +54,17 @@ impl Drop for Scratch {
 fn left_behind(parent: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     let gone = |path: &Path| {
-        let process = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(NAME)).and_then(|id| id.parse::<u32>().ok());
+        let process = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_prefix(NAME))
+            .and_then(|id| id.parse::<u32>().ok());
         process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
     };
-    entries.map(|entry| entry.path()).filter(|path| gone(path)).collect()
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| gone(path))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A look at Rust source that knows comments and literals apart from code, and nothing more.
 //!
-//! The masked views have the same length and the same lines as the source, so that positions carry over. That is all the
-//! rules need; a full parser would be a heavy dependency for questions as simple as "does the word `unsafe` occur in code".
+//! The masked views have the same length and the same lines as the source, so that positions carry
+//! over. That is all the rules need; a full parser would be a heavy dependency for questions as
+//! simple as "does the word `unsafe` occur in code".
 
 /// Source split into two views of equal length; what does not belong to a view is blank.
 #[derive(Debug)]
@@ -31,16 +32,31 @@ pub fn split(source: &str) -> Views {
         at = end;
     }
     let view = |wanted: Class| {
-        let masked = bytes.iter().zip(&classes).map(|(&byte, &class)| if byte == b'\n' || (class == wanted && byte.is_ascii()) { byte as char } else { ' ' });
+        let masked = bytes.iter().zip(&classes).map(|(&byte, &class)| {
+            if byte == b'\n' || (class == wanted && byte.is_ascii()) {
+                byte as char
+            } else {
+                ' '
+            }
+        });
         masked.collect()
     };
-    Views { code: view(Class::Code), comments: view(Class::Comment) }
+    Views {
+        code: view(Class::Code),
+        comments: view(Class::Comment),
+    }
 }
 
 fn next_token(bytes: &[u8], at: usize) -> (Class, usize) {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
-        return (Class::Comment, at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len()));
+        return (
+            Class::Comment,
+            at + rest
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(rest.len()),
+        );
     }
     if rest.starts_with(b"/*") {
         return (Class::Comment, at + block_comment_length(rest));
@@ -52,7 +68,10 @@ fn next_token(bytes: &[u8], at: usize) -> (Class, usize) {
             None => (Class::Code, at + 1),
         },
         byte if is_word(byte) => {
-            let word = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
+            let word = rest
+                .iter()
+                .position(|&byte| !is_word(byte))
+                .unwrap_or(rest.len());
             match (&rest[..word], raw_string_length(&rest[word..])) {
                 (b"r" | b"br" | b"cr", Some(length)) => (Class::Literal, at + word + length),
                 _ => (Class::Code, at + word),
@@ -93,7 +112,8 @@ fn string_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Length of `#"..."#` (any number of hashes, also none), `None` if this is something else, such as a raw identifier.
+/// Length of `#"..."#` (any number of hashes, also none), `None` if this is something else, such as
+/// a raw identifier.
 fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(hashes) != Some(&b'"') {
@@ -109,7 +129,10 @@ fn raw_string_length(rest: &[u8]) -> Option<usize> {
 /// Length of a character literal, `None` if the quote begins a lifetime.
 fn char_length(rest: &[u8]) -> Option<usize> {
     if rest.get(1) == Some(&b'\\') {
-        return rest[3.min(rest.len())..].iter().position(|&byte| byte == b'\'').map(|close| close + 4);
+        return rest[3.min(rest.len())..]
+            .iter()
+            .position(|&byte| byte == b'\'')
+            .map(|close| close + 4);
     }
     let width = match *rest.get(1)? {
         0xf0.. => 4,
@@ -127,17 +150,27 @@ pub fn is_word(byte: u8) -> bool {
 
 /// Line number (from 1) of a byte position.
 pub fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
+    text.as_bytes()[..at]
+        .iter()
+        .filter(|&&byte| byte == b'\n')
+        .count()
+        + 1
 }
 
 /// Positions at which `word` stands as a whole word.
 pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = text.as_bytes();
-    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        let before = at.checked_sub(1).is_none_or(|before| !is_word(bytes[before]));
-        let after = bytes.get(at + word.len()).is_none_or(|&after| !is_word(after));
-        before && after
-    })
+    text.match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |&at| {
+            let before = at
+                .checked_sub(1)
+                .is_none_or(|before| !is_word(bytes[before]));
+            let after = bytes
+                .get(at + word.len())
+                .is_none_or(|&after| !is_word(after));
+            before && after
+        })
 }
 
 /// A function with a body.
@@ -156,14 +189,25 @@ pub fn functions(code: &str) -> Vec<Function> {
     let bytes = code.as_bytes();
     let mut found = Vec::new();
     for at in words(code, "fn") {
-        let name: String = code[at + 2..].trim_start().bytes().take_while(|&byte| is_word(byte)).map(char::from).collect();
-        let Some(open) = body_start(bytes, at) else { continue };
+        let name: String = code[at + 2..]
+            .trim_start()
+            .bytes()
+            .take_while(|&byte| is_word(byte))
+            .map(char::from)
+            .collect();
+        let Some(open) = body_start(bytes, at) else {
+            continue;
+        };
         if name.is_empty() {
             continue;
         }
         let close = body_end(bytes, open);
         let line = line_of(code, at);
-        found.push(Function { name, line, lines: line_of(code, close) - line + 1 });
+        found.push(Function {
+            name,
+            line,
+            lines: line_of(code, close) - line + 1,
+        });
     }
     found
 }
@@ -201,15 +245,19 @@ fn body_end(bytes: &[u8], open: usize) -> usize {
     bytes.len()
 }
 
-/// All paths that begin with `std::` or `core::` in masked code, groups written out: `use std::{fs, time::Instant}` gives
-/// `std::fs` and `std::time::Instant`. With each, its position.
+/// All paths that begin with `std::` or `core::` in masked code, groups written out:
+/// `use std::{fs, time::Instant}` gives `std::fs` and `std::time::Instant`. With each, its
+/// position.
 pub fn std_paths(code: &str) -> Vec<(usize, String)> {
     let bytes = code.as_bytes();
     let mut found = Vec::new();
     for root in ["std", "core"] {
         for at in words(code, root) {
             // `other::std::...` is not the standard library, `::std::...` is.
-            let qualified = code[..at].trim_end().strip_suffix("::").is_some_and(|before| before.ends_with(|c: char| is_word(c as u8)));
+            let qualified = code[..at]
+                .trim_end()
+                .strip_suffix("::")
+                .is_some_and(|before| before.ends_with(|c: char| is_word(c as u8)));
             let mut cursor = at + root.len();
             if !qualified && skip(bytes, &mut cursor, b"::") {
                 tree(bytes, &mut cursor, "std", at, &mut found);
@@ -219,7 +267,13 @@ pub fn std_paths(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn tree(bytes: &[u8], cursor: &mut usize, prefix: &str, start: usize, found: &mut Vec<(usize, String)>) {
+fn tree(
+    bytes: &[u8],
+    cursor: &mut usize,
+    prefix: &str,
+    start: usize,
+    found: &mut Vec<(usize, String)>,
+) {
     if skip(bytes, cursor, b"{") {
         loop {
             tree(bytes, cursor, prefix, start, found);
@@ -232,14 +286,21 @@ fn tree(bytes: &[u8], cursor: &mut usize, prefix: &str, start: usize, found: &mu
     }
     blanks(bytes, cursor);
     let begin = *cursor;
-    while bytes.get(*cursor).is_some_and(|&byte| is_word(byte) || byte == b'*') {
+    while bytes
+        .get(*cursor)
+        .is_some_and(|&byte| is_word(byte) || byte == b'*')
+    {
         *cursor += 1;
     }
     if begin == *cursor {
         return;
     }
     let segment = String::from_utf8_lossy(&bytes[begin..*cursor]);
-    let path = if segment == "self" { prefix.to_owned() } else { format!("{prefix}::{segment}") };
+    let path = if segment == "self" {
+        prefix.to_owned()
+    } else {
+        format!("{prefix}::{segment}")
+    };
     if skip(bytes, cursor, b"::") {
         tree(bytes, cursor, &path, start, found);
     } else {

@@ -33,7 +33,10 @@ pub struct Steps {
 impl Steps {
     /// Runs only the steps named, or all if none is named.
     pub fn new(only: &[String]) -> Self {
-        Self { rows: Vec::new(), only: only.to_vec() }
+        Self {
+            rows: Vec::new(),
+            only: only.to_vec(),
+        }
     }
 
     /// Runs a step unless an earlier one failed or it was not asked for.
@@ -69,12 +72,22 @@ impl Steps {
                 Err(message) => ("FAILED", message.as_str()),
             };
             let note = note.lines().next().unwrap_or_default();
-            let line = format!("{:<24} {word:<8} {:>7.1}  {note}", row.name, row.took.as_secs_f64());
+            let line = format!(
+                "{:<24} {word:<8} {:>7.1}  {note}",
+                row.name,
+                row.took.as_secs_f64()
+            );
             out.push_str(line.trim_end());
             out.push('\n');
         }
         let total: Duration = self.rows.iter().map(|row| row.took).sum();
-        out.push_str(&format!("{:<24} {:<8} {:>7.1}\n\n{}", "all", "", total.as_secs_f64(), self.closing_line()));
+        out.push_str(&format!(
+            "{:<24} {:<8} {:>7.1}\n\n{}",
+            "all",
+            "",
+            total.as_secs_f64(),
+            self.closing_line()
+        ));
         out
     }
 

@@ -1,18 +1,21 @@
 //! The rules of the house that a machine can check.
 //!
 //! 1. `arrows`: crates depend only on what the table in [`arrows`] allows.
-//! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, sizes of files and functions, nothing left unfinished.
-//! 3. `dependencies`: every direct dependency is named with its reason, licences fit, the engine's list stays short.
-//! 4. `texts`: links lead somewhere, documented commands exist, error ids are explained, the changelog has a section, no
-//!    machine's paths, no big binaries.
+//! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, nothing left unfinished;
+//!    `sizes`: lengths of files and functions.
+//! 3. `dependencies`: every direct dependency is named with its reason, licences fit, the engine's
+//!    list stays short.
+//! 4. `texts`: links lead somewhere, documented commands exist, error ids are explained, the
+//!    changelog has a section, no machine's paths, no big binaries.
 //!
-//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can hand them made-up trees. Errors fail the run,
-//! warnings are only shown.
+//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can hand them made-up
+//! trees. Errors fail the run, warnings are only shown.
 
 pub mod arrows;
 pub mod commands;
 pub mod dependencies;
 pub mod rust;
+pub mod sizes;
 pub mod texts;
 
 use crate::metadata::Metadata;
@@ -32,7 +35,9 @@ pub struct File {
 impl File {
     /// The content as text; `None` for binary files.
     pub fn text(&self) -> Option<&str> {
-        std::str::from_utf8(&self.bytes).ok().filter(|text| !text.contains('\0'))
+        std::str::from_utf8(&self.bytes)
+            .ok()
+            .filter(|text| !text.contains('\0'))
     }
 }
 
@@ -47,14 +52,28 @@ impl Tree {
     /// Reads the files that git tracks and those it would add, but not what it ignores.
     pub fn load(root: &Path) -> Result<Self, String> {
         let mut command = tools::program(root, "git");
-        command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        command.args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
         let list = tools::output(command)?;
         let mut paths: Vec<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
-        // A tracked file that was deleted in the work tree cannot be read; it is not part of what would be committed.
-        let read = |path: &&str| std::fs::read(root.join(path)).ok().map(|bytes| File { path: (*path).to_owned(), bytes });
-        Ok(Self { files: paths.iter().filter_map(read).collect() })
+        // A tracked file that was deleted in the work tree cannot be read; it is not part of what
+        // would be committed.
+        let read = |path: &&str| {
+            std::fs::read(root.join(path)).ok().map(|bytes| File {
+                path: (*path).to_owned(),
+                bytes,
+            })
+        };
+        Ok(Self {
+            files: paths.iter().filter_map(read).collect(),
+        })
     }
 
     /// The text of a file.
@@ -63,14 +82,27 @@ impl Tree {
     }
 
     /// Files whose path ends with `.extension`, with their text.
-    pub fn with_extension<'a>(&'a self, extension: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let matches = move |path: &str| path.rsplit_once('.').is_some_and(|(_, found)| found == extension);
-        self.files.iter().filter(move |file| matches(&file.path)).filter_map(|file| Some((file.path.as_str(), file.text()?)))
+    pub fn with_extension<'a>(
+        &'a self,
+        extension: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let matches = move |path: &str| {
+            path.rsplit_once('.')
+                .is_some_and(|(_, found)| found == extension)
+        };
+        self.files
+            .iter()
+            .filter(move |file| matches(&file.path))
+            .filter_map(|file| Some((file.path.as_str(), file.text()?)))
     }
 
     /// True for a file and for a folder that holds a file.
     pub fn exists(&self, path: &str) -> bool {
-        let inside = |file: &File| file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = |file: &File| {
+            file.path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         path.is_empty() || self.files.iter().any(inside)
     }
 }
@@ -122,22 +154,50 @@ pub struct Findings {
 
 impl Findings {
     /// Adds an error.
-    pub fn error(&mut self, rule: &'static str, path: &str, line: usize, message: impl Into<String>) {
+    pub fn error(
+        &mut self,
+        rule: &'static str,
+        path: &str,
+        line: usize,
+        message: impl Into<String>,
+    ) {
         self.add(Severity::Error, rule, path, line, message.into());
     }
 
     /// Adds a warning.
-    pub fn warn(&mut self, rule: &'static str, path: &str, line: usize, message: impl Into<String>) {
+    pub fn warn(
+        &mut self,
+        rule: &'static str,
+        path: &str,
+        line: usize,
+        message: impl Into<String>,
+    ) {
         self.add(Severity::Warning, rule, path, line, message.into());
     }
 
-    fn add(&mut self, severity: Severity, rule: &'static str, path: &str, line: usize, message: String) {
-        self.all.push(Finding { severity, rule, path: path.to_owned(), line, message });
+    fn add(
+        &mut self,
+        severity: Severity,
+        rule: &'static str,
+        path: &str,
+        line: usize,
+        message: String,
+    ) {
+        self.all.push(Finding {
+            severity,
+            rule,
+            path: path.to_owned(),
+            line,
+            message,
+        });
     }
 
     /// Number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
-        self.all.iter().filter(|finding| finding.severity == severity).count()
+        self.all
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 }
 
@@ -157,19 +217,45 @@ pub fn run(root: &Path) -> Result<(), String> {
     let mut findings = check(&tree, &Metadata::load(root)?);
     dependencies::product(&product_packages(root)?, &mut findings);
     let mut shown: Vec<&Finding> = findings.all.iter().collect();
-    shown.sort_by(|a, b| a.severity.cmp(&b.severity).then_with(|| (&a.path, a.line).cmp(&(&b.path, b.line))));
+    shown.sort_by(|a, b| {
+        a.severity
+            .cmp(&b.severity)
+            .then_with(|| (&a.path, a.line).cmp(&(&b.path, b.line)))
+    });
     for finding in shown {
         println!("{finding}");
     }
-    let (errors, warnings) = (findings.count(Severity::Error), findings.count(Severity::Warning));
-    println!("tidy: {} files, {errors} errors, {warnings} warnings", tree.files.len());
-    if errors == 0 { Ok(()) } else { Err(format!("tidy found {errors} errors")) }
+    let (errors, warnings) = (
+        findings.count(Severity::Error),
+        findings.count(Severity::Warning),
+    );
+    println!(
+        "tidy: {} files, {errors} errors, {warnings} warnings",
+        tree.files.len()
+    );
+    if errors == 0 {
+        Ok(())
+    } else {
+        Err(format!("tidy found {errors} errors"))
+    }
 }
 
 /// All packages that `windrow` is linked from without what can be left out of it, a line each.
 fn product_packages(root: &Path) -> Result<String, String> {
     let mut command = tools::cargo(root);
-    command.args(["tree", "--locked", "--package", "windrow", "--no-default-features", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    command.args([
+        "tree",
+        "--locked",
+        "--package",
+        "windrow",
+        "--no-default-features",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
     tools::output(command)
 }
 

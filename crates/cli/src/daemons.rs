@@ -1,4 +1,5 @@
-//! The daemons of this host: all of them are asked at once, so that one that stands does not hide the others.
+//! The daemons of this host: all of them are asked at once, so that one that stands does not hide
+//! the others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,8 @@ pub struct Daemons {
     pub silent: BTreeMap<String, Failure>,
 }
 
-/// Asks the daemons whose sockets are in the run folder, those elsewhere that the registry knows, and the one at the socket that is named.
+/// Asks the daemons whose sockets are in the run folder, those elsewhere that the registry knows,
+/// and the one at the socket that is named.
 ///
 /// # Errors
 /// The folder cannot be trusted or read.
@@ -27,12 +29,27 @@ pub fn ask_all(place: &PoolPlace) -> Result<Daemons, Failure> {
     }
     let registry = registry();
     let mut sockets = served::sockets(&registry);
-    sockets.extend(place.control.clone().filter(|control| !sockets.contains(control)));
+    sockets.extend(
+        place
+            .control
+            .clone()
+            .filter(|control| !sockets.contains(control)),
+    );
     let mut daemons = Daemons::default();
     let answers: Vec<_> = std::thread::scope(|scope| {
-        let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(|| ask(socket))).collect();
+        let asked: Vec<_> = sockets
+            .iter()
+            .map(|socket| scope.spawn(|| ask(socket)))
+            .collect();
         // A panic of such a thread is one of this command.
-        asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        asked
+            .into_iter()
+            .map(|asked| {
+                asked
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
     });
     for (socket, answer) in sockets.iter().zip(answers) {
         match answer {
@@ -40,8 +57,14 @@ pub fn ask_all(place: &PoolPlace) -> Result<Daemons, Failure> {
             Ok(None) => {}
             Err(failure) => {
                 // A socket elsewhere need not have the name of the pool.
-                let known = registry.all().into_iter().find(|entry| entry.control.as_ref() == Some(socket));
-                daemons.silent.insert(known.map_or_else(|| paths::pool_of_socket(socket), |entry| entry.name), failure);
+                let known = registry
+                    .all()
+                    .into_iter()
+                    .find(|entry| entry.control.as_ref() == Some(socket));
+                daemons.silent.insert(
+                    known.map_or_else(|| paths::pool_of_socket(socket), |entry| entry.name),
+                    failure,
+                );
             }
         }
     }
@@ -49,8 +72,19 @@ pub fn ask_all(place: &PoolPlace) -> Result<Daemons, Failure> {
 }
 
 fn must_be_readable(folder: &Path) -> Result<(), Failure> {
-    let failure = |error| Failure::new(id::LOCAL_FILE, format!("cannot read the folder of control sockets {}", folder.display()), error);
-    std::fs::read_dir(folder).map(drop).map_err(|error| failure(error).remedy("check your rights to it"))
+    let failure = |error| {
+        Failure::new(
+            id::LOCAL_FILE,
+            format!(
+                "cannot read the folder of control sockets {}",
+                folder.display()
+            ),
+            error,
+        )
+    };
+    std::fs::read_dir(folder)
+        .map(drop)
+        .map_err(|error| failure(error).remedy("check your rights to it"))
 }
 
 /// `None` if no daemon is there any more.

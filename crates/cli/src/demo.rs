@@ -1,9 +1,12 @@
 //! `demo`: everything once, in under two minutes, on file members in a folder of its own.
 //!
-//! 1. Members are made and their own linear rate is measured, side by side, with the write size the pool will use.
-//! 2. A RAID-6 pool and two volumes; uniform random 4 KiB writes in this process, which shows the engine without any protocol; then a server process; uniform random 4 KiB writes past several overwrites, by fio if it is here.
-//! 3. The server is started again with a volatile cache before each member. A verifying load writes and flushes; in the middle the server is killed, and
-//!    what the caches held is lost in part.
+//! 1. Members are made and their own linear rate is measured, side by side, with the write size the
+//!    pool will use.
+//! 2. A RAID-6 pool and two volumes; uniform random 4 KiB writes in this process, which shows the
+//!    engine without any protocol; then a server process; uniform random 4 KiB writes past several
+//!    overwrites, by fio if it is here.
+//! 3. The server is started again with a volatile cache before each member. A verifying load writes
+//!    and flushes; in the middle the server is killed, and what the caches held is lost in part.
 //! 4. The server is started once more. Every block that was acknowledged and flushed must be there.
 //! 5. One screen of figures.
 
@@ -103,11 +106,24 @@ pub fn run(arguments: &DemoArguments, output: &Output) -> Result<u8, Failure> {
     let begin = Instant::now();
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let failure = |error: std::io::Error| {
-        Failure::new(id::LOCAL_FILE, format!("cannot make a folder in {}", parent.display()), error).remedy("choose another one with --dir")
+        Failure::new(
+            id::LOCAL_FILE,
+            format!("cannot make a folder in {}", parent.display()),
+            error,
+        )
+        .remedy("choose another one with --dir")
     };
-    let folder = tempfile::Builder::new().prefix("windrow-demo-").tempdir_in(&parent).map_err(failure)?;
-    let stage =
-        Stage { arguments, dir: folder.path().to_owned(), members: (0..MEMBERS).map(|number| folder.path().join(format!("member-{number}"))).collect() };
+    let folder = tempfile::Builder::new()
+        .prefix("windrow-demo-")
+        .tempdir_in(&parent)
+        .map_err(failure)?;
+    let stage = Stage {
+        arguments,
+        dir: folder.path().to_owned(),
+        members: (0..MEMBERS)
+            .map(|number| folder.path().join(format!("member-{number}")))
+            .collect(),
+    };
     let mut findings = stage.run()?;
     findings.elapsed = begin.elapsed();
     if arguments.keep {
@@ -115,12 +131,20 @@ pub fn run(arguments: &DemoArguments, output: &Output) -> Result<u8, Failure> {
         _ = folder.keep();
     }
     let good = findings.verdict.is_good();
-    output.result("demo", &findings.json(arguments), || findings.text(arguments));
+    output.result("demo", &findings.json(arguments), || {
+        findings.text(arguments)
+    });
     if good {
         return Ok(0);
     }
-    let why = format!("{} blocks lost, {} blocks wrong", findings.verdict.lost, findings.verdict.wrong);
-    Err(Failure::new(id::BENCH, "verification after the kill failed", why).remedy("please report this with the seed"))
+    let why = format!(
+        "{} blocks lost, {} blocks wrong",
+        findings.verdict.lost, findings.verdict.wrong
+    );
+    Err(
+        Failure::new(id::BENCH, "verification after the kill failed", why)
+            .remedy("please report this with the seed"),
+    )
 }
 
 impl Stage<'_> {
@@ -166,22 +190,36 @@ impl Stage<'_> {
         })
     }
 
-    /// What the members do by themselves: linear writes, and random ones in place, as a RAID-6 without a log makes them.
+    /// What the members do by themselves: linear writes, and random ones in place, as a RAID-6
+    /// without a log makes them.
     fn measure_members(&self) -> Result<(f64, LinearResult), Failure> {
         let failure = |error: &dyn std::fmt::Display| {
-            Failure::new(id::MEMBER_OPEN, "cannot make the members", error).remedy("choose another folder with --dir, or a smaller --size")
+            Failure::new(id::MEMBER_OPEN, "cannot make the members", error)
+                .remedy("choose another folder with --dir, or a smaller --size")
         };
         let mut members: Members = Vec::new();
         for path in &self.members {
-            create_file(path, self.arguments.size.0 / BLOCK_BYTES * BLOCK_BYTES, Allocation::Preallocate).map_err(|error| failure(&error))?;
-            members.push(Some(Arc::new(FileMember::open(path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
+            create_file(
+                path,
+                self.arguments.size.0 / BLOCK_BYTES * BLOCK_BYTES,
+                Allocation::Preallocate,
+            )
+            .map_err(|error| failure(&error))?;
+            members.push(Some(Arc::new(
+                FileMember::open(path, &OpenOptions::default()).map_err(|error| failure(&error))?,
+            )));
         }
         let pass = self.arguments.size.0 * MEMBERS as u64;
         let mut progress = Progress::new("members: first pass");
         // The first pass makes the file system give the blocks; it is not the figure.
         let mut written = 0;
         while written < pass {
-            let part = linear::measure(&members, CHUNK_BYTES as usize, Duration::from_secs(2), &mut |bytes| progress.bytes(written + bytes, pass))?;
+            let part = linear::measure(
+                &members,
+                CHUNK_BYTES as usize,
+                Duration::from_secs(2),
+                &mut |bytes| progress.bytes(written + bytes, pass),
+            )?;
             written += part.bytes.max(1);
             if progress_is_slow(&part) {
                 break;
@@ -189,9 +227,13 @@ impl Stage<'_> {
         }
         let time = Duration::from_secs((self.arguments.seconds / 2).clamp(3, 10));
         let mut progress = Progress::new("members: linear rate");
-        let result = linear::measure(&members, CHUNK_BYTES as usize, time, &mut |bytes| progress.time(time, &Size(bytes).to_string()))?;
+        let result = linear::measure(&members, CHUNK_BYTES as usize, time, &mut |bytes| {
+            progress.time(time, &Size(bytes).to_string())
+        })?;
         let mut progress = Progress::new("members: random writes in place");
-        let in_place = in_place::measure(&members, time, self.arguments.seed, &mut |bytes| progress.time(time, &Size(bytes).to_string()))?;
+        let in_place = in_place::measure(&members, time, self.arguments.seed, &mut |bytes| {
+            progress.time(time, &Size(bytes).to_string())
+        })?;
         Ok((result.bytes_per_second(), in_place))
     }
 
@@ -205,7 +247,13 @@ impl Stage<'_> {
             chunk_rows: Some((CHUNK_BYTES / BLOCK_BYTES) as u32),
             segment_rows: None,
             align_bytes: 1 << 20,
-            properties: Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT },
+            properties: Properties {
+                spare_per_mille: 100,
+                seal_age_ms: 50,
+                victim_policy: 0,
+                discard: false,
+                ..Properties::DEFAULT
+            },
             journal_bytes: None,
             journal_devices: Vec::new(),
             journal_power_safe: false,
@@ -216,14 +264,24 @@ impl Stage<'_> {
         offline::create(&request, &plan, &mut |_, _| ()).map(drop)
     }
 
-    /// Makes the volumes and writes at random without any protocol between. Returns the bytes of the volume.
+    /// Makes the volumes and writes at random without any protocol between. Returns the bytes of
+    /// the volume.
     fn load_in_process(&self) -> Result<(u64, LoadResult), Failure> {
         let registry = Registry::new(&self.dir.join("state"));
-        let target = PoolTarget { members: self.members.clone(), ..PoolTarget::default() };
-        let opened = OpenedAtRest::open(&offline::locate(&target, &registry)?, &registry, &OpenRequest::default())?;
+        let target = PoolTarget {
+            members: self.members.clone(),
+            ..PoolTarget::default()
+        };
+        let opened = OpenedAtRest::open(
+            &offline::locate(&target, &registry)?,
+            &registry,
+            &OpenRequest::default(),
+        )?;
         let usable = daemon::report(&opened.pool)?.capacity.usable_bytes;
-        // Half of the space: enough spare that the figure is about the log, not about a full pool; `bench steady` shows that one.
-        let span = (usable / 2).saturating_sub(CHECK_BYTES).max(CHECK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+        // Half of the space: enough spare that the figure is about the log, not about a full pool;
+        // `bench steady` shows that one.
+        let span =
+            (usable / 2).saturating_sub(CHECK_BYTES).max(CHECK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
         daemon::create_volume(&opened.pool, "data", span)?;
         daemon::create_volume(&opened.pool, "check", CHECK_BYTES)?;
         let time = Duration::from_secs((self.arguments.seconds / 2).clamp(2, 10));
@@ -244,7 +302,11 @@ impl Stage<'_> {
         progress.time(time, "");
         let result = session::run(&opened.pool, "data", &spec)?;
         if result.errors > 0 {
-            return Err(Failure::new(id::BENCH_LOAD, format!("{} writes failed", result.errors), opened.pool.stop_reason().unwrap_or_default()));
+            return Err(Failure::new(
+                id::BENCH_LOAD,
+                format!("{} writes failed", result.errors),
+                opened.pool.stop_reason().unwrap_or_default(),
+            ));
         }
         opened.close(false)?;
         Ok((span, result))
@@ -273,7 +335,9 @@ impl Stage<'_> {
                 scope.spawn(|| {
                     let mut progress = Progress::new("random writes (fio)");
                     while !finished.load(std::sync::atomic::Ordering::Relaxed) {
-                        let written = server.report().map_or(0, |report| report.counters.user_write_bytes);
+                        let written = server
+                            .report()
+                            .map_or(0, |report| report.counters.user_write_bytes);
                         progress.time(time, &Size(written).to_string());
                         std::thread::sleep(Duration::from_millis(500));
                     }
@@ -300,12 +364,20 @@ impl Stage<'_> {
         let mut client = connect(server.socket(), "data")?;
         let mut progress = Progress::new("random writes");
         let begin = Instant::now();
-        let writes = writer::hammer(&mut client, self.arguments.seed, span, 64, time, &mut |writes| progress.time(time, &format!("{writes} writes")))
-            .map_err(|error| Failure::new(id::BENCH_LOAD, "the load failed", error))?;
+        let writes = writer::hammer(
+            &mut client,
+            self.arguments.seed,
+            span,
+            64,
+            time,
+            &mut |writes| progress.time(time, &format!("{writes} writes")),
+        )
+        .map_err(|error| Failure::new(id::BENCH_LOAD, "the load failed", error))?;
         Ok(("built-in", writes as f64 / begin.elapsed().as_secs_f64()))
     }
 
-    /// The verifying load on volatile members, killed in the middle. Returns the number of acknowledged writes.
+    /// The verifying load on volatile members, killed in the middle. Returns the number of
+    /// acknowledged writes.
     fn write_and_kill(&self, ledger: &mut Ledger) -> Result<u64, Failure> {
         let server = self.serve(Some(self.arguments.seed))?;
         let mut client = connect(server.socket(), "check")?;
@@ -317,14 +389,25 @@ impl Stage<'_> {
                 std::thread::sleep(patience);
                 server.kill();
             });
-            let outcome = writer::write(&mut client, ledger, self.arguments.seed, FLUSH_EVERY, Duration::from_secs(3600), &mut |writes| {
-                acknowledged = writes;
-                progress.time(patience, &format!("{writes} acknowledged writes"));
-            });
+            let outcome = writer::write(
+                &mut client,
+                ledger,
+                self.arguments.seed,
+                FLUSH_EVERY,
+                Duration::from_secs(3600),
+                &mut |writes| {
+                    acknowledged = writes;
+                    progress.time(patience, &format!("{writes} acknowledged writes"));
+                },
+            );
             match outcome {
                 // The server is gone: that is what was wanted.
                 Err(_) => Ok(acknowledged),
-                Ok(_) => Err(Failure::new(id::BENCH_LOAD, "the server was not killed", "the load ended before")),
+                Ok(_) => Err(Failure::new(
+                    id::BENCH_LOAD,
+                    "the server was not killed",
+                    "the load ended before",
+                )),
             }
         })
     }
@@ -332,8 +415,11 @@ impl Stage<'_> {
     fn verify(&self, server: &ChildServer, ledger: &Ledger) -> Result<Verdict, Failure> {
         let mut client = connect(server.socket(), "check")?;
         let mut progress = Progress::new("verifying");
-        let verdict = writer::verify(&mut client, ledger, &mut |bytes| progress.bytes(bytes, CHECK_BYTES));
-        let verdict = verdict.map_err(|error| Failure::new(id::BENCH_LOAD, "cannot verify", error))?;
+        let verdict = writer::verify(&mut client, ledger, &mut |bytes| {
+            progress.bytes(bytes, CHECK_BYTES)
+        });
+        let verdict =
+            verdict.map_err(|error| Failure::new(id::BENCH_LOAD, "cannot verify", error))?;
         drop(client.disconnect());
         Ok(verdict)
     }
@@ -345,5 +431,11 @@ fn progress_is_slow(part: &linear::LinearResult) -> bool {
 }
 
 fn connect(socket: &Path, export: &str) -> Result<NbdClient, Failure> {
-    NbdClient::connect(socket, export).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot connect to export '{export}'"), error))
+    NbdClient::connect(socket, export).map_err(|error| {
+        Failure::new(
+            id::BENCH_LOAD,
+            format!("cannot connect to export '{export}'"),
+            error,
+        )
+    })
 }

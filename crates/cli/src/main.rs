@@ -1,8 +1,11 @@
-//! The `windrow` command: pools, volumes, the daemon that serves them, and what shows how well they do.
+//! The `windrow` command: pools, volumes, the daemon that serves them, and what shows how well they
+//! do.
 //!
-//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2 wrong usage of the command line (16 of `check` and `pool scrub`, 4 of `pool status --exit-code`).
-//! A result that cannot be written is a failure; 141 if its reader went away.
-//! `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
+//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2
+//! wrong usage of the command line (16 of `check` and `pool scrub`, 4 of
+//! `pool status --exit-code`). A result that cannot be written is a failure; 141 if its reader went
+//! away. `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2
+//! stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
 
 // These macros panic where the reader has gone: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -21,7 +24,13 @@ use windrow_console::{FAILED, start, usage};
 #[command(name = "windrow", version, about, max_term_width = 120, after_help = EXAMPLES)]
 struct Arguments {
     /// Form of the output; JSON has a schema name and exact integers.
-    #[arg(short = 'o', long = "output", global = true, value_enum, default_value = "text")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        default_value = "text"
+    )]
     output: Format,
     #[command(subcommand)]
     command: Command,
@@ -76,7 +85,10 @@ fn main() -> ExitCode {
     start::log(is_daemon);
     let output = Output::new(arguments.output);
     // Of a check, 4 says that something is damaged.
-    let is_check = matches!(arguments.command, Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_)));
+    let is_check = matches!(
+        arguments.command,
+        Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_))
+    );
     let outcome = match arguments.command {
         Command::Pool(command) => commands::pool::run(command, &output),
         Command::Volume(command) => commands::volume::run(command, &output),
@@ -93,17 +105,29 @@ fn main() -> ExitCode {
         output.failure(&failure);
         FAILED
     });
-    let code = windrow_console::output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED });
+    let code = windrow_console::output::end(
+        code,
+        if is_check {
+            windrow_inspect::exit::OPERATIONAL
+        } else {
+            FAILED
+        },
+    );
     windrow_console::output::flush_log();
     ExitCode::from(code)
 }
 
-/// Exit code of a command line that cannot be understood. Commands with codes like those of `fsck`, and `pool status --exit-code`, give 2 and 4 other
-/// meanings: a mistyped flag must not be taken for a state of the pool.
+/// Exit code of a command line that cannot be understood. Commands with codes like those of `fsck`,
+/// and `pool status --exit-code`, give 2 and 4 other meanings: a mistyped flag must not be taken
+/// for a state of the pool.
 fn usage_code(words: &[String]) -> u8 {
     /// As `fsck` has it.
     const OF_CHECKS: u8 = 16;
-    let begins = |name: &[&str]| usage::without_output(words).take(name.len()).eq(name.iter().copied());
+    let begins = |name: &[&str]| {
+        usage::without_output(words)
+            .take(name.len())
+            .eq(name.iter().copied())
+    };
     if begins(&["check"]) || begins(&["pool", "scrub"]) {
         OF_CHECKS
     } else if begins(&["pool", "status"]) && words.iter().any(|word| word == "--exit-code") {

@@ -9,7 +9,17 @@ fn the_command_line_is_consistent_and_every_command_has_examples() {
 /// `--workers 100000` panicked, and a depth of 2^64 - 1 asked for as much memory.
 #[test]
 fn every_number_has_bounds_and_names_them() {
-    let checked = testing::every_number_has_bounds(&Arguments::command(), &["seed", "volatile-cache", "client", "segment", "row", "chunk"]);
+    let checked = testing::every_number_has_bounds(
+        &Arguments::command(),
+        &[
+            "seed",
+            "volatile-cache",
+            "client",
+            "segment",
+            "row",
+            "chunk",
+        ],
+    );
     assert!(checked >= 15, "{checked} options");
 }
 
@@ -22,7 +32,26 @@ fn examples_of_the_help_parse() {
 #[test]
 fn exit_codes_of_wrong_usage() {
     let code = |line: &str| usage_code(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-    assert_eq!((code("pool status --exit-code --frob"), code("pool status --frob")), (4, 2));
-    assert_eq!((code("check tank --frob"), code("pool scrub --frob"), code("frob check")), (16, 16, 2));
-    assert_eq!((code("-o json check tank --frob"), code("--output=json pool scrub --frob")), (16, 16));
+    assert_eq!(
+        (
+            code("pool status --exit-code --frob"),
+            code("pool status --frob")
+        ),
+        (4, 2)
+    );
+    assert_eq!(
+        (
+            code("check tank --frob"),
+            code("pool scrub --frob"),
+            code("frob check")
+        ),
+        (16, 16, 2)
+    );
+    assert_eq!(
+        (
+            code("-o json check tank --frob"),
+            code("--output=json pool scrub --frob")
+        ),
+        (16, 16)
+    );
 }

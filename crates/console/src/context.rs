@@ -20,7 +20,8 @@ use windrow_units::{Uuid, VolumeId};
 /// Where a pool is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PoolPlace {
-    /// Members, separated by commas; else the ones known from creation or import, and what block devices bear if one of them is not there.
+    /// Members, separated by commas; else the ones known from creation or import, and what block
+    /// devices bear if one of them is not there.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub members: Vec<PathBuf>,
     /// Folder to look for members in, and nowhere else (may be repeated); else all block devices.
@@ -29,7 +30,8 @@ pub struct PoolPlace {
     /// Control socket of the daemon.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the machine or the control group has (4 GiB map 1 TiB of data). 64K to 1T.
+    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the
+    /// machine or the control group has (4 GiB map 1 TiB of data). 64K to 1T.
     #[arg(long, value_name = "SIZE", value_parser = size_within(*MAP_MEMORY.start(), *MAP_MEMORY.end()))]
     pub map_memory: Option<Size>,
 }
@@ -40,24 +42,36 @@ pub const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 impl PoolPlace {
     /// The pool `name` at this place.
     pub fn target(&self, name: Option<&str>) -> PoolTarget {
-        PoolTarget { name: name.map(str::to_owned), members: self.members.clone(), dirs: self.dir.clone() }
+        PoolTarget {
+            name: name.map(str::to_owned),
+            members: self.members.clone(),
+            dirs: self.dir.clone(),
+        }
     }
 
-    /// True if members or folders are named: the pool that lies there is meant, and no other one of its name.
+    /// True if members or folders are named: the pool that lies there is meant, and no other one of
+    /// its name.
     fn is_named(&self) -> bool {
         !self.members.is_empty() || !self.dir.is_empty()
     }
 
     /// How the pool is opened here.
     pub fn request(&self) -> OpenRequest {
-        let mut request = OpenRequest { lock_patience: LOCK_PATIENCE, ..OpenRequest::default() };
-        request.limits.map_bytes = self.map_memory.map_or_else(windrow_host::memory::default_map_bytes, |map| map.0);
+        let mut request = OpenRequest {
+            lock_patience: LOCK_PATIENCE,
+            ..OpenRequest::default()
+        };
+        request.limits.map_bytes = self
+            .map_memory
+            .map_or_else(windrow_host::memory::default_map_bytes, |map| map.0);
         request
     }
 
     /// The control socket of the pool `name`.
     pub fn control_socket(&self, name: &str) -> PathBuf {
-        self.control.clone().unwrap_or_else(|| paths::control_socket(&paths::run_dir(), name))
+        self.control
+            .clone()
+            .unwrap_or_else(|| paths::control_socket(&paths::run_dir(), name))
     }
 }
 
@@ -71,23 +85,32 @@ fn socket(name: &str, place: &PoolPlace) -> Result<Option<PathBuf>, Failure> {
     if place.control.is_some() {
         return Ok(Some(place.control_socket(name)));
     }
-    // Sockets are named after pools: that of a pool whose identifier is given is known by its entry.
+    // Sockets are named after pools: that of a pool whose identifier is given is known by its
+    // entry.
     let known = registry().find(name).ok().flatten();
     let usual = place.control_socket(known.as_ref().map_or(name, |entry| &entry.name));
     let has_folder = paths::trusted_run_dir()?.is_some();
     // Its last daemon may have had its socket elsewhere.
-    let elsewhere = known.and_then(|entry| entry.control).filter(|control| control.exists() && !usual.exists());
+    let elsewhere = known
+        .and_then(|entry| entry.control)
+        .filter(|control| control.exists() && !usual.exists());
     Ok(elsewhere.or(has_folder.then_some(usual)))
 }
 
 /// The daemon that answers for this pool.
 fn connect(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
-    socket(name, place)?.map_or(Ok(None), |socket| ControlClient::connect(&socket, Some(name)))
+    socket(name, place)?.map_or(Ok(None), |socket| {
+        ControlClient::connect(&socket, Some(name))
+    })
 }
 
 /// The pool that the daemon at the socket of this name serves.
 fn served_at(name: &str, place: &PoolPlace) -> Result<Option<Uuid>, Failure> {
-    let Some(mut daemon) = socket(name, place)?.map_or(Ok(None), |socket| ControlClient::connect(&socket, None))? else { return Ok(None) };
+    let Some(mut daemon) =
+        socket(name, place)?.map_or(Ok(None), |socket| ControlClient::connect(&socket, None))?
+    else {
+        return Ok(None);
+    };
     match daemon.ask(Command::Identify)? {
         Reply::Daemon { pool, .. } => Ok(Some(pool)),
         _ => Err(unexpected()),
@@ -102,28 +125,60 @@ pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
 /// A daemon that answers for this pool.
 ///
 /// # Errors
-/// Others could have put its socket there. Members or folders are named, and the pool there is not the one that the daemon serves under the name, or is a copy
-/// of it.
+/// Others could have put its socket there. Members or folders are named, and the pool there is not
+/// the one that the daemon serves under the name, or is a copy of it.
 pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
-    let Some(mut daemon) = connect(name, place)? else { return Ok(None) };
+    let Some(mut daemon) = connect(name, place)? else {
+        return Ok(None);
+    };
     if place.is_named() {
         let target = place.target(Some(name));
         let (named, paths) = match offline::daemon_of(&target, &Served::now()) {
             Some(daemon) => (daemon.pool, place.members.clone()),
             None => {
                 let found = offline::locate(&target, &registry())?;
-                (found.pool, found.members.into_iter().map(|member| member.path).collect())
+                (
+                    found.pool,
+                    found
+                        .members
+                        .into_iter()
+                        .map(|member| member.path)
+                        .collect(),
+                )
             }
         };
-        let Reply::Daemon { pool: served, members, .. } = daemon.ask(Command::Identify)? else { return Err(unexpected()) };
-        let refused =
-            |why: String, remedy: String| Err(Failure::new(id::POOL_UNKNOWN, format!("cannot tell which pool '{name}' is meant"), why).remedy(remedy));
+        let Reply::Daemon {
+            pool: served,
+            members,
+            ..
+        } = daemon.ask(Command::Identify)?
+        else {
+            return Err(unexpected());
+        };
+        let refused = |why: String, remedy: String| {
+            Err(Failure::new(
+                id::POOL_UNKNOWN,
+                format!("cannot tell which pool '{name}' is meant"),
+                why,
+            )
+            .remedy(remedy))
+        };
         if served != named {
-            let why = format!("a daemon serves pool {served} by this name, and the members that are named are those of pool {named}");
-            return refused(why, format!("name the one at rest by its identifier, {named}, or leave --members and --dir out if the served one is meant"));
+            let why = format!(
+                "a daemon serves pool {served} by this name, and the members that are named are those of pool {named}"
+            );
+            return refused(
+                why,
+                format!(
+                    "name the one at rest by its identifier, {named}, or leave --members and --dir out if the served one is meant"
+                ),
+            );
         }
         if let Some(copy) = paths.iter().find(|path| is_copy(path, &members)) {
-            let why = format!("a daemon serves the pool, and {} is a copy of a member that it has elsewhere", copy.display());
+            let why = format!(
+                "a daemon serves the pool, and {} is a copy of a member that it has elsewhere",
+                copy.display()
+            );
             return refused(why, "leave --members and --dir out if the served pool is meant; a copy can be used while no daemon serves the pool".to_owned());
         }
     }
@@ -133,9 +188,12 @@ pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>,
 /// True if the member at this path is also open in a daemon, as another file or device.
 fn is_copy(path: &Path, open: &[OpenMember]) -> bool {
     // What a daemon has open is not examined, and is no copy.
-    let Ok(Some(member)) = offline::examine(&offline::member_path(path)) else { return false };
+    let Ok(Some(member)) = offline::examine(&offline::member_path(path)) else {
+        return false;
+    };
     let here = identity(&member.path).ok().flatten();
-    open.iter().any(|open| open.uuid == member.label.member_uuid && Some(open.identity) != here)
+    open.iter()
+        .any(|open| open.uuid == member.label.member_uuid && Some(open.identity) != here)
 }
 
 /// True if a daemon serves this very pool.
@@ -147,34 +205,60 @@ pub fn is_served(found: &FoundPool, place: &PoolPlace) -> Result<bool, Failure> 
 ///
 /// # Errors
 /// The choice was made, and neither the pool nor its members are named.
-pub fn must_be_named(what: &str, name: Option<&str>, place: &PoolPlace, is_chosen: bool) -> Result<(), Failure> {
+pub fn must_be_named(
+    what: &str,
+    name: Option<&str>,
+    place: &PoolPlace,
+    is_chosen: bool,
+) -> Result<(), Failure> {
     if !is_chosen || name.is_some() || !place.members.is_empty() {
         return Ok(());
     }
-    let why = "--force, --discard-journal and --replace-known give something up, and no pool is named";
+    let why =
+        "--force, --discard-journal and --replace-known give something up, and no pool is named";
     Err(Failure::new(id::USAGE, what, why).remedy("name the pool, or its members with --members"))
 }
 
-/// That the pool which is known by the name of another one, and is to be forgotten for that, is not in use.
+/// That the pool which is known by the name of another one, and is to be forgotten for that, is not
+/// in use.
 ///
 /// # Errors
 /// A daemon serves it.
 pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid) -> Result<(), Failure> {
-    let Some(known) = registry.load(name).ok().flatten().filter(|entry| entry.pool != pool) else { return Ok(()) };
-    // At whatever socket: its daemon may have another one than that of its name, or of this command.
+    let Some(known) = registry
+        .load(name)
+        .ok()
+        .flatten()
+        .filter(|entry| entry.pool != pool)
+    else {
+        return Ok(());
+    };
+    // At whatever socket: its daemon may have another one than that of its name, or of this
+    // command.
     if Served::now().daemon_with(known.pool).is_none() {
         return Ok(());
     }
-    let why = format!("the pool that is known by this name ({}) is served now", known.pool);
-    Err(Failure::new(id::POOL_BUSY, format!("pool '{name}' does not replace the known one"), why).remedy("stop its daemon first"))
+    let why = format!(
+        "the pool that is known by this name ({}) is served now",
+        known.pool
+    );
+    Err(Failure::new(
+        id::POOL_BUSY,
+        format!("pool '{name}' does not replace the known one"),
+        why,
+    )
+    .remedy("stop its daemon first"))
 }
 
-/// The members of a pool that is to be at rest. That a daemon serves another pool of its name is nothing to a pool whose members are named.
+/// The members of a pool that is to be at rest. That a daemon serves another pool of its name is
+/// nothing to a pool whose members are named.
 ///
 /// # Errors
-/// A daemon serves it (`what` is said then), the socket that is named is that of another pool's daemon, or the pool is not found.
+/// A daemon serves it (`what` is said then), the socket that is named is that of another pool's
+/// daemon, or the pool is not found.
 pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, Failure> {
-    let busy = || Failure::new(id::POOL_BUSY, what, "a daemon serves it").remedy("stop the daemon first");
+    let busy =
+        || Failure::new(id::POOL_BUSY, what, "a daemon serves it").remedy("stop the daemon first");
     if !place.is_named()
         && let Some(mut daemon) = connect(name, place)?
     {
@@ -184,11 +268,22 @@ pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, F
         }
         return Err(busy());
     }
-    let found = offline::locate(&place.target(Some(name)), &registry()).map_err(|failure| match failure.id.as_str() {
-        id::POOL_BUSY => Failure { what: what.to_owned(), ..failure },
-        _ => failure,
-    })?;
-    if place.is_named() && is_served(&found, place)? { Err(busy()) } else { Ok(found) }
+    let found =
+        offline::locate(&place.target(Some(name)), &registry()).map_err(|failure| match failure
+            .id
+            .as_str()
+        {
+            id::POOL_BUSY => Failure {
+                what: what.to_owned(),
+                ..failure
+            },
+            _ => failure,
+        })?;
+    if place.is_named() && is_served(&found, place)? {
+        Err(busy())
+    } else {
+        Ok(found)
+    }
 }
 
 /// Asks the daemon; if there is none, opens the pool, does it, and closes the pool again.
@@ -197,19 +292,29 @@ pub fn ask(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Fai
 }
 
 /// The same; `force`: open the pool even if another host has it, or too many members are missing.
-pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
+pub fn ask_with(
+    name: &str,
+    place: &PoolPlace,
+    command: Command,
+    force: bool,
+) -> Result<Reply, Failure> {
     if let Some(mut client) = daemon_of(name, place)? {
         return client.ask(command);
     }
     if place.control.is_some() {
         let socket = place.control_socket(name);
-        return Err(Failure::new(id::NO_DAEMON, format!("cannot reach the daemon of pool '{name}'"), format!("nobody listens at {}", socket.display()))
-            .remedy("start it with `windrow serve`, or leave --control out"));
+        return Err(Failure::new(
+            id::NO_DAEMON,
+            format!("cannot reach the daemon of pool '{name}'"),
+            format!("nobody listens at {}", socket.display()),
+        )
+        .remedy("start it with `windrow serve`, or leave --control out"));
     }
     ask_members(name, place, command, force)
 }
 
-/// What the command does to a daemon, and cannot do to a pool at rest: there it would be opened and written for nothing.
+/// What the command does to a daemon, and cannot do to a pool at rest: there it would be opened and
+/// written for nothing.
 fn of_daemons_only(command: &Command) -> Option<&'static str> {
     match command {
         Command::ExportDisconnect { .. } => Some("no client is disconnected"),
@@ -218,34 +323,68 @@ fn of_daemons_only(command: &Command) -> Option<&'static str> {
     }
 }
 
-fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
+fn ask_members(
+    name: &str,
+    place: &PoolPlace,
+    command: Command,
+    force: bool,
+) -> Result<Reply, Failure> {
     if let Some(what) = of_daemons_only(&command) {
         let why = format!("no daemon serves pool '{name}' here");
-        return Err(Failure::new(id::NO_DAEMON, what, why).remedy("start it with `windrow serve`, or check the name"));
+        return Err(Failure::new(id::NO_DAEMON, what, why)
+            .remedy("start it with `windrow serve`, or check the name"));
     }
     let registry = registry();
     let found = offline::locate(&place.target(Some(name)), &registry)?;
-    let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..place.request() };
+    let request = OpenRequest {
+        read_only: matches!(
+            command,
+            Command::Status | Command::Sharing | Command::ExportList
+        ),
+        force,
+        ..place.request()
+    };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let daemon = Daemon::new(opened.pool.clone(), &found.name, Some(registry));
     let reply = watched(&opened.pool, || daemon.handle(command));
     drop(daemon);
-    let closed = if request.read_only { Ok(()) } else { opened.close(false) };
+    let closed = if request.read_only {
+        Ok(())
+    } else {
+        opened.close(false)
+    };
     let mut reply = reply?;
     closed?;
     if let Reply::Pool(report) = &mut reply {
         report.served = false;
         // The pool was opened so to look at it; its volumes are not.
-        report.volumes.iter_mut().for_each(|volume| volume.read_only = false);
+        report
+            .volumes
+            .iter_mut()
+            .for_each(|volume| volume.read_only = false);
     }
     Ok(reply)
 }
 
 /// The report of a pool at rest that was found; nothing is written.
-pub fn look_at_rest(found: &FoundPool, registry: &Registry, place: &PoolPlace) -> Result<PoolReport, Failure> {
-    let opened = OpenedAtRest::open(found, registry, &OpenRequest { read_only: true, ..place.request() })?;
+pub fn look_at_rest(
+    found: &FoundPool,
+    registry: &Registry,
+    place: &PoolPlace,
+) -> Result<PoolReport, Failure> {
+    let opened = OpenedAtRest::open(
+        found,
+        registry,
+        &OpenRequest {
+            read_only: true,
+            ..place.request()
+        },
+    )?;
     let report = windrow_host::daemon::report(&opened.pool)?;
-    Ok(PoolReport { served: false, ..report })
+    Ok(PoolReport {
+        served: false,
+        ..report
+    })
 }
 
 /// Does something with a pool, and shows how far a device is that is zeroed before it comes in.
@@ -267,10 +406,17 @@ fn watched<T>(pool: &Pool, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The exports over the volumes that a pool has, and those volumes that were made elsewhere and are not served by themselves.
+/// The exports over the volumes that a pool has, and those volumes that were made elsewhere and are
+/// not served by themselves.
 pub fn adopt(kept: KeptExports, opened: &OpenedPool) -> (ExportTable, Vec<String>) {
     let status = opened.engine.status();
-    kept.adopt(status.volumes.iter().filter(|volume| !volume.deleting).map(|volume| (volume.id, volume.name.as_str())))
+    kept.adopt(
+        status
+            .volumes
+            .iter()
+            .filter(|volume| !volume.deleting)
+            .map(|volume| (volume.id, volume.name.as_str())),
+    )
 }
 
 /// A pool that is open in this process only, with nobody served.
@@ -286,12 +432,27 @@ pub struct OpenedAtRest {
 
 /// The last volume that was made, 0 if there is none.
 pub fn last_volume(opened: &OpenedPool) -> VolumeId {
-    opened.engine.status().volumes.iter().map(|volume| volume.id).max().unwrap_or(VolumeId(0))
+    opened
+        .engine
+        .status()
+        .volumes
+        .iter()
+        .map(|volume| volume.id)
+        .max()
+        .unwrap_or(VolumeId(0))
 }
 
-/// Keeps that volumes which were made elsewhere are not served: from now on this host has the pool, and the next start would take them for its own.
-fn keep_closed(found: &FoundPool, registry: &Registry, exports: ExportTable, last: VolumeId) -> Result<(), Failure> {
-    let Some(mut entry) = registry.load_of(&found.name, found.pool)? else { return Ok(()) };
+/// Keeps that volumes which were made elsewhere are not served: from now on this host has the pool,
+/// and the next start would take them for its own.
+fn keep_closed(
+    found: &FoundPool,
+    registry: &Registry,
+    exports: ExportTable,
+    last: VolumeId,
+) -> Result<(), Failure> {
+    let Some(mut entry) = registry.load_of(&found.name, found.pool)? else {
+        return Ok(());
+    };
     entry.exports = exports;
     entry.last_volume = Some(last);
     registry.save(&entry)
@@ -299,15 +460,30 @@ fn keep_closed(found: &FoundPool, registry: &Registry, exports: ExportTable, las
 
 impl OpenedAtRest {
     /// Opens the pool with the exports that are known of it.
-    pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
+    pub fn open(
+        found: &FoundPool,
+        registry: &Registry,
+        request: &OpenRequest,
+    ) -> Result<Self, Failure> {
         // Behind the start the pool is this host's: nothing but the pool itself may fail there.
         let kept = registry.exports_of(found)?;
-        let known = registry.load_of(&found.name, found.pool)?.map(|entry| entry.known).unwrap_or_default();
+        let known = registry
+            .load_of(&found.name, found.pool)?
+            .map(|entry| entry.known)
+            .unwrap_or_default();
         let opened = offline::open(found, registry, request)?;
-        opened.report.notes.iter().for_each(|note| tracing::warn!("pool '{}': {note}", found.name));
+        opened
+            .report
+            .notes
+            .iter()
+            .for_each(|note| tracing::warn!("pool '{}': {note}", found.name));
         let (exports, not_served) = adopt(kept, &opened);
         let last = last_volume(&opened);
-        let options = HostOptions { exports: exports.clone(), known, ..HostOptions::default() };
+        let options = HostOptions {
+            exports: exports.clone(),
+            known,
+            ..HostOptions::default()
+        };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
         if !request.read_only
             && !not_served.is_empty()
@@ -316,12 +492,19 @@ impl OpenedAtRest {
             drop(pool.shutdown(false));
             return Err(failure);
         }
-        Ok(Self { pool, report: opened.report, not_served, name: found.name.clone() })
+        Ok(Self {
+            pool,
+            report: opened.report,
+            not_served,
+            name: found.name.clone(),
+        })
     }
 
     /// Closes it cleanly.
     pub fn close(self, export: bool) -> Result<(), Failure> {
-        self.pool.shutdown(export).map_err(|error| control_failure(format!("cannot close pool '{}'", self.name), &error))
+        self.pool
+            .shutdown(export)
+            .map_err(|error| control_failure(format!("cannot close pool '{}'", self.name), &error))
     }
 }
 
@@ -339,5 +522,10 @@ fn report_in(reply: Reply) -> Result<PoolReport, Failure> {
 
 /// The daemon answered something else than what was asked.
 pub fn unexpected() -> Failure {
-    Failure::new(id::NO_DAEMON, "the daemon did not answer the question", "its answer is of another kind").remedy("use the windrow command of the same version")
+    Failure::new(
+        id::NO_DAEMON,
+        "the daemon did not answer the question",
+        "its answer is of another kind",
+    )
+    .remedy("use the windrow command of the same version")
 }

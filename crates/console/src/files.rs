@@ -1,7 +1,8 @@
 //! Files that commands write where the user says: traces, reports, pictures, results.
 //!
-//! A file takes its name when it is whole, in the place of what had the name before. That may be a member at rest, named by mistake: what bears the
-//! label of a pool is never replaced, nor is what is no regular file.
+//! A file takes its name when it is whole, in the place of what had the name before. That may be a
+//! member at rest, named by mistake: what bears the label of a pool is never replaced, nor is what
+//! is no regular file.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,23 +12,36 @@ use windrow_host::{Failure, offline};
 
 /// The failure of a file that cannot be written.
 pub fn cannot(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("check the folder, your rights to it and its room")
+    Failure::new(
+        id::LOCAL_FILE,
+        format!("cannot write {}", path.display()),
+        error,
+    )
+    .remedy("check the folder, your rights to it and its room")
 }
 
 /// A file beside `path`, on its way to that name.
 pub fn draft(path: &Path) -> Result<NamedTempFile, Failure> {
     may_replace(path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     // As any new file: what the user's mask leaves of it.
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    tempfile::Builder::new().permissions(open_to_all).tempfile_in(folder).map_err(|error| cannot(path, error))
+    tempfile::Builder::new()
+        .permissions(open_to_all)
+        .tempfile_in(folder)
+        .map_err(|error| cannot(path, error))
 }
 
 /// Gives it the name.
 pub fn put(part: NamedTempFile, path: &Path) -> Result<(), Failure> {
     // A recording may have taken hours: look again.
     may_replace(path)?;
-    part.persist(path).map(drop).map_err(|error| cannot(path, error.error))
+    part.persist(path)
+        .map(drop)
+        .map_err(|error| cannot(path, error.error))
 }
 
 /// Writes a file as a whole.
@@ -38,7 +52,12 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn may_replace(path: &Path) -> Result<(), Failure> {
-    let refused = |id, why: String| Err(Failure::new(id, format!("will not replace {}", path.display()), why).remedy("choose another name"));
+    let refused = |id, why: String| {
+        Err(
+            Failure::new(id, format!("will not replace {}", path.display()), why)
+                .remedy("choose another name"),
+        )
+    };
     // What a link points to would stay; but that it was meant is as unlikely.
     match std::fs::metadata(path) {
         Err(_) => return Ok(()),
@@ -46,9 +65,21 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
         Ok(_) => return refused(id::LOCAL_FILE, "it is not a regular file".to_owned()),
     }
     match offline::examine(path) {
-        Ok(Some(member)) => refused(id::MEMBER_IN_USE, format!("it is member {} of the windrow pool '{}'", member.label.member, member.label.pool_name)),
+        Ok(Some(member)) => refused(
+            id::MEMBER_IN_USE,
+            format!(
+                "it is member {} of the windrow pool '{}'",
+                member.label.member, member.label.pool_name
+            ),
+        ),
         Ok(None) => Ok(()),
         Err(failure) if failure.id == id::POOL_BUSY => refused(id::MEMBER_IN_USE, failure.why),
-        Err(failure) => refused(id::MEMBER_IN_USE, format!("that it is no member of a pool can not be told: {}", failure.why)),
+        Err(failure) => refused(
+            id::MEMBER_IN_USE,
+            format!(
+                "that it is no member of a pool can not be told: {}",
+                failure.why
+            ),
+        ),
     }
 }

@@ -1,4 +1,5 @@
-//! The shared part of the command-line programs: results and failures as text and JSON, tables, sizes, progress, files that are written, and the way to a pool.
+//! The shared part of the command-line programs: results and failures as text and JSON, tables,
+//! sizes, progress, files that are written, and the way to a pool.
 
 // These macros panic where the reader has gone: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -12,7 +12,8 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::log::LogQueue;
 
-/// Exit code if the reader of the result went away: what shells show of a program that SIGPIPE ended, as most do then.
+/// Exit code if the reader of the result went away: what shells show of a program that SIGPIPE
+/// ended, as most do then.
 pub const PIPE: u8 = 128 + 13;
 
 /// Form of the output.
@@ -47,7 +48,11 @@ impl Output {
             Format::Text => {
                 // Names that others gave are in it.
                 let text = windrow_host::text::plain_lines(&text());
-                let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+                let end = if text.is_empty() || text.ends_with('\n') {
+                    ""
+                } else {
+                    "\n"
+                };
                 print(&format!("{text}{end}"));
             }
             Format::Json => {
@@ -56,18 +61,28 @@ impl Output {
         }
     }
 
-    /// Prints a failure to standard error; in JSON form to standard output as well, so that a reader finds one object there in any case.
+    /// Prints a failure to standard error; in JSON form to standard output as well, so that a
+    /// reader finds one object there in any case.
     pub fn failure(&self, failure: &Failure) {
         if self.is_json() {
-            self.result("error", &serde_json::json!({ "error": failure }), String::new);
+            self.result(
+                "error",
+                &serde_json::json!({ "error": failure }),
+                String::new,
+            );
         }
         self.remark(failure);
     }
 
-    /// The same of a command that found something before it failed: in JSON form that is there as `report`.
+    /// The same of a command that found something before it failed: in JSON form that is there as
+    /// `report`.
     pub fn failure_after(&self, failure: &Failure, report: &impl Serialize) {
         if self.is_json() {
-            self.result("error", &serde_json::json!({ "error": failure, "report": report }), String::new);
+            self.result(
+                "error",
+                &serde_json::json!({ "error": failure, "report": report }),
+                String::new,
+            );
         }
         self.remark(failure);
     }
@@ -83,7 +98,8 @@ static LOG: OnceLock<LogQueue> = OnceLock::new();
 /// Time that the lines of a daemon have at its end.
 const LOG_END: Duration = Duration::from_secs(2);
 
-/// From now on what goes to standard error goes through a queue. `None` if there is no thread for it.
+/// From now on what goes to standard error goes through a queue. `None` if there is no thread for
+/// it.
 pub fn queue_log() -> Option<LogQueue> {
     let queue = LogQueue::start(std::io::stderr()).ok()?;
     Some(LOG.get_or_init(|| queue).clone())
@@ -106,7 +122,8 @@ pub fn error_text(text: &str) {
 
 /// A result as programs get it: one object with the schema `windrow/<name>/1`.
 pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
-    let mut json = serde_json::to_value(value).unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }));
+    let mut json = serde_json::to_value(value)
+        .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }));
     let schema = format!("windrow/{name}/1");
     match json.as_object_mut() {
         Some(fields) => {
@@ -124,18 +141,29 @@ static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        LOST.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+        LOST.lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .get_or_insert(error);
     }
 }
 
-/// What a command ends with that would end with `code`: a result that did not arrive is no success. It is `failed` then, with a line on
-/// standard error, or without one [`PIPE`] if the reader went away. Codes that are not 0 say enough.
+/// What a command ends with that would end with `code`: a result that did not arrive is no success.
+/// It is `failed` then, with a line on standard error, or without one [`PIPE`] if the reader went
+/// away. Codes that are not 0 say enough.
 pub fn end(code: u8, failed: u8) -> u8 {
-    let Some(error) = LOST.lock().unwrap_or_else(|e| e.into_inner()).take() else { return code };
+    let Some(error) = LOST.lock().unwrap_or_else(|e| e.into_inner()).take() else {
+        return code;
+    };
     let left = error.kind() == std::io::ErrorKind::BrokenPipe;
     if !left {
-        let failure = Failure::new(id::LOCAL_FILE, "cannot write the result to standard output", error);
-        Output::new(Format::Text).remark(&failure.remedy("make room, or send it elsewhere; what the command did is done"));
+        let failure = Failure::new(
+            id::LOCAL_FILE,
+            "cannot write the result to standard output",
+            error,
+        );
+        Output::new(Format::Text).remark(
+            &failure.remedy("make room, or send it elsewhere; what the command did is done"),
+        );
     }
     match (code, left) {
         (0, true) => PIPE,
@@ -144,7 +172,8 @@ pub fn end(code: u8, failed: u8) -> u8 {
     }
 }
 
-/// The exit code of a program whose command has ended so; a failure is printed, and results are seen to have arrived.
+/// The exit code of a program whose command has ended so; a failure is printed, and results are
+/// seen to have arrived.
 pub fn finish(output: &Output, outcome: Result<u8, Failure>) -> ExitCode {
     let code = outcome.unwrap_or_else(|failure| {
         output.failure(&failure);

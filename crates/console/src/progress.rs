@@ -1,4 +1,5 @@
-//! Progress of long work: one line on standard error that is written over, with rate and time to go. Silent if nobody watches.
+//! Progress of long work: one line on standard error that is written over, with rate and time to
+//! go. Silent if nobody watches.
 
 use crate::values::Size;
 use std::io::IsTerminal;
@@ -17,7 +18,12 @@ pub struct Progress {
 impl Progress {
     /// Begins a line.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), begin: Instant::now(), shown: None, terminal: std::io::stderr().is_terminal() }
+        Self {
+            what: what.into(),
+            begin: Instant::now(),
+            shown: None,
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     /// Bytes done of all bytes.
@@ -28,8 +34,15 @@ impl Progress {
         let seconds = self.begin.elapsed().as_secs_f64().max(1e-9);
         let rate = done as f64 / seconds;
         let left = all.saturating_sub(done) as f64 / rate.max(1.0);
-        let percent = if all == 0 { 100.0 } else { done as f64 * 100.0 / all as f64 };
-        self.line(&format!("{percent:5.1} %  {}/s  {left:.0} s to go", Size(rate as u64)));
+        let percent = if all == 0 {
+            100.0
+        } else {
+            done as f64 * 100.0 / all as f64
+        };
+        self.line(&format!(
+            "{percent:5.1} %  {}/s  {left:.0} s to go",
+            Size(rate as u64)
+        ));
     }
 
     /// Steps done of all steps.
@@ -39,7 +52,11 @@ impl Progress {
         }
         let rate = done as f64 / self.begin.elapsed().as_secs_f64().max(1e-9);
         let left = all.saturating_sub(done) as f64 / rate.max(1e-9);
-        let go = if done == 0 { String::new() } else { format!("  {rate:.0}/s  {left:.0} s to go") };
+        let go = if done == 0 {
+            String::new()
+        } else {
+            format!("  {rate:.0}/s  {left:.0} s to go")
+        };
         self.line(&format!("{done} of {all}{go}"));
     }
 

@@ -38,17 +38,39 @@ pub fn table(list: Vec<(&'static str, String)>) -> String {
 ///
 /// # Errors
 /// There is none of this name; `what` fails then, and the help of `command` is the next step.
-pub fn one_of(list: Vec<(&'static str, String)>, property: &str, what: &str, command: &str) -> Result<String, Failure> {
-    let names = list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let found = list.into_iter().find(|(name, _)| *name == property).map(|(_, value)| value);
-    found.ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("there is none of this name: there are {names}")).remedy(format!("see `{command} --help`")))
+pub fn one_of(
+    list: Vec<(&'static str, String)>,
+    property: &str,
+    what: &str,
+    command: &str,
+) -> Result<String, Failure> {
+    let names = list
+        .iter()
+        .map(|(name, _)| *name)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let found = list
+        .into_iter()
+        .find(|(name, _)| *name == property)
+        .map(|(_, value)| value);
+    found.ok_or_else(|| {
+        Failure::new(
+            id::POOL_VALUE,
+            what,
+            format!("there is none of this name: there are {names}"),
+        )
+        .remedy(format!("see `{command} --help`"))
+    })
 }
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
     let mut change = PropertyChange::default();
     for (name, value) in pairs {
-        let wrong = |why: String| Failure::new(id::POOL_VALUE, format!("cannot set '{name}'"), why).remedy("see `windrow pool set --help`");
+        let wrong = |why: String| {
+            Failure::new(id::POOL_VALUE, format!("cannot set '{name}'"), why)
+                .remedy("see `windrow pool set --help`")
+        };
         match name.as_str() {
             "spare" => change.spare_per_mille = Some(value.parse::<Share>().map_err(wrong)?.0),
             "seal-age" => {
@@ -59,24 +81,44 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "scrub-interval" if value == "off" => change.scrub_interval_days = Some(0),
             "scrub-interval" => {
                 let digits = value.strip_suffix('d').unwrap_or(value);
-                change.scrub_interval_days = Some(digits.parse().map_err(|_| wrong(format!("'{value}' is not a number of days")))?);
+                change.scrub_interval_days = Some(
+                    digits
+                        .parse()
+                        .map_err(|_| wrong(format!("'{value}' is not a number of days")))?,
+                );
             }
             "read-latency-bound" if value == "off" => change.read_latency_bound_ms = Some(0),
-            "read-latency-bound" => change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?),
+            "read-latency-bound" => {
+                change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?)
+            }
             "warn-at" if value == "off" => change.warn_at = Some(Vec::new()),
             "warn-at" => {
-                let parts = value.split(',').map(|part| part.strip_suffix('%').unwrap_or(part).parse::<u8>().map_err(|_| format!("'{part}' is no percentage")));
+                let parts = value.split(',').map(|part| {
+                    part.strip_suffix('%')
+                        .unwrap_or(part)
+                        .parse::<u8>()
+                        .map_err(|_| format!("'{part}' is no percentage"))
+                });
                 change.warn_at = Some(parts.collect::<Result<_, _>>().map_err(wrong)?);
             }
             "reduction" => change.reduction = Some(value.clone()),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
             // Pools have not all placements of the laboratory: whoever knows the pool says which.
-            "policy" if value.split(['+', '/']).next().is_some_and(|name| PlacementKind::from_name(name).is_none()) => change.placement = Some(value.clone()),
+            "policy"
+                if value
+                    .split(['+', '/'])
+                    .next()
+                    .is_some_and(|name| PlacementKind::from_name(name).is_none()) =>
+            {
+                change.placement = Some(value.clone())
+            }
             "policy" => {
                 let policy = Policy::from_name(value).map_err(wrong)?;
                 if policy.streams != policy.placement.streams() {
-                    return Err(wrong("how many streams there are follows from the size of the pool".to_owned()));
+                    return Err(wrong(
+                        "how many streams there are follows from the size of the pool".to_owned(),
+                    ));
                 }
                 change.placement = Some(policy.placement.name().to_owned());
                 change.victim_policy = Some(policy.rule.name());
@@ -98,12 +140,18 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
 }
 
 fn milliseconds(text: &str) -> Result<u32, String> {
-    text.strip_suffix("ms").unwrap_or(text).parse().map_err(|_| format!("'{text}' is not a number of milliseconds"))
+    text.strip_suffix("ms")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number of milliseconds"))
 }
 
 /// Bytes each second, with or without `/s`.
 fn rate(text: &str) -> Result<u64, String> {
-    text.strip_suffix("/s").unwrap_or(text).parse::<Size>().map(|size| size.0)
+    text.strip_suffix("/s")
+        .unwrap_or(text)
+        .parse::<Size>()
+        .map(|size| size.0)
 }
 
 /// A rate so that it can be read back.
@@ -120,16 +168,52 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
     vec![
         ("spare", Share(properties.spare_per_mille).to_string()),
         ("seal-age", format!("{}ms", properties.seal_age_ms)),
-        ("flush-age", if properties.flush_age_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.flush_age_ms) }),
+        (
+            "flush-age",
+            if properties.flush_age_ms == 0 {
+                "off".to_owned()
+            } else {
+                format!("{}ms", properties.flush_age_ms)
+            },
+        ),
         ("placement", properties.placement.clone()),
         ("victim-policy", properties.victim_policy.clone()),
-        ("discard", if properties.discard { "on" } else { "off" }.to_owned()),
+        (
+            "discard",
+            if properties.discard { "on" } else { "off" }.to_owned(),
+        ),
         ("rebuild-rate", exact(properties.rebuild_rate)),
         ("rebuild-rate-min", exact(properties.rebuild_rate_min)),
-        ("scrub-interval", if properties.scrub_interval_days == 0 { "off".to_owned() } else { format!("{}d", properties.scrub_interval_days) }),
-        ("read-latency-bound", if properties.read_latency_bound_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.read_latency_bound_ms) }),
+        (
+            "scrub-interval",
+            if properties.scrub_interval_days == 0 {
+                "off".to_owned()
+            } else {
+                format!("{}d", properties.scrub_interval_days)
+            },
+        ),
+        (
+            "read-latency-bound",
+            if properties.read_latency_bound_ms == 0 {
+                "off".to_owned()
+            } else {
+                format!("{}ms", properties.read_latency_bound_ms)
+            },
+        ),
         ("reduction", properties.reduction.clone()),
-        ("warn-at", if properties.warn_at.is_empty() { "off".to_owned() } else { properties.warn_at.iter().map(u8::to_string).collect::<Vec<_>>().join(",") }),
+        (
+            "warn-at",
+            if properties.warn_at.is_empty() {
+                "off".to_owned()
+            } else {
+                properties
+                    .warn_at
+                    .iter()
+                    .map(u8::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            },
+        ),
     ]
 }
 
@@ -153,18 +237,43 @@ mod tests {
             warn_at: vec![70, 99],
             reduction: "capacity".to_owned(),
         };
-        let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let pairs: Vec<(String, String)> = list(&properties)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
         let change = parse(&pairs).unwrap();
-        assert_eq!((change.spare_per_mille, change.seal_age_ms, change.discard), (Some(125), Some(20), Some(true)));
-        assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("window:9"), Some("sepbit")));
+        assert_eq!(
+            (change.spare_per_mille, change.seal_age_ms, change.discard),
+            (Some(125), Some(20), Some(true))
+        );
+        assert_eq!(
+            (change.victim_policy.as_deref(), change.placement.as_deref()),
+            (Some("window:9"), Some("sepbit"))
+        );
         let both = parse(&[("policy".to_owned(), "learned".to_owned())]).unwrap();
-        assert_eq!((both.victim_policy.as_deref(), both.placement.as_deref()), (Some("gain"), Some("learned")));
+        assert_eq!(
+            (both.victim_policy.as_deref(), both.placement.as_deref()),
+            (Some("gain"), Some("learned"))
+        );
         let unknown = parse(&[("policy".to_owned(), "best".to_owned())]).unwrap();
-        assert_eq!((unknown.victim_policy, unknown.placement.as_deref()), (None, Some("best")), "the pool knows which it has");
-        assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
-        assert_eq!((change.scrub_interval_days, change.warn_at), (Some(7), Some(vec![70, 99])));
+        assert_eq!(
+            (unknown.victim_policy, unknown.placement.as_deref()),
+            (None, Some("best")),
+            "the pool knows which it has"
+        );
+        assert_eq!(
+            (change.rebuild_rate, change.rebuild_rate_min),
+            (Some(0), Some(300_001))
+        );
+        assert_eq!(
+            (change.scrub_interval_days, change.warn_at),
+            (Some(7), Some(vec![70, 99]))
+        );
         assert_eq!(change.reduction.as_deref(), Some("capacity"));
-        assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
+        assert_eq!(
+            (change.read_latency_bound_ms, milliseconds("70ms")),
+            (Some(0), Ok(70))
+        );
         for (name, value) in [
             ("rebuild-rate", "fast"),
             ("read-latency-bound", "late"),
@@ -177,7 +286,12 @@ mod tests {
             ("scrub-interval", "monthly"),
             ("colour", "red"),
         ] {
-            assert_eq!(parse(&[(name.to_owned(), value.to_owned())]).unwrap_err().id, id::POOL_VALUE);
+            assert_eq!(
+                parse(&[(name.to_owned(), value.to_owned())])
+                    .unwrap_err()
+                    .id,
+                id::POOL_VALUE
+            );
         }
     }
 }

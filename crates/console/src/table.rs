@@ -9,28 +9,57 @@ pub struct Table {
 impl Table {
     /// A table with a heading.
     pub fn new(heading: &[&str]) -> Self {
-        Self { rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()] }
+        Self {
+            rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()],
+        }
     }
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| windrow_host::text::shown(&cell)).collect());
+        self.rows.push(
+            cells
+                .into_iter()
+                .map(|cell| windrow_host::text::shown(&cell))
+                .collect(),
+        );
     }
 
     /// The text, one line for each row.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> =
-            (0..columns).map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..columns)
+            .map(|at| {
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(at))
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
         // The heading does not decide how a column is aligned.
-        let numeric: Vec<bool> = (0..columns).map(|at| self.rows.iter().skip(1).filter_map(|row| row.get(at)).all(|cell| is_number(cell))).collect();
+        let numeric: Vec<bool> = (0..columns)
+            .map(|at| {
+                self.rows
+                    .iter()
+                    .skip(1)
+                    .filter_map(|row| row.get(at))
+                    .all(|cell| is_number(cell))
+            })
+            .collect();
         let mut text = String::new();
         for row in &self.rows {
             let cells = row
                 .iter()
                 .zip(&widths)
                 .zip(&numeric)
-                .map(|((cell, width), numeric)| if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") });
+                .map(|((cell, width), numeric)| {
+                    if *numeric {
+                        format!("{cell:>width$}")
+                    } else {
+                        format!("{cell:<width$}")
+                    }
+                });
             let line: Vec<String> = cells.collect();
             text.push_str(line.join("  ").trim_end());
             text.push('\n');

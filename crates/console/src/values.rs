@@ -9,7 +9,8 @@ use windrow_units::Uuid;
 /// Bytes of memory for maps that can be asked for.
 pub const MAP_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
 
-/// A size in bytes, written as `512`, `4K`, `1.5M`, `10G`, `2T` (powers of 1024). A fraction must come out as whole bytes.
+/// A size in bytes, written as `512`, `4K`, `1.5M`, `10G`, `2T` (powers of 1024). A fraction must
+/// come out as whole bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
@@ -21,13 +22,22 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || format!("'{text}' is not a size; write it as 4096, 4K, 256M, 1.5G or 2T");
         let upper = text.trim().to_ascii_uppercase();
-        let plain = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
+        let plain = upper
+            .strip_suffix("IB")
+            .or_else(|| upper.strip_suffix('B'))
+            .unwrap_or(&upper);
         let (digits, shift) = match UNITS.iter().find(|(unit, _)| plain.ends_with(*unit)) {
             Some((unit, shift)) => (plain.trim_end_matches(*unit), *shift),
             None => (plain, 0),
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        if whole.is_empty() || fraction.len() > 18 || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        if whole.is_empty()
+            || fraction.len() > 18
+            || !whole
+                .bytes()
+                .chain(fraction.bytes())
+                .all(|byte| byte.is_ascii_digit())
+        {
             return Err(wrong());
         }
         let scale = 10u128.pow(fraction.len() as u32);
@@ -36,13 +46,17 @@ impl FromStr for Size {
         if scaled % scale != 0 {
             return Err(format!("'{text}' is not a whole number of bytes"));
         }
-        u64::try_from(scaled / scale).map(Self).map_err(|_| format!("'{text}' is too large"))
+        u64::try_from(scaled / scale)
+            .map(Self)
+            .map_err(|_| format!("'{text}' is too large"))
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((unit, shift)) = UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0) else { return write!(f, "{} B", self.0) };
+        let Some((unit, shift)) = UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0) else {
+            return write!(f, "{} B", self.0);
+        };
         let whole = self.0 >> shift;
         if self.0.trailing_zeros() >= *shift {
             return write!(f, "{whole} {unit}iB");
@@ -52,29 +66,55 @@ impl fmt::Display for Size {
 }
 
 /// A parser of sizes between two bounds.
-pub fn size_within(min: u64, max: u64) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
+pub fn size_within(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
     move |text| {
         let size: Size = text.parse()?;
-        if (min..=max).contains(&size.0) { Ok(size) } else { Err(format!("it must be between {} and {}", Size(min), Size(max))) }
+        if (min..=max).contains(&size.0) {
+            Ok(size)
+        } else {
+            Err(format!(
+                "it must be between {} and {}",
+                Size(min),
+                Size(max)
+            ))
+        }
     }
 }
 
-/// A parser of whole numbers between two bounds, which it names to everything else. The bounds are within the type.
-pub fn within<T: TryFrom<u64> + 'static>(min: u64, max: u64) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+/// A parser of whole numbers between two bounds, which it names to everything else. The bounds are
+/// within the type.
+pub fn within<T: TryFrom<u64> + 'static>(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| is_number && (min..=max).contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| format!("it must be a whole number between {min} and {max}"))
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| is_number && (min..=max).contains(number));
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| format!("it must be a whole number between {min} and {max}"))
     }
 }
 
 /// A parser of whole numbers between two bounds.
-pub fn number_within(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+pub fn number_within(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
     within(min, max)
 }
 
 /// The same for what is counted in memory.
-pub fn count_within(min: u64, max: u64) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
+pub fn count_within(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
     within(min, max)
 }
 
@@ -110,7 +150,8 @@ impl fmt::Display for Share {
     }
 }
 
-/// Where a journal goes: so many bytes of each member, or a device of its own. What begins with a digit is a size; a path that does is written as `./1`.
+/// Where a journal goes: so many bytes of each member, or a device of its own. What begins with a
+/// digit is a size; a path that does is written as `./1`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JournalPlace {
     /// Bytes of each member.
@@ -125,11 +166,16 @@ impl FromStr for JournalPlace {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
         if ["none", "off", "no"].contains(&text) {
-            return Err(format!("'{text}' is no device: without a journal on members it is 0; a device of this name: ./{text}"));
+            return Err(format!(
+                "'{text}' is no device: without a journal on members it is 0; a device of this name: ./{text}"
+            ));
         }
         match text.bytes().next() {
             None => Err("a journal is a size, such as 4M, or a device".to_owned()),
-            Some(byte) if byte.is_ascii_digit() => text.parse().map(Self::OnMembers).map_err(|error| format!("{error}; a device of this name: ./{text}")),
+            Some(byte) if byte.is_ascii_digit() => text
+                .parse()
+                .map(Self::OnMembers)
+                .map_err(|error| format!("{error}; a device of this name: ./{text}")),
             Some(_) => Ok(Self::Device(PathBuf::from(text))),
         }
     }
@@ -149,8 +195,13 @@ impl FromStr for VolumePath {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
-            Some((pool, volume)) if !pool.is_empty() && !volume.is_empty() => Ok(Self { pool: pool.to_owned(), volume: volume.to_owned() }),
-            _ => Err(format!("'{text}' does not name a volume; write it as POOL/VOLUME")),
+            Some((pool, volume)) if !pool.is_empty() && !volume.is_empty() => Ok(Self {
+                pool: pool.to_owned(),
+                volume: volume.to_owned(),
+            }),
+            _ => Err(format!(
+                "'{text}' does not name a volume; write it as POOL/VOLUME"
+            )),
         }
     }
 }
@@ -168,11 +219,18 @@ impl FromStr for ExportPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (pool, export) = text.split_once('/').map_or((text, None), |(pool, export)| (pool, Some(export)));
+        let (pool, export) = text
+            .split_once('/')
+            .map_or((text, None), |(pool, export)| (pool, Some(export)));
         if pool.is_empty() || export == Some("") {
-            return Err(format!("'{text}' names no pool or export; write it as POOL or POOL/EXPORT"));
+            return Err(format!(
+                "'{text}' names no pool or export; write it as POOL or POOL/EXPORT"
+            ));
         }
-        Ok(Self { pool: pool.to_owned(), export: export.map(str::to_owned) })
+        Ok(Self {
+            pool: pool.to_owned(),
+            export: export.map(str::to_owned),
+        })
     }
 }
 
@@ -184,7 +242,8 @@ pub fn property(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Refuses names that could not be written as `POOL/VOLUME`, and those that commands would take for an option or an identifier. Pools that have one stay usable.
+/// Refuses names that could not be written as `POOL/VOLUME`, and those that commands would take for
+/// an option or an identifier. Pools that have one stay usable.
 pub fn check_pool_name(name: &str) -> Result<(), Failure> {
     let why = if name.contains('/') || !windrow_layout::name_is_valid(name) {
         "a pool name has 1 to 63 bytes and no '/'"
@@ -195,7 +254,12 @@ pub fn check_pool_name(name: &str) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::new(id::USAGE, format!("'{name}' cannot be the name of a pool"), why).remedy("choose another name"))
+    Err(Failure::new(
+        id::USAGE,
+        format!("'{name}' cannot be the name of a pool"),
+        why,
+    )
+    .remedy("choose another name"))
 }
 
 #[cfg(test)]

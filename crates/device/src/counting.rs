@@ -1,7 +1,8 @@
-//! A member that counts, for the test of the accounting invariant: what did the drive really receive, to the byte?
+//! A member that counts, for the test of the accounting invariant: what did the drive really
+//! receive, to the byte?
 //!
-//! Only operations that succeeded count towards bytes, each exactly once; failed ones are counted apart. It hides the descriptor
-//! of the inner member, so that nothing goes past the counters.
+//! Only operations that succeeded count towards bytes, each exactly once; failed ones are counted
+//! apart. It hides the descriptor of the inner member, so that nothing goes past the counters.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,8 @@ use crate::member::{Member, MemberInfo};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`CountingMember`] has seen. Each number is exact; a snapshot taken while operations run may catch them between two numbers.
+/// What a [`CountingMember`] has seen. Each number is exact; a snapshot taken while operations run
+/// may catch them between two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Bytes read.
@@ -54,7 +56,10 @@ pub struct CountingMember<M> {
 impl<M: Member> CountingMember<M> {
     /// Starts at zero.
     pub fn new(inner: M) -> Self {
-        Self { inner, counters: Counters::default() }
+        Self {
+            inner,
+            counters: Counters::default(),
+        }
     }
 
     /// The numbers so far.
@@ -77,7 +82,12 @@ impl<M: Member> CountingMember<M> {
         &self.inner
     }
 
-    fn count(&self, result: Result<(), DeviceError>, operations: &AtomicU64, bytes: Option<(&AtomicU64, u64)>) -> Result<(), DeviceError> {
+    fn count(
+        &self,
+        result: Result<(), DeviceError>,
+        operations: &AtomicU64,
+        bytes: Option<(&AtomicU64, u64)>,
+    ) -> Result<(), DeviceError> {
         match result {
             Ok(()) => {
                 operations.fetch_add(1, Ordering::Relaxed);
@@ -108,12 +118,20 @@ impl<M: Member> Member for CountingMember<M> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let result = self.inner.read_at(offset, buf);
-        self.count(result, &self.counters.reads, Some((&self.counters.read_bytes, buf.len() as u64)))
+        self.count(
+            result,
+            &self.counters.reads,
+            Some((&self.counters.read_bytes, buf.len() as u64)),
+        )
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         let result = self.inner.write_at(offset, data);
-        self.count(result, &self.counters.writes, Some((&self.counters.written_bytes, data.len() as u64)))
+        self.count(
+            result,
+            &self.counters.writes,
+            Some((&self.counters.written_bytes, data.len() as u64)),
+        )
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -123,7 +141,11 @@ impl<M: Member> Member for CountingMember<M> {
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         let result = self.inner.discard(offset, length);
-        self.count(result, &self.counters.discards, Some((&self.counters.discarded_bytes, length)))
+        self.count(
+            result,
+            &self.counters.discards,
+            Some((&self.counters.discarded_bytes, length)),
+        )
     }
 
     fn raw_fd(&self) -> Option<RawFd> {

@@ -1,9 +1,13 @@
-//! Whole disks: a partition table with one partition of our own type, so that other tools see that the disk is taken.
+//! Whole disks: a partition table with one partition of our own type, so that other tools see that
+//! the disk is taken.
 //!
-//! blkid, installers and mkfs find nothing on a bare member. A GPT is known to all of them. Steps of [`Disk::write_table`]:
+//! blkid, installers and mkfs find nothing on a bare member. A GPT is known to all of them. Steps
+//! of [`Disk::write_table`]:
 //! 1. Open the disk with `O_EXCL`, and see that it is what it was when it was examined.
-//! 2. Write the table at both ends, and zeroes up to the partition and behind it: a signature there would be found on the disk. Flush.
-//! 3. Have the kernel read the table (`BLKRRPART`), and wait until the partition is in sysfs and has a node.
+//! 2. Write the table at both ends, and zeroes up to the partition and behind it: a signature there
+//!    would be found on the disk. Flush.
+//! 3. Have the kernel read the table (`BLKRRPART`), and wait until the partition is in sysfs and
+//!    has a node.
 //! 4. Close the disk: a partition cannot be locked while its disk is.
 
 mod table;
@@ -67,14 +71,16 @@ pub struct Disk {
     pub path: PathBuf,
     /// Bytes.
     pub size_bytes: u64,
-    /// True if hardware is directly behind it: it is no loop device, device mapper, array or network device.
+    /// True if hardware is directly behind it: it is no loop device, device mapper, array or
+    /// network device.
     pub is_hardware: bool,
     sector: u64,
     folder: PathBuf,
 }
 
 impl Disk {
-    /// The disk at this path; `None` if it is a file, a partition, or a device that sysfs does not know.
+    /// The disk at this path; `None` if it is a file, a partition, or a device that sysfs does not
+    /// know.
     ///
     /// # Errors
     /// It cannot be examined.
@@ -86,13 +92,25 @@ impl Disk {
         if !metadata.file_type().is_block_device() {
             return Ok(None);
         }
-        let Some(folder) = DeviceNumber::from_raw(metadata.rdev()).folder() else { return Ok(None) };
+        let Some(folder) = DeviceNumber::from_raw(metadata.rdev()).folder() else {
+            return Ok(None);
+        };
         if folder.join("partition").exists() {
             return Ok(None);
         }
-        let number = |name: &str| text(&folder.join(name)).and_then(|text| text.parse::<u64>().ok());
-        let (sectors, sector) = (number("size").unwrap_or(0), number("queue/logical_block_size").unwrap_or(512));
-        Ok(Some(Self { path: path.to_owned(), size_bytes: sectors * 512, is_hardware: is_the_medium_itself(&folder), sector, folder }))
+        let number =
+            |name: &str| text(&folder.join(name)).and_then(|text| text.parse::<u64>().ok());
+        let (sectors, sector) = (
+            number("size").unwrap_or(0),
+            number("queue/logical_block_size").unwrap_or(512),
+        );
+        Ok(Some(Self {
+            path: path.to_owned(),
+            size_bytes: sectors * 512,
+            is_hardware: is_the_medium_itself(&folder),
+            sector,
+            folder,
+        }))
     }
 
     /// The disk that a partition is of; `None` if the path is no partition.
@@ -111,33 +129,52 @@ impl Disk {
     /// # Errors
     /// It cannot be read.
     pub fn has_only_our_partition(&self) -> io::Result<bool> {
-        let disk = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(&self.path)?;
+        let disk = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
+            .open(&self.path)?;
         let mut head = vec![0; table::head_bytes(self.sector) as usize];
         disk.read_exact_at(&mut head, 0)?;
         Ok(table::has_only_our_partition(&head, self.sector))
     }
 
-    /// The bytes that its one partition would have; `None` if there is no room for one, or its sectors are of a size that a table does not know.
+    /// The bytes that its one partition would have; `None` if there is no room for one, or its
+    /// sectors are of a size that a table does not know.
     pub fn partition(&self, align_bytes: u64) -> Option<Range<u64>> {
-        [512, 4096].contains(&self.sector).then(|| table::partition(self.size_bytes, self.sector, align_bytes))?
+        [512, 4096]
+            .contains(&self.sector)
+            .then(|| table::partition(self.size_bytes, self.sector, align_bytes))?
     }
 
-    /// False for a loop device of which the kernel reads no partitions, as it was made without `losetup -P`.
+    /// False for a loop device of which the kernel reads no partitions, as it was made without
+    /// `losetup -P`.
     pub fn may_have_partitions(&self) -> bool {
         text(&self.folder.join("loop/partscan")).is_none_or(|scanned| scanned != "0")
     }
 
     /// Nodes of the partitions that it has now.
     pub fn partitions(&self) -> Vec<PathBuf> {
-        let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        folders.filter(|folder| folder.join("partition").exists()).map(|folder| node(&folder)).collect()
+        let folders = fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        folders
+            .filter(|folder| folder.join("partition").exists())
+            .map(|folder| node(&folder))
+            .collect()
     }
 
-    /// Makes the partition; its path. What the disk held is not there any more, whatever the result.
+    /// Makes the partition; its path. What the disk held is not there any more, whatever the
+    /// result.
     ///
     /// # Errors
     /// It is in use, is not what it was when it was `probed`, fails, or has no partitions.
-    pub fn write_table(&self, partition: &Range<u64>, probed: Mark) -> Result<PathBuf, PartitionError> {
+    pub fn write_table(
+        &self,
+        partition: &Range<u64>,
+        probed: Mark,
+    ) -> Result<PathBuf, PartitionError> {
         let disk = self.open()?;
         let now = Window::read(&disk).map_err(self.failed("read"))?.mark();
         if now != probed {
@@ -147,10 +184,19 @@ impl Disk {
         if !self.may_have_partitions() {
             return Err(PartitionError::NotScanned(self.path.clone()));
         }
-        let table = table::encode(self.size_bytes, self.sector, partition).map_err(self.failed("make a partition table for"))?;
-        let written = self.zero(&disk, 0..partition.start).and_then(|()| self.zero(&disk, partition.end..self.size_bytes));
-        let written = written.and_then(|()| table.iter().try_for_each(|(offset, bytes)| disk.write_all_at(bytes, *offset)));
-        written.and_then(|()| disk.sync_all()).map_err(self.failed("write a partition table to"))?;
+        let table = table::encode(self.size_bytes, self.sector, partition)
+            .map_err(self.failed("make a partition table for"))?;
+        let written = self
+            .zero(&disk, 0..partition.start)
+            .and_then(|()| self.zero(&disk, partition.end..self.size_bytes));
+        let written = written.and_then(|()| {
+            table
+                .iter()
+                .try_for_each(|(offset, bytes)| disk.write_all_at(bytes, *offset))
+        });
+        written
+            .and_then(|()| disk.sync_all())
+            .map_err(self.failed("write a partition table to"))?;
         self.read_again(&disk)?;
         let folder = self.wait_for(partition)?;
         drop(disk);
@@ -163,25 +209,45 @@ impl Disk {
     /// It is in use, or fails.
     pub fn erase_table(&self) -> Result<(), PartitionError> {
         let disk = self.open()?;
-        let (head, tail) = (table::head_bytes(self.sector), table::tail_bytes(self.sector));
+        let (head, tail) = (
+            table::head_bytes(self.sector),
+            table::tail_bytes(self.sector),
+        );
         let end = self.size_bytes / self.sector * self.sector;
-        let erased = self.zero(&disk, 0..head.min(end)).and_then(|()| self.zero(&disk, end.saturating_sub(tail)..end));
-        erased.and_then(|()| disk.sync_all()).map_err(self.failed("erase the partition table of"))?;
+        let erased = self
+            .zero(&disk, 0..head.min(end))
+            .and_then(|()| self.zero(&disk, end.saturating_sub(tail)..end));
+        erased
+            .and_then(|()| disk.sync_all())
+            .map_err(self.failed("erase the partition table of"))?;
         self.read_again(&disk)
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> PartitionError {
         let path = self.path.clone();
-        move |source| PartitionError::System { action, path: path.clone(), source }
+        move |source| PartitionError::System {
+            action,
+            path: path.clone(),
+            source,
+        }
     }
 
     /// Opens it for itself. udev may look at it for a moment.
     fn open(&self) -> Result<File, PartitionError> {
         let end = Instant::now() + Duration::from_secs(2);
         loop {
-            match fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&self.path) {
+            match fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
+                .open(&self.path)
+            {
                 Ok(disk) => return Ok(disk),
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => std::thread::sleep(LOOK_AGAIN),
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end =>
+                {
+                    std::thread::sleep(LOOK_AGAIN)
+                }
                 Err(error) => return Err(self.failed("open")(error)),
             }
         }
@@ -202,7 +268,8 @@ impl Disk {
     fn read_again(&self, disk: &File) -> Result<(), PartitionError> {
         let end = Instant::now() + Duration::from_secs(2);
         loop {
-            // SAFETY: the descriptor is open for the life of the borrow; the request takes no argument and writes to no memory of this process.
+            // SAFETY: the descriptor is open for the life of the borrow; the request takes no
+            // argument and writes to no memory of this process.
             let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKRRPART) };
             if result == 0 {
                 return Ok(());
@@ -211,8 +278,14 @@ impl Disk {
             match Errno::from_io_error(&error) {
                 Some(Errno::BUSY) if Instant::now() < end => std::thread::sleep(LOOK_AGAIN),
                 Some(Errno::BUSY) => return Err(PartitionError::Busy(self.path.clone())),
-                Some(Errno::INVAL | Errno::NOTTY) => return Err(PartitionError::NotScanned(self.path.clone())),
-                _ => return Err(self.failed("have the kernel read the partition table of")(error)),
+                Some(Errno::INVAL | Errno::NOTTY) => {
+                    return Err(PartitionError::NotScanned(self.path.clone()));
+                }
+                _ => {
+                    return Err(self.failed("have the kernel read the partition table of")(
+                        error,
+                    ));
+                }
             }
         }
     }
@@ -220,13 +293,25 @@ impl Disk {
     /// The folder in sysfs of the partition with these bytes, when its node is there.
     fn wait_for(&self, partition: &Range<u64>) -> Result<PathBuf, PartitionError> {
         let is_it = |folder: &Path| {
-            let bytes = |name: &str| text(&folder.join(name)).and_then(|text| text.parse::<u64>().ok()).map(|sectors| sectors * 512);
-            folder.join("partition").exists() && (bytes("start"), bytes("size")) == (Some(partition.start), Some(partition.end - partition.start))
+            let bytes = |name: &str| {
+                text(&folder.join(name))
+                    .and_then(|text| text.parse::<u64>().ok())
+                    .map(|sectors| sectors * 512)
+            };
+            folder.join("partition").exists()
+                && (bytes("start"), bytes("size"))
+                    == (Some(partition.start), Some(partition.end - partition.start))
         };
         let end = Instant::now() + PATIENCE;
         loop {
-            let mut folders = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
-            if let Some(folder) = folders.find(|folder| is_it(folder) && is_node_of(&node(folder), folder)) {
+            let mut folders = fs::read_dir(&self.folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path());
+            if let Some(folder) =
+                folders.find(|folder| is_it(folder) && is_node_of(&node(folder), folder))
+            {
                 return Ok(folder);
             }
             if Instant::now() >= end {
@@ -236,10 +321,12 @@ impl Disk {
         }
     }
 
-    /// The partition by the same kind of name that the disk was given by: what `/dev/disk/by-id` says stays true when the kernel's names change.
+    /// The partition by the same kind of name that the disk was given by: what `/dev/disk/by-id`
+    /// says stays true when the kernel's names change.
     fn named(&self, folder: &Path) -> PathBuf {
         let by_link = PathBuf::from(format!("{}-part1", self.path.display()));
-        let is_link = self.path.starts_with("/dev/disk") && fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.is_symlink());
+        let is_link = self.path.starts_with("/dev/disk")
+            && fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.is_symlink());
         let end = Instant::now() + LINK_PATIENCE;
         while is_link && Instant::now() < end {
             if is_node_of(&by_link, folder) {
@@ -260,18 +347,29 @@ pub fn is_partition_of(partition: &Path, disk: &Path) -> bool {
 
 /// The folder in sysfs of the block device at this path.
 fn folder_of(path: &Path) -> Option<PathBuf> {
-    let metadata = fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;
+    let metadata = fs::metadata(path)
+        .ok()
+        .filter(|metadata| metadata.file_type().is_block_device())?;
     DeviceNumber::from_raw(metadata.rdev()).folder()
 }
 
 /// The kernel's node of a device, by its folder in sysfs.
 fn node(folder: &Path) -> PathBuf {
     // Names with a slash in /dev have an exclamation mark in sysfs.
-    Path::new("/dev").join(folder.file_name().unwrap_or_default().to_string_lossy().replace('!', "/"))
+    Path::new("/dev").join(
+        folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .replace('!', "/"),
+    )
 }
 
 fn is_node_of(node: &Path, folder: &Path) -> bool {
     let number = text(&folder.join("dev")).and_then(|text| DeviceNumber::parse(&text));
-    let is_it = |metadata: fs::Metadata| metadata.file_type().is_block_device() && Some(DeviceNumber::from_raw(metadata.rdev())) == number;
+    let is_it = |metadata: fs::Metadata| {
+        metadata.file_type().is_block_device()
+            && Some(DeviceNumber::from_raw(metadata.rdev())) == number
+    };
     fs::metadata(node).is_ok_and(is_it)
 }

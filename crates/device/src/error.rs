@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use windrow_io::{MemberError, MemberErrorKind};
 use windrow_units::MemberId;
 
-/// A fault of one operation on one member. The member does not know its own id: [`DeviceError::of`] adds it.
+/// A fault of one operation on one member. The member does not know its own id: [`DeviceError::of`]
+/// adds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct DeviceError {
@@ -21,12 +22,17 @@ pub struct DeviceError {
 impl DeviceError {
     /// From a system error number.
     ///
-    /// The kernel's block layer tells a broken medium (`ENODATA`, `EIO`, `EREMOTEIO`, `EILSEQ`, `EBADMSG`) from a device that
-    /// went away (`ENODEV`, `ENXIO`, `ESHUTDOWN`, `ENOLINK`, `ENOMEDIUM`); everything else is `Other`.
+    /// The kernel's block layer tells a broken medium (`ENODATA`, `EIO`, `EREMOTEIO`, `EILSEQ`,
+    /// `EBADMSG`) from a device that went away (`ENODEV`, `ENXIO`, `ESHUTDOWN`, `ENOLINK`,
+    /// `ENOMEDIUM`); everything else is `Other`.
     pub fn from_code(code: i32, offset: u64) -> Self {
         let kind = match code {
-            libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ | libc::EBADMSG => MemberErrorKind::Media,
-            libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::ENOLINK | libc::ENOMEDIUM => MemberErrorKind::Gone,
+            libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ | libc::EBADMSG => {
+                MemberErrorKind::Media
+            }
+            libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::ENOLINK | libc::ENOMEDIUM => {
+                MemberErrorKind::Gone
+            }
             _ => MemberErrorKind::Other,
         };
         Self { kind, offset, code }
@@ -34,22 +40,38 @@ impl DeviceError {
 
     /// Offset or length not a multiple of the logical sector.
     pub fn misaligned(offset: u64) -> Self {
-        Self { kind: MemberErrorKind::Other, offset, code: libc::EINVAL }
+        Self {
+            kind: MemberErrorKind::Other,
+            offset,
+            code: libc::EINVAL,
+        }
     }
 
     /// Beyond the end of the member.
     pub fn out_of_range(offset: u64) -> Self {
-        Self { kind: MemberErrorKind::Other, offset, code: libc::ERANGE }
+        Self {
+            kind: MemberErrorKind::Other,
+            offset,
+            code: libc::ERANGE,
+        }
     }
 
     /// The member was opened read-only.
     pub fn read_only(offset: u64) -> Self {
-        Self { kind: MemberErrorKind::Other, offset, code: libc::EROFS }
+        Self {
+            kind: MemberErrorKind::Other,
+            offset,
+            code: libc::EROFS,
+        }
     }
 
     /// The member is gone or latched.
     pub fn gone(offset: u64) -> Self {
-        Self { kind: MemberErrorKind::Gone, offset, code: libc::ENODEV }
+        Self {
+            kind: MemberErrorKind::Gone,
+            offset,
+            code: libc::ENODEV,
+        }
     }
 
     pub(crate) fn from_errno(errno: Errno, offset: u64) -> Self {
@@ -58,7 +80,12 @@ impl DeviceError {
 
     /// The same fault with the member named.
     pub fn of(self, member: MemberId) -> MemberError {
-        MemberError { member, kind: self.kind, offset: self.offset, code: self.code }
+        MemberError {
+            member,
+            kind: self.kind,
+            offset: self.offset,
+            code: self.code,
+        }
     }
 }
 
@@ -139,7 +166,9 @@ pub enum CreateError {
         bytes: u64,
     },
     /// No file can be so large here.
-    #[error("{path} cannot be {bytes} bytes large: the file system or the limit on the size of files (ulimit -f) does not let it")]
+    #[error(
+        "{path} cannot be {bytes} bytes large: the file system or the limit on the size of files (ulimit -f) does not let it"
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -1,7 +1,7 @@
 //! A member that fails on purpose. Test use only.
 //!
-//! Faults are rules: a kind, a byte range, and how often they strike. The first rule that fits an operation and has strikes
-//! left decides about errors; corruption and latency rules all apply.
+//! Faults are rules: a kind, a byte range, and how often they strike. The first rule that fits an
+//! operation and has strikes left decides about errors; corruption and latency rules all apply.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,8 @@ pub enum FaultKind {
     LostWrite,
     /// Operations that touch the range (and flushes) take so much longer.
     Latency(Duration),
-    /// Operations that touch the range (and flushes) do not end before the fault is taken away, however many there are.
+    /// Operations that touch the range (and flushes) do not end before the fault is taken away,
+    /// however many there are.
     Hang,
 }
 
@@ -59,7 +60,11 @@ pub struct Fault {
 impl Fault {
     /// On the whole member, until removed.
     pub fn everywhere(kind: FaultKind) -> Self {
-        Self { kind, range: 0..u64::MAX, strikes: None }
+        Self {
+            kind,
+            range: 0..u64::MAX,
+            strikes: None,
+        }
     }
 }
 
@@ -98,7 +103,11 @@ pub struct FaultyMember<M> {
 impl<M: Member> FaultyMember<M> {
     /// Without any fault.
     pub fn new(inner: M) -> Self {
-        Self { inner, rules: Mutex::new(Rules::default()), taken_away: Condvar::new() }
+        Self {
+            inner,
+            rules: Mutex::new(Rules::default()),
+            taken_away: Condvar::new(),
+        }
     }
 
     /// Adds a fault.
@@ -121,7 +130,11 @@ impl<M: Member> FaultyMember<M> {
 
     /// Takes all faults away.
     pub fn clear(&self) {
-        self.rules.lock().unwrap_or_else(|e| e.into_inner()).list.clear();
+        self.rules
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .list
+            .clear();
         self.taken_away.notify_all();
     }
 
@@ -142,9 +155,14 @@ impl<M: Member> FaultyMember<M> {
             let struck = match (fault.kind, operation) {
                 (FaultKind::ReadError(kind), Operation::Read)
                 | (FaultKind::WriteError(kind), Operation::Write)
-                | (FaultKind::FlushError(kind), Operation::Flush) => verdict.error.is_none() && verdict.error.replace(kind).is_none(),
-                (FaultKind::CorruptRead { bits }, Operation::Read) | (FaultKind::CorruptWrite { bits }, Operation::Write) => {
-                    verdict.flips.push((touched.start - offset..touched.end - offset, bits));
+                | (FaultKind::FlushError(kind), Operation::Flush) => {
+                    verdict.error.is_none() && verdict.error.replace(kind).is_none()
+                }
+                (FaultKind::CorruptRead { bits }, Operation::Read)
+                | (FaultKind::CorruptWrite { bits }, Operation::Write) => {
+                    verdict
+                        .flips
+                        .push((touched.start - offset..touched.end - offset, bits));
                     true
                 }
                 (FaultKind::LostWrite, Operation::Write) => {
@@ -172,7 +190,10 @@ impl<M: Member> FaultyMember<M> {
         }
         let mut rules = self.rules.lock().unwrap_or_else(|e| e.into_inner());
         while rules.list.iter().any(|(id, _)| verdict.hangs.contains(id)) {
-            rules = self.taken_away.wait(rules).unwrap_or_else(|e| e.into_inner());
+            rules = self
+                .taken_away
+                .wait(rules)
+                .unwrap_or_else(|e| e.into_inner());
         }
         verdict
     }

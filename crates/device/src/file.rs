@@ -1,17 +1,22 @@
 //! The real member: a regular file or a block device.
 //!
 //! Opening, in order:
-//! 1. `stat`, and refusal of anything else than a regular file or block device, so that no FIFO or tape is touched.
-//! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while the device is mounted, used
-//!    by a volume manager or opened the same way by another process. `fstat` on the descriptor then says what was really opened.
-//! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL, and excludes a second open of the same
-//!    file by any name. A loop device is another way to the same bytes that no lock sees: a file or device under one, and a loop device over
-//!    what is locked, are in use.
-//! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the sector size of the device or a
-//!    trial read on this file); then O_DIRECT is set on the same descriptor, and read back by a trial where nothing was reported.
+//! 1. `stat`, and refusal of anything else than a regular file or block device, so that no FIFO or
+//!    tape is touched.
+//! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while
+//!    the device is mounted, used by a volume manager or opened the same way by another process.
+//!    `fstat` on the descriptor then says what was really opened.
+//! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL,
+//!    and excludes a second open of the same file by any name. A loop device is another way to the
+//!    same bytes that no lock sees: a file or device under one, and a loop device over what is
+//!    locked, are in use.
+//! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the
+//!    sector size of the device or a trial read on this file); then O_DIRECT is set on the same
+//!    descriptor, and read back by a trial where nothing was reported.
 //!
-//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also every bit of metadata that is needed to find the
-//! data again: newly allocated blocks, extents that turn from unwritten to written. What it leaves out is time stamps, which nobody needs.
+//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also every bit of
+//! metadata that is needed to find the data again: newly allocated blocks, extents that turn from
+//! unwritten to written. What it leaves out is time stamps, which nobody needs.
 
 pub(crate) mod create;
 mod properties;
@@ -47,7 +52,8 @@ pub enum Access {
 pub enum LockMode {
     /// Nobody else may open it with a lock.
     Exclusive,
-    /// Several may read a file. On a block device the same as `Exclusive`, because `O_EXCL` knows no sharing.
+    /// Several may read a file. On a block device the same as `Exclusive`, because `O_EXCL` knows
+    /// no sharing.
     Shared,
     /// No lock: for looking at a member that another process may be using.
     None,
@@ -67,8 +73,9 @@ pub enum DirectMode {
 /// What a discard does to the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiscardPolicy {
-    /// Block devices that can discard do; files do nothing. A hole in a file would be filled by the file system from whatever room is
-    /// left then, slowly, in fragments, or not at all: a preallocated member must stay allocated.
+    /// Block devices that can discard do; files do nothing. A hole in a file would be filled by the
+    /// file system from whatever room is left then, slowly, in fragments, or not at all: a
+    /// preallocated member must stay allocated.
     BlockDevicesOnly,
     /// Nobody does.
     Never,
@@ -76,24 +83,27 @@ pub enum DiscardPolicy {
     PunchHoles,
 }
 
-/// How to open a [`FileMember`]. The default: read and write, exclusive, O_DIRECT if possible, no waiting.
+/// How to open a [`FileMember`]. The default: read and write, exclusive, O_DIRECT if possible, no
+/// waiting.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Reading only, or both.
     pub access: Access,
     /// Lock.
     pub lock: LockMode,
-    /// How long to try for the lock. A process that was killed releases its members only when the kernel has finished its last
-    /// I/O, so whoever restarts it should allow some seconds. A block device may also be held for a moment by a child process between
-    /// its `fork` and its `exec`.
+    /// How long to try for the lock. A process that was killed releases its members only when the
+    /// kernel has finished its last I/O, so whoever restarts it should allow some seconds. A block
+    /// device may also be held for a moment by a child process between its `fork` and its `exec`.
     pub lock_patience: Duration,
     /// Page cache.
     pub direct: DirectMode,
     /// Discards.
     pub discard: DiscardPolicy,
-    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium is power-safe: what is written may be in the page cache all the
-    /// same, or where a file system, a loop device or a device mapper does not know yet that anything is. So writes are synchronous ones (`O_DSYNC`), unless
-    /// they go by O_DIRECT to a block device that is the medium itself.
+    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium
+    /// is power-safe: what is written may be in the page cache all the same, or where a file
+    /// system, a loop device or a device mapper does not know yet that anything is. So writes are
+    /// synchronous ones (`O_DSYNC`), unless they go by O_DIRECT to a block device that is the
+    /// medium itself.
     pub write_through: bool,
 }
 
@@ -113,7 +123,11 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// The default, read-only and shared.
     pub fn read_only() -> Self {
-        Self { access: Access::ReadOnly, lock: LockMode::Shared, ..Self::default() }
+        Self {
+            access: Access::ReadOnly,
+            lock: LockMode::Shared,
+            ..Self::default()
+        }
     }
 }
 
@@ -123,7 +137,8 @@ pub struct FileMember {
     fd: OwnedFd,
     info: MemberInfo,
     memory_align: usize,
-    /// True after a failed flush. Locked during a flush: of two at once the kernel would tell only one that writes were lost.
+    /// True after a failed flush. Locked during a flush: of two at once the kernel would tell only
+    /// one that writes were lost.
     flush_failed: Mutex<bool>,
 }
 
@@ -133,38 +148,61 @@ const BOUNCE_BYTES: usize = 1 << 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 fn system(action: &'static str, path: &Path, errno: Errno) -> OpenError {
-    OpenError::System { action, path: path.to_owned(), source: errno.into() }
+    OpenError::System {
+        action,
+        path: path.to_owned(),
+        source: errno.into(),
+    }
 }
 
 impl FileMember {
     /// Opens and locks.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if the lock could not be had in time; see the other variants of [`OpenError`].
+    /// [`OpenError::InUse`] if the lock could not be had in time; see the other variants of
+    /// [`OpenError`].
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
-        let metadata = std::fs::metadata(path).map_err(|source| OpenError::System { action: "examine", path: path.to_owned(), source })?;
+        let metadata = std::fs::metadata(path).map_err(|source| OpenError::System {
+            action: "examine",
+            path: path.to_owned(),
+            source,
+        })?;
         let kind = if metadata.file_type().is_block_device() {
             MemberKind::BlockDevice
         } else if metadata.is_file() {
             MemberKind::File
         } else {
-            return Err(OpenError::WrongType { path: path.to_owned() });
+            return Err(OpenError::WrongType {
+                path: path.to_owned(),
+            });
         };
-        let is_the_medium =
-            kind == MemberKind::BlockDevice && DeviceNumber::from_raw(metadata.rdev()).folder().is_some_and(|folder| is_the_medium_itself(&folder));
-        let (fd, info) = match open_as(path, kind, options, options.write_through && !is_the_medium)? {
-            // The page cache is not the medium.
-            (fd, info) if options.write_through && is_the_medium && matches!(info.direct, DirectIo::No { .. }) => {
-                drop(fd);
-                open_as(path, kind, options, true)?
-            }
-            opened => opened,
-        };
+        let is_the_medium = kind == MemberKind::BlockDevice
+            && DeviceNumber::from_raw(metadata.rdev())
+                .folder()
+                .is_some_and(|folder| is_the_medium_itself(&folder));
+        let (fd, info) =
+            match open_as(path, kind, options, options.write_through && !is_the_medium)? {
+                // The page cache is not the medium.
+                (fd, info)
+                    if options.write_through
+                        && is_the_medium
+                        && matches!(info.direct, DirectIo::No { .. }) =>
+                {
+                    drop(fd);
+                    open_as(path, kind, options, true)?
+                }
+                opened => opened,
+            };
         let memory_align = match info.direct {
             DirectIo::Yes { memory_align, .. } => memory_align as usize,
             DirectIo::No { .. } => 1,
         };
-        Ok(Self { fd, info, memory_align, flush_failed: Mutex::new(false) })
+        Ok(Self {
+            fd,
+            info,
+            memory_align,
+            flush_failed: Mutex::new(false),
+        })
     }
 
     fn is_aligned(&self, buf: &[u8]) -> bool {
@@ -177,7 +215,8 @@ impl FileMember {
                 // The size was checked, so the file has been cut short behind our back.
                 Ok(0) => return Err(DeviceError::from_code(libc::EIO, offset)),
                 Ok(count) => {
-                    // Under O_DIRECT a short count that is not aligned cannot be continued from where it stopped.
+                    // Under O_DIRECT a short count that is not aligned cannot be continued from
+                    // where it stopped.
                     let count = self.resume_point(offset, count)?;
                     buf = &mut buf[count..];
                     offset += count as u64;
@@ -207,7 +246,11 @@ impl FileMember {
 
     fn resume_point(&self, offset: u64, count: usize) -> Result<usize, DeviceError> {
         let aligned = count - count % self.info.logical_sector as usize;
-        if aligned == 0 { Err(DeviceError::from_code(libc::EIO, offset)) } else { Ok(aligned) }
+        if aligned == 0 {
+            Err(DeviceError::from_code(libc::EIO, offset))
+        } else {
+            Ok(aligned)
+        }
     }
 }
 
@@ -220,14 +263,19 @@ impl Drop for FileMember {
 /// Locks a file. (A block device has its lock since it was opened.)
 fn lock(fd: &OwnedFd, kind: MemberKind, mode: LockMode) -> Result<(), Errno> {
     match (kind, mode) {
-        (MemberKind::File, LockMode::Shared) => rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared),
-        (MemberKind::File, LockMode::Exclusive) => rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive),
+        (MemberKind::File, LockMode::Shared) => {
+            rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared)
+        }
+        (MemberKind::File, LockMode::Exclusive) => {
+            rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
+        }
         _ => Ok(()),
     }
 }
 
-/// Gives the lock of a file back by name: closing alone would leave it with a child that was forked a moment ago and has not yet
-/// reached its `exec`. (For `O_EXCL` there is no such call: a block device is free when the last copy of the descriptor is closed.)
+/// Gives the lock of a file back by name: closing alone would leave it with a child that was forked
+/// a moment ago and has not yet reached its `exec`. (For `O_EXCL` there is no such call: a block
+/// device is free when the last copy of the descriptor is closed.)
 fn unlock(fd: &OwnedFd, kind: MemberKind) {
     if kind == MemberKind::File {
         // The descriptor is open and unlocking cannot block; without a lock it does nothing.
@@ -236,29 +284,57 @@ fn unlock(fd: &OwnedFd, kind: MemberKind) {
 }
 
 /// Opens, locks and examines.
-fn open_as(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bool) -> Result<(OwnedFd, MemberInfo), OpenError> {
+fn open_as(
+    path: &Path,
+    kind: MemberKind,
+    options: &OpenOptions,
+    synchronous: bool,
+) -> Result<(OwnedFd, MemberInfo), OpenError> {
     let fd = open_and_lock(path, kind, options, synchronous)?;
     let stat = rustix::fs::fstat(&fd).map_err(|e| system("examine", path, e))?;
-    let expected = if kind == MemberKind::File { rustix::fs::FileType::RegularFile } else { rustix::fs::FileType::BlockDevice };
+    let expected = if kind == MemberKind::File {
+        rustix::fs::FileType::RegularFile
+    } else {
+        rustix::fs::FileType::BlockDevice
+    };
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != expected {
-        return Err(OpenError::WrongType { path: path.to_owned() });
+        return Err(OpenError::WrongType {
+            path: path.to_owned(),
+        });
     }
-    // Removed between `open` and the lock, by the command that had made it: it would be gone when it is closed.
+    // Removed between `open` and the lock, by the command that had made it: it would be gone when
+    // it is closed.
     if kind == MemberKind::File && options.lock != LockMode::None && stat.st_nlink == 0 {
         return Err(system("open", path, Errno::NOENT));
     }
     // Found out at the first write behind the limit, it would look like a member that fails.
     let bytes = stat.st_size as u64;
-    if let Some(limit) = own_limit_below(bytes).filter(|_| kind == MemberKind::File && options.access != Access::ReadOnly) {
-        return Err(OpenError::FileLimit { path: path.to_owned(), bytes, limit });
+    if let Some(limit) = own_limit_below(bytes)
+        .filter(|_| kind == MemberKind::File && options.access != Access::ReadOnly)
+    {
+        return Err(OpenError::FileLimit {
+            path: path.to_owned(),
+            bytes,
+            limit,
+        });
     }
     let info = properties::examine(&fd, path, kind, &stat, options)?;
     Ok((fd, info))
 }
 
-fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bool) -> Result<OwnedFd, OpenError> {
+fn open_and_lock(
+    path: &Path,
+    kind: MemberKind,
+    options: &OpenOptions,
+    synchronous: bool,
+) -> Result<OwnedFd, OpenError> {
     let locked = options.lock != LockMode::None;
-    let mut flags = OFlags::CLOEXEC | if options.access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+    let mut flags = OFlags::CLOEXEC
+        | if options.access == Access::ReadOnly {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
     if kind == MemberKind::BlockDevice && locked {
         flags |= OFlags::EXCL;
     }
@@ -271,8 +347,9 @@ fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions, synchrono
         let busy = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) if !locked => return Ok(fd),
             Ok(fd) => match lock(&fd, kind, options.lock) {
-                // Looked for only now, as the other one does: of two that come at once, one at least finds the other's lock. And
-                // again each time: what is in use may become free.
+                // Looked for only now, as the other one does: of two that come at once, one at
+                // least finds the other's lock. And again each time: what is in use may become
+                // free.
                 Ok(()) if is_reached_by_another_way(path, kind) => {
                     unlock(&fd, kind);
                     true
@@ -288,7 +365,9 @@ fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions, synchrono
         };
         if busy {
             if Instant::now() >= deadline {
-                return Err(OpenError::InUse { path: path.to_owned() });
+                return Err(OpenError::InUse {
+                    path: path.to_owned(),
+                });
             }
             std::thread::sleep(LOCK_PAUSE);
         }
@@ -301,11 +380,14 @@ impl Member for FileMember {
     }
 
     fn size_now(&self) -> Result<u64, DeviceError> {
-        properties::size(&self.fd, self.info.kind == MemberKind::BlockDevice).map(|bytes| bytes & !4095).map_err(|errno| DeviceError::from_errno(errno, 0))
+        properties::size(&self.fd, self.info.kind == MemberKind::BlockDevice)
+            .map(|bytes| bytes & !4095)
+            .map_err(|errno| DeviceError::from_errno(errno, 0))
     }
 
     fn is_nameless(&self) -> bool {
-        self.info.kind == MemberKind::File && rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+        self.info.kind == MemberKind::File
+            && rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
@@ -363,7 +445,8 @@ impl Member for FileMember {
         let result = match self.info.kind {
             MemberKind::BlockDevice => properties::block_discard(self.fd.as_fd(), offset, length),
             MemberKind::File | MemberKind::Memory => {
-                let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                let flags =
+                    rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(&self.fd, flags, offset, length)
             }
         };
@@ -382,14 +465,18 @@ impl Member for FileMember {
         let zeroed = loop {
             let zeroed = match self.info.kind {
                 MemberKind::BlockDevice => properties::block_zero(self.fd.as_fd(), offset, length),
-                MemberKind::File | MemberKind::Memory => zero::zero(&self.fd, self.info.size_bytes, offset, length),
+                MemberKind::File | MemberKind::Memory => {
+                    zero::zero(&self.fd, self.info.size_bytes, offset, length)
+                }
             };
             if zeroed != Err(Errno::INTR) {
                 break zeroed;
             }
         };
         match zeroed {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => write_zeroes(self, offset, length),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => {
+                write_zeroes(self, offset, length)
+            }
             other => other.map_err(|errno| DeviceError::from_errno(errno, offset)),
         }
     }
@@ -397,10 +484,16 @@ impl Member for FileMember {
     fn erase_behind(&self) -> Result<(), DeviceError> {
         let usable = self.info.size_bytes;
         self.info.check_write(usable, 0)?;
-        let size = rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0)).map_err(|errno| DeviceError::from_errno(errno, usable))?;
+        let size = rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0))
+            .map_err(|errno| DeviceError::from_errno(errno, usable))?;
         let zeroes = Buf::unpooled(4096);
-        let behind = usize::try_from(size.saturating_sub(usable)).unwrap_or(0).min(zeroes.len());
-        self.write_all(usable, &zeroes[..behind - behind % self.info.logical_sector as usize])
+        let behind = usize::try_from(size.saturating_sub(usable))
+            .unwrap_or(0)
+            .min(zeroes.len());
+        self.write_all(
+            usable,
+            &zeroes[..behind - behind % self.info.logical_sector as usize],
+        )
     }
 
     fn raw_fd(&self) -> Option<RawFd> {

@@ -1,4 +1,5 @@
-//! This host: its identity, memory that the kernel may not take away, and as many descriptors as it allows.
+//! This host: its identity, memory that the kernel may not take away, and as many descriptors as it
+//! allows.
 
 #[cfg(test)]
 mod tests;
@@ -8,28 +9,36 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Mixed into the machine id, because that id is not to be shown to others: the result says nothing about it, and other applications
-/// get other results.
+/// Mixed into the machine id, because that id is not to be shown to others: the result says nothing
+/// about it, and other applications get other results.
 const SALT: &[u8] = b"windrow host identity, version 1\0";
 /// `CAP_IPC_LOCK` of `linux/capability.h`.
 const CAP_IPC_LOCK: u32 = 14;
 /// Of `linux/prctl.h`.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// A stable identifier of this installation, from its machine id; `None` if it has none. In that case the caller makes up
-/// 16 random bytes once and keeps them.
+/// A stable identifier of this installation, from its machine id; `None` if it has none. In that
+/// case the caller makes up 16 random bytes once and keeps them.
 pub fn host_id() -> Option<[u8; 16]> {
-    ["/etc/machine-id", "/var/lib/dbus/machine-id"].into_iter().find_map(|path| host_id_from(Path::new(path)))
+    ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+        .into_iter()
+        .find_map(|path| host_id_from(Path::new(path)))
 }
 
 fn host_id_from(path: &Path) -> Option<[u8; 16]> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim();
     // An image that was never started has an empty file or the word "uninitialized".
-    if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) || text.bytes().all(|b| b == b'0') {
+    if text.len() != 32
+        || !text.bytes().all(|b| b.is_ascii_hexdigit())
+        || text.bytes().all(|b| b == b'0')
+    {
         return None;
     }
-    let hash = Sha256::new().chain_update(SALT).chain_update(text.to_ascii_lowercase()).finalize();
+    let hash = Sha256::new()
+        .chain_update(SALT)
+        .chain_update(text.to_ascii_lowercase())
+        .finalize();
     hash[..16].try_into().ok()
 }
 
@@ -47,20 +56,27 @@ pub enum MemoryLock {
 
 /// Locks all present and future memory of the process, if that is permitted without a limit.
 ///
-/// With a limit it is not tried: once the limit is reached every further allocation would fail, and that is worse than a page fault.
-/// Note that from then on every mapping is made resident at once, also a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
+/// With a limit it is not tried: once the limit is reached every further allocation would fail, and
+/// that is worse than a page fault. Note that from then on every mapping is made resident at once,
+/// also a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
 pub fn lock_memory() -> MemoryLock {
     if getrlimit(Resource::Memlock).current.is_some() && !has_capability(CAP_IPC_LOCK) {
-        return MemoryLock::NotLocked { reason: "the process may lock only a limited amount of memory (RLIMIT_MEMLOCK)".to_owned() };
+        return MemoryLock::NotLocked {
+            reason: "the process may lock only a limited amount of memory (RLIMIT_MEMLOCK)"
+                .to_owned(),
+        };
     }
     match rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
         Ok(()) => MemoryLock::Locked,
-        Err(errno) => MemoryLock::NotLocked { reason: format!("the kernel refuses: {errno}") },
+        Err(errno) => MemoryLock::NotLocked {
+            reason: format!("the kernel refuses: {errno}"),
+        },
     }
 }
 
-/// Tells the kernel that this thread, and every thread it starts from now on, writes back memory for it: their own allocations then never
-/// wait for the very device they serve. For a server whose block devices are used on the same host. Needs `CAP_SYS_RESOURCE`.
+/// Tells the kernel that this thread, and every thread it starts from now on, writes back memory
+/// for it: their own allocations then never wait for the very device they serve. For a server whose
+/// block devices are used on the same host. Needs `CAP_SYS_RESOURCE`.
 ///
 /// # Errors
 /// `EPERM` without the capability, `EINVAL` on kernels before 5.6.
@@ -69,28 +85,50 @@ pub fn become_io_flusher() -> std::io::Result<()> {
     const UNUSED: libc::c_ulong = 0;
     // SAFETY: this prctl takes numbers only and touches no memory of the process.
     let result = unsafe { libc::prctl(PR_SET_IO_FLUSHER, ON, UNUSED, UNUSED, UNUSED) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
-/// Lets the process have as many open descriptors as the hard limit allows: each member, connection and ring takes some, and the usual soft limit of
-/// 1024 is for programs that use `select`. Returns the limit in force; `None`: there is none.
+/// Lets the process have as many open descriptors as the hard limit allows: each member, connection
+/// and ring takes some, and the usual soft limit of 1024 is for programs that use `select`. Returns
+/// the limit in force; `None`: there is none.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
-    match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+    match setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    ) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     }
 }
 
-/// Lets the process write to files as large as the hard limit allows: members are files of any size.
+/// Lets the process write to files as large as the hard limit allows: members are files of any
+/// size.
 pub fn raise_file_size_limit() {
     let maximum = getrlimit(Resource::Fsize).maximum;
-    // (Where that is refused the soft limit stays. A member that is larger is refused when it is opened.)
-    let _stays = setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum });
+    // (Where that is refused the soft limit stays. A member that is larger is refused when it is
+    // opened.)
+    let _stays = setrlimit(
+        Resource::Fsize,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
 }
 
 fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> number & 1 == 1)
 }

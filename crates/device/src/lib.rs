@@ -1,16 +1,19 @@
-//! Member devices: files, block devices, RAM, and back ends that count, forget or fail on purpose. Linux only.
+//! Member devices: files, block devices, RAM, and back ends that count, forget or fail on purpose.
+//! Linux only.
 //!
 //! Two layers:
 //!
-//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the real one (regular file or block
-//!    device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a slower drive; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another
-//!    member for tests.
-//! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings [`windrow_io::MemberDone`]s back:
-//!    through io_uring, a pool of blocking threads, or at once in the caller. [`SyncMembers`] is the synchronous counterpart
-//!    ([`windrow_io::MemberIo`]) for creation, recovery and checks.
+//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the real one
+//!    (regular file or block device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a
+//!    slower drive; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another member
+//!    for tests.
+//! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings
+//!    [`windrow_io::MemberDone`]s back: through io_uring, a pool of blocking threads, or at once in
+//!    the caller. [`SyncMembers`] is the synchronous counterpart ([`windrow_io::MemberIo`]) for
+//!    creation, recovery and checks.
 //!
-//! Beside them: [`create_file`], [`probe`](probe::probe) (what would be overwritten?), [`scan`](scan::scan) (where are the
-//! members?) and [`host`] (host identity, locked memory).
+//! Beside them: [`create_file`], [`probe`](probe::probe) (what would be overwritten?),
+//! [`scan`](scan::scan) (where are the members?) and [`host`] (host identity, locked memory).
 //!
 //! This crate knows nothing of the on-disk format: whoever looks for labels brings the decoder.
 

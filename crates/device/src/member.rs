@@ -20,7 +20,8 @@ pub enum MemberKind {
 /// Whether reads and writes bypass the page cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DirectIo {
-    /// They do. Both alignments are what the kernel reported (or a trial showed) for this very file.
+    /// They do. Both alignments are what the kernel reported (or a trial showed) for this very
+    /// file.
     Yes {
         /// Alignment of addresses in memory, bytes.
         memory_align: u32,
@@ -69,8 +70,8 @@ pub struct MemberInfo {
     pub discard: Discard,
     /// Write size the device prefers, if it says so, bytes.
     pub optimal_io_bytes: Option<u32>,
-    /// Erase-block size as far as the device hints at it (its discard granularity or its preferred write size), bytes.
-    /// Many drives say nothing or too little: a hint, never a promise.
+    /// Erase-block size as far as the device hints at it (its discard granularity or its preferred
+    /// write size), bytes. Many drives say nothing or too little: a hint, never a promise.
     pub erase_block_hint_bytes: Option<u32>,
     /// Writes are refused.
     pub read_only: bool,
@@ -91,18 +92,24 @@ impl MemberInfo {
 
     /// As [`MemberInfo::check_range`], and refuses a read-only member.
     pub fn check_write(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
-        if self.read_only { Err(DeviceError::read_only(offset)) } else { self.check_range(offset, length) }
+        if self.read_only {
+            Err(DeviceError::read_only(offset))
+        } else {
+            self.check_range(offset, length)
+        }
     }
 }
 
 /// One drive, used from any number of threads at once.
 ///
-/// Contract for all implementations: offsets and lengths are multiples of the logical sector and inside the member,
-/// else `EINVAL` or `ERANGE` comes back and nothing happens; buffers may have any address. Operations on ranges that overlap
-/// at the same time give some mixture of both, sector by sector. A write is durable only after a [`Member::flush`] that
-/// *began* after the write had returned. After a failed flush every later flush fails with
-/// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a later success would be a lie. (Back ends
-/// that fail on purpose break this rule if told so: the engine has to latch by itself.)
+/// Contract for all implementations: offsets and lengths are multiples of the logical sector and
+/// inside the member, else `EINVAL` or `ERANGE` comes back and nothing happens; buffers may have
+/// any address. Operations on ranges that overlap at the same time give some mixture of both,
+/// sector by sector. A write is durable only after a [`Member::flush`] that *began* after the write
+/// had returned. After a failed flush every later flush fails with
+/// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a
+/// later success would be a lie. (Back ends that fail on purpose break this rule if told so: the
+/// engine has to latch by itself.)
 pub trait Member: Send + Sync {
     /// Its properties.
     fn info(&self) -> &MemberInfo;
@@ -114,32 +121,41 @@ pub trait Member: Send + Sync {
     fn flush(&self) -> Result<(), DeviceError>;
     /// Says that a range is not needed. Afterwards it reads as anything until written again.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
-    /// Zeroes a range, in the quickest way that promises zeroes (a discard does not); not durable before a flush.
+    /// Zeroes a range, in the quickest way that promises zeroes (a discard does not); not durable
+    /// before a flush.
     fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         write_zeroes(self, offset, length)
     }
-    /// Zeroes what lies behind the usable bytes: of a device whose size is no multiple of 4096 the last sectors, which only others use.
+    /// Zeroes what lies behind the usable bytes: of a device whose size is no multiple of 4096 the
+    /// last sectors, which only others use.
     fn erase_behind(&self) -> Result<(), DeviceError> {
         Ok(())
     }
-    /// Usable bytes that it has now: a file may be cut short, and a device may become smaller, while it is open.
+    /// Usable bytes that it has now: a file may be cut short, and a device may become smaller,
+    /// while it is open.
     ///
     /// # Errors
     /// It cannot be measured.
     fn size_now(&self) -> Result<u64, DeviceError> {
         Ok(self.info().size_bytes)
     }
-    /// True if it is a file without a name: it was deleted while it was open, and no later start finds it.
+    /// True if it is a file without a name: it was deleted while it was open, and no later start
+    /// finds it.
     fn is_nameless(&self) -> bool {
         false
     }
-    /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
-    /// do something that the kernel cannot. Valid as long as the member lives.
+    /// A descriptor through which io_uring may read, write and sync *in place of* the methods
+    /// above, or `None` if the methods do something that the kernel cannot. Valid as long as the
+    /// member lives.
     fn raw_fd(&self) -> Option<RawFd>;
 }
 
 /// Zeroes a range by writes.
-pub(crate) fn write_zeroes<M: Member + ?Sized>(member: &M, offset: u64, length: u64) -> Result<(), DeviceError> {
+pub(crate) fn write_zeroes<M: Member + ?Sized>(
+    member: &M,
+    offset: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
     const PIECE_BYTES: u64 = 1 << 20;
     member.info().check_write(offset, length)?;
     let zeroes = Buf::unpooled(length.min(PIECE_BYTES) as usize);

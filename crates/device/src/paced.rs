@@ -1,10 +1,14 @@
-//! A member that takes no more than so many bytes a second, for benchmarks of drives that are slower than this machine's disk.
+//! A member that takes no more than so many bytes a second, for benchmarks of drives that are
+//! slower than this machine's disk.
 //!
-//! Each read and write has its turn on an imaginary wire: it begins when the one before has ended, takes its length at the rate, and is not answered before that
-//! (nor before the member inside has done it). So commands wait for one another as in a drive with one queue, and an idle wire saves nothing up. Flushes and discards pass.
+//! Each read and write has its turn on an imaginary wire: it begins when the one before has ended,
+//! takes its length at the rate, and is not answered before that (nor before the member inside has
+//! done it). So commands wait for one another as in a drive with one queue, and an idle wire saves
+//! nothing up. Flushes and discards pass.
 //!
-//! With a buffer, as of a drive whose capacitors protect it: a write is answered as soon as what is before it and itself fits into the buffer, and goes over the
-//! wire later; a read does not wait for buffered writes, only they for it.
+//! With a buffer, as of a drive whose capacitors protect it: a write is answered as soon as what is
+//! before it and itself fits into the buffer, and goes over the wire later; a read does not wait
+//! for buffered writes, only they for it.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +40,11 @@ struct Wire {
 
 impl Wire {
     fn new(pace: Pace, now: Instant) -> Self {
-        Self { pace, free: now, free_of_reads: now }
+        Self {
+            pace,
+            free: now,
+            free_of_reads: now,
+        }
     }
 
     fn time_of(&self, bytes: u64) -> Duration {
@@ -49,17 +57,24 @@ impl Wire {
         let takes = self.time_of(bytes);
         self.free = self.free.max(now) + takes;
         self.free_of_reads = self.free_of_reads.max(now) + takes;
-        if self.pace.buffer_bytes == 0 { self.free } else { self.free_of_reads }
+        if self.pace.buffer_bytes == 0 {
+            self.free
+        } else {
+            self.free_of_reads
+        }
     }
 
     /// When a write that comes now is answered.
     fn write(&mut self, now: Instant, bytes: u64) -> Instant {
         self.free = self.free.max(now) + self.time_of(bytes);
-        self.free.checked_sub(self.time_of(self.pace.buffer_bytes)).unwrap_or(now)
+        self.free
+            .checked_sub(self.time_of(self.pace.buffer_bytes))
+            .unwrap_or(now)
     }
 }
 
-/// Paces what goes to the member inside. It hides the descriptor of that, so that nothing goes past the wire.
+/// Paces what goes to the member inside. It hides the descriptor of that, so that nothing goes past
+/// the wire.
 #[derive(Debug)]
 pub struct PacedMember<M> {
     inner: M,
@@ -69,11 +84,21 @@ pub struct PacedMember<M> {
 impl<M: Member> PacedMember<M> {
     /// No faster than that.
     pub fn new(inner: M, pace: Pace) -> Self {
-        Self { inner, wire: Mutex::new(Wire::new(pace, Instant::now())) }
+        Self {
+            inner,
+            wire: Mutex::new(Wire::new(pace, Instant::now())),
+        }
     }
 
-    fn paced(&self, turn: impl FnOnce(&mut Wire, Instant) -> Instant, operation: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
-        let until = turn(&mut self.wire.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+    fn paced(
+        &self,
+        turn: impl FnOnce(&mut Wire, Instant) -> Instant,
+        operation: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let until = turn(
+            &mut self.wire.lock().unwrap_or_else(PoisonError::into_inner),
+            Instant::now(),
+        );
         let result = operation();
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
         result
@@ -95,11 +120,17 @@ impl<M: Member> Member for PacedMember<M> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
-        self.paced(|wire, now| wire.read(now, length), || self.inner.read_at(offset, buf))
+        self.paced(
+            |wire, now| wire.read(now, length),
+            || self.inner.read_at(offset, buf),
+        )
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.paced(|wire, now| wire.write(now, data.len() as u64), || self.inner.write_at(offset, data))
+        self.paced(
+            |wire, now| wire.write(now, data.len() as u64),
+            || self.inner.write_at(offset, data),
+        )
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -1,7 +1,9 @@
-//! Where a new file would come to be: on a medium that keeps it, in memory, or among the device nodes.
+//! Where a new file would come to be: on a medium that keeps it, in memory, or among the device
+//! nodes.
 //!
-//! A mistyped device name such as `/dev/sdzz` names a file that does not exist, in a file system that is memory (devtmpfs). A member made there would be gone
-//! after a restart, together with the redundancy that was moved onto it.
+//! A mistyped device name such as `/dev/sdzz` names a file that does not exist, in a file system
+//! that is memory (devtmpfs). A member made there would be gone after a restart, together with the
+//! redundancy that was moved onto it.
 
 #[cfg(test)]
 mod tests;
@@ -59,20 +61,39 @@ pub fn of_new_file(path: &Path) -> io::Result<Place> {
         Keeps::Devices
     } else {
         // (The kernel gives devtmpfs the magic number of the tmpfs that it is made of.)
-        match (type_in(&table, DeviceNumber::from_raw(metadata.dev())).as_deref(), stat.f_type as i64 & 0xffff_ffff) {
+        match (
+            type_in(&table, DeviceNumber::from_raw(metadata.dev())).as_deref(),
+            stat.f_type as i64 & 0xffff_ffff,
+        ) {
             (Some("devtmpfs"), _) => Keeps::Devices,
-            (Some("tmpfs" | "ramfs" | "rootfs"), _) | (_, TMPFS_MAGIC | RAMFS_MAGIC) => Keeps::Memory,
+            (Some("tmpfs" | "ramfs" | "rootfs"), _) | (_, TMPFS_MAGIC | RAMFS_MAGIC) => {
+                Keeps::Memory
+            }
             _ => Keeps::Medium,
         }
     };
-    rustix::fs::accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
-    let free = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
+    rustix::fs::accessat(
+        CWD,
+        &folder,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    )?;
+    let free = if rustix::process::geteuid().is_root() {
+        stat.f_bfree
+    } else {
+        stat.f_bavail
+    };
     let free_bytes = match stat.f_blocks {
         // A file system without a bound, or one that does not say.
         0 => u64::MAX,
         _ => free.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(1)),
     };
-    Ok(Place { folder, keeps, free_bytes, file_system: metadata.dev() })
+    Ok(Place {
+        folder,
+        keeps,
+        free_bytes,
+        file_system: metadata.dev(),
+    })
 }
 
 /// The folder of a path.
@@ -83,7 +104,8 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// True if the file system and this process's limit let a file become as large as this. Tried with a file that has no name, where the file system has those.
+/// True if the file system and this process's limit let a file become as large as this. Tried with
+/// a file that has no name, where the file system has those.
 ///
 /// # Errors
 /// Of the system.
@@ -105,9 +127,12 @@ pub fn lets_be_as_large_as(place: &Place, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// The limit on the size of files, if it forbids writes up to `bytes`. (They fail, or end the process by SIGXFSZ.)
+/// The limit on the size of files, if it forbids writes up to `bytes`. (They fail, or end the
+/// process by SIGXFSZ.)
 pub(crate) fn own_limit_below(bytes: u64) -> Option<u64> {
-    getrlimit(Resource::Fsize).current.filter(|limit| bytes > *limit)
+    getrlimit(Resource::Fsize)
+        .current
+        .filter(|limit| bytes > *limit)
 }
 
 /// Type of the file system with this device number, by the table of mounts.

@@ -1,8 +1,9 @@
 //! What would be lost if this file or device became a member?
 //!
-//! Two questions. *Is it in use?* Mounted (itself, its disk, or a partition of it), swapped to, held by another block device (a volume
-//! manager, a loop device), or not to be had exclusively. *Does it hold something?* Known signatures, by [`signature::find`].
-//! The probe opens for reading only and changes nothing; [`signature::erase`] takes away what it would find.
+//! Two questions. *Is it in use?* Mounted (itself, its disk, or a partition of it), swapped to,
+//! held by another block device (a volume manager, a loop device), or not to be had exclusively.
+//! *Does it hold something?* Known signatures, by [`signature::find`]. The probe opens for reading
+//! only and changes nothing; [`signature::erase`] takes away what it would find.
 
 pub mod signature;
 #[cfg(test)]
@@ -59,7 +60,10 @@ pub enum Use {
 impl std::fmt::Display for Use {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Mounted { device, mount_point } => write!(f, "{device} is mounted on {mount_point}"),
+            Self::Mounted {
+                device,
+                mount_point,
+            } => write!(f, "{device} is mounted on {mount_point}"),
             Self::Swap { device } => write!(f, "{device} is swap space in use"),
             Self::Held { holder } => write!(f, "{holder} is built on it"),
             Self::Locked => f.write_str("another process or the kernel holds it"),
@@ -80,12 +84,14 @@ pub struct ProbeReport {
     pub uses: Vec<Use>,
     /// What it holds.
     pub signatures: Vec<Signature>,
-    /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a byte that is not zero: data without a known signature, perhaps.
+    /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a byte that is not zero:
+    /// data without a known signature, perhaps.
     pub has_data: bool,
     /// To tell under its lock whether it was written after this look.
     pub mark: Mark,
-    /// Of so many places between the ends that were read, so many hold something: `(found, read)`. It is told, and refuses nothing: it may be what a
-    /// pool left behind whose labels were erased, and every disk that was wiped with `wipefs` looks like that.
+    /// Of so many places between the ends that were read, so many hold something: `(found, read)`.
+    /// It is told, and refuses nothing: it may be what a pool left behind whose labels were erased,
+    /// and every disk that was wiped with `wipefs` looks like that.
     pub samples: (u64, u64),
 }
 
@@ -105,12 +111,24 @@ impl ProbeReport {
         let path = self.path.display();
         let mut lines = Vec::new();
         if self.target == Target::Unsuitable {
-            lines.push(format!("{path} is neither a regular file nor a block device"));
+            lines.push(format!(
+                "{path} is neither a regular file nor a block device"
+            ));
         }
-        lines.extend(self.uses.iter().map(|found| format!("{path} is in use: {found}")));
-        lines.extend(self.signatures.iter().map(|found| format!("{path} holds {found}, which would be overwritten")));
+        lines.extend(
+            self.uses
+                .iter()
+                .map(|found| format!("{path} is in use: {found}")),
+        );
+        lines.extend(
+            self.signatures
+                .iter()
+                .map(|found| format!("{path} holds {found}, which would be overwritten")),
+        );
         if self.signatures.is_empty() && self.has_data {
-            lines.push(format!("{path} holds data of an unknown kind, which would be overwritten"));
+            lines.push(format!(
+                "{path} holds data of an unknown kind, which would be overwritten"
+            ));
         }
         let (found, read) = self.samples;
         if self.signatures.is_empty() && !self.has_data && found > 0 {
@@ -133,17 +151,24 @@ pub fn size_bytes(path: &Path) -> io::Result<u64> {
         return Err(rustix::io::Errno::NOTBLK.into());
     }
     // NONBLOCK: a drive without a medium is not waited for.
-    let mut file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)?;
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(path)?;
     file.seek(io::SeekFrom::End(0))
 }
 
 /// Looks at a file or device that is to become a member.
 ///
-/// `own_label` is shown the 4096 bytes at byte 4096 and describes them if they are one of our labels ("member 3 of pool tank").
+/// `own_label` is shown the 4096 bytes at byte 4096 and describes them if they are one of our
+/// labels ("member 3 of pool tank").
 ///
 /// # Errors
 /// The target exists and cannot be examined or read.
-pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io::Result<ProbeReport> {
+pub fn probe(
+    path: &Path,
+    own_label: impl FnOnce(&[u8]) -> Option<String>,
+) -> io::Result<ProbeReport> {
     let mut report = ProbeReport {
         path: path.to_owned(),
         target: Target::Missing,
@@ -176,14 +201,20 @@ pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io
     if report.uses.is_empty() && usage::is_locked(path, report.target)? {
         report.uses.push(Use::Locked);
     }
-    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)?;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(path)?;
     let window = Window::read(&file)?;
     report.size_bytes = window.size_bytes();
     report.has_data = window.has_data();
     report.mark = window.mark();
     report.samples = signature::sample(&file, report.size_bytes);
     if let Some(description) = window.at(4096, 4096).and_then(own_label) {
-        report.signatures.push(Signature { name: description, offset: 4096 });
+        report.signatures.push(Signature {
+            name: description,
+            offset: 4096,
+        });
     }
     report.signatures.extend(signature::find(&window));
     Ok(report)

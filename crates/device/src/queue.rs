@@ -1,7 +1,8 @@
 //! Carrying commands to many members and their results back.
 //!
-//! A queue has two halves that may live on different threads. The *submitter* takes commands; it never waits for a device. The
-//! *reaper* belongs to one thread that blocks until something is done. Three kinds:
+//! A queue has two halves that may live on different threads. The *submitter* takes commands; it
+//! never waits for a device. The *reaper* belongs to one thread that blocks until something is
+//! done. Three kinds:
 //!
 //! | kind | for | results |
 //! |---|---|---|
@@ -9,10 +10,12 @@
 //! | [`threaded`](fn@threaded) | anything, where there is no io_uring or the member has no descriptor | from the reaper |
 //! | [`InlineQueue`] | memory, and tests that must be deterministic | from the submitter, at once |
 //!
-//! Rules for all: every command comes back exactly once. Commands that can be answered without a device (refusals, discards that
-//! are ignored) come back from `submit` itself, whatever the kind. There is no order between commands in flight: who needs one waits for
-//! the first to be done. Neither half bounds the number of commands that wait: the engine does, by what it has outstanding. But no member
-//! holds more than its share of what is started at once (`waiting.rs`): one that does not answer delays its own commands only.
+//! Rules for all: every command comes back exactly once. Commands that can be answered without a
+//! device (refusals, discards that are ignored) come back from `submit` itself, whatever the kind.
+//! There is no order between commands in flight: who needs one waits for the first to be done.
+//! Neither half bounds the number of commands that wait: the engine does, by what it has
+//! outstanding. But no member holds more than its share of what is started at once (`waiting.rs`):
+//! one that does not answer delays its own commands only.
 
 mod inline;
 #[cfg(test)]
@@ -37,12 +40,13 @@ pub type Members = Vec<Option<Arc<dyn Member>>>;
 
 /// The half that takes commands.
 pub trait Queue: Send {
-    /// Puts another device, or none, in the place of a member; the table grows if there was no such place. The caller sees to it that no
-    /// command for the member is in flight, or comes meanwhile.
+    /// Puts another device, or none, in the place of a member; the table grows if there was no such
+    /// place. The caller sees to it that no command for the member is in flight, or comes
+    /// meanwhile.
     ///
     /// # Errors
-    /// The device has no descriptor and this kind of queue needs one (`InvalidInput`), or commands for the member are in flight
-    /// (`ResourceBusy`): then nothing was changed.
+    /// The device has no descriptor and this kind of queue needs one (`InvalidInput`), or commands
+    /// for the member are in flight (`ResourceBusy`): then nothing was changed.
     fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()>;
     /// Takes all commands and starts what it can. Appends to `done` what needed no device.
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>);
@@ -85,7 +89,8 @@ impl std::fmt::Debug for Waker {
 /// Which kind of queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueKind {
-    /// Inline if all members are memory; io_uring if all have descriptors and a ring can be had; otherwise threads.
+    /// Inline if all members are memory; io_uring if all have descriptors and a ring can be had;
+    /// otherwise threads.
     Automatic,
     /// io_uring or an error.
     Uring,
@@ -108,7 +113,11 @@ pub struct QueueOptions {
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self { kind: QueueKind::Automatic, depth: 256, threads: 16 }
+        Self {
+            kind: QueueKind::Automatic,
+            depth: 256,
+            threads: 16,
+        }
     }
 }
 
@@ -190,28 +199,41 @@ impl Reap for Reaper {
 /// Opens a queue over the members.
 ///
 /// # Errors
-/// io_uring was asked for and is not there, a member has no descriptor, or threads could not be started.
+/// io_uring was asked for and is not there, a member has no descriptor, or threads could not be
+/// started.
 pub fn open(members: Members, options: &QueueOptions) -> io::Result<(Submitter, Reaper)> {
     open_with(members, options, uring)
 }
 
 type Ring = fn(Members, u32) -> io::Result<(UringSubmitter, UringReaper)>;
 
-fn open_with(members: Members, options: &QueueOptions, ring: Ring) -> io::Result<(Submitter, Reaper)> {
+fn open_with(
+    members: Members,
+    options: &QueueOptions,
+    ring: Ring,
+) -> io::Result<(Submitter, Reaper)> {
     let present = || members.iter().flatten();
     let on_ring = |(submitter, reaper)| (Submitter::Uring(submitter), Reaper::Uring(reaper));
     let kind = match options.kind {
-        QueueKind::Automatic if present().all(|m| m.info().kind == MemberKind::Memory) => QueueKind::Inline,
-        QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => match ring(members.clone(), options.depth) {
-            Ok(halves) => return Ok(on_ring(halves)),
-            // A small ring was to be had, one of full depth may be beyond what this process may lock or open.
-            Err(_) => QueueKind::Threaded,
-        },
+        QueueKind::Automatic if present().all(|m| m.info().kind == MemberKind::Memory) => {
+            QueueKind::Inline
+        }
+        QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => {
+            match ring(members.clone(), options.depth) {
+                Ok(halves) => return Ok(on_ring(halves)),
+                // A small ring was to be had, one of full depth may be beyond what this process may
+                // lock or open.
+                Err(_) => QueueKind::Threaded,
+            }
+        }
         QueueKind::Automatic => QueueKind::Threaded,
         kind => kind,
     };
     Ok(match kind {
-        QueueKind::Inline => (Submitter::Inline(InlineQueue::new(members)), Reaper::Inline(IdleReaper::default())),
+        QueueKind::Inline => (
+            Submitter::Inline(InlineQueue::new(members)),
+            Reaper::Inline(IdleReaper::default()),
+        ),
         QueueKind::Uring => on_ring(ring(members, options.depth)?),
         QueueKind::Threaded | QueueKind::Automatic => {
             let (submitter, reaper) = threaded(members, options.threads)?;
@@ -247,7 +269,9 @@ impl Reap for IdleReaper {
 /// Byte offset of a command, 0 for a flush.
 fn offset_of(op: &MemberOp) -> u64 {
     match op {
-        MemberOp::Read { offset, .. } | MemberOp::Write { offset, .. } | MemberOp::Discard { offset, .. } => *offset,
+        MemberOp::Read { offset, .. }
+        | MemberOp::Write { offset, .. }
+        | MemberOp::Discard { offset, .. } => *offset,
         MemberOp::Flush => 0,
     }
 }
@@ -259,7 +283,12 @@ fn finished(command: MemberCommand, result: Result<(), DeviceError>) -> MemberDo
         MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => Some(buf),
         MemberOp::Flush | MemberOp::Discard { .. } => None,
     };
-    MemberDone { member, tag, buf, result: result.map_err(|e| e.of(member)) }
+    MemberDone {
+        member,
+        tag,
+        buf,
+        result: result.map_err(|e| e.of(member)),
+    }
 }
 
 /// The device in a member's place.
@@ -275,7 +304,8 @@ fn put_device(members: &mut Members, member: MemberId, device: Option<Arc<dyn Me
     members[member.index()] = device;
 }
 
-/// Runs one command in the calling thread. A panic inside a member becomes an error of that member, so that no command is ever lost.
+/// Runs one command in the calling thread. A panic inside a member becomes an error of that member,
+/// so that no command is ever lost.
 fn execute(device: Option<&Arc<dyn Member>>, mut command: MemberCommand) -> MemberDone {
     let offset = offset_of(&command.op);
     let result = match device {
@@ -288,7 +318,11 @@ fn execute(device: Option<&Arc<dyn Member>>, mut command: MemberCommand) -> Memb
                 MemberOp::Flush => member.flush(),
                 MemberOp::Discard { offset, length } => member.discard(*offset, *length),
             });
-            std::panic::catch_unwind(run).unwrap_or(Err(DeviceError { kind: MemberErrorKind::Other, offset, code: 0 }))
+            std::panic::catch_unwind(run).unwrap_or(Err(DeviceError {
+                kind: MemberErrorKind::Other,
+                offset,
+                code: 0,
+            }))
         }
         None => Err(DeviceError::gone(offset)),
     };
@@ -303,15 +337,27 @@ fn answer_at_once(members: &Members, command: MemberCommand) -> Result<MemberDon
     };
     let info = member.info();
     let (check, nothing_to_do) = match &command.op {
-        MemberOp::Read { offset, buf } => (info.check_range(*offset, buf.len() as u64), buf.is_empty()),
-        MemberOp::Write { offset, buf } => (info.check_write(*offset, buf.len() as u64), buf.is_empty()),
+        MemberOp::Read { offset, buf } => {
+            (info.check_range(*offset, buf.len() as u64), buf.is_empty())
+        }
+        MemberOp::Write { offset, buf } => {
+            (info.check_write(*offset, buf.len() as u64), buf.is_empty())
+        }
         MemberOp::Flush => (Ok(()), false),
-        MemberOp::Discard { offset, length } => (info.check_write(*offset, *length), *length == 0 || is_ignored(&**member)),
+        MemberOp::Discard { offset, length } => (
+            info.check_write(*offset, *length),
+            *length == 0 || is_ignored(&**member),
+        ),
     };
-    if check.is_err() || nothing_to_do { Ok(finished(command, check)) } else { Err(command) }
+    if check.is_err() || nothing_to_do {
+        Ok(finished(command, check))
+    } else {
+        Err(command)
+    }
 }
 
-/// True if a discard would do nothing and nobody wants to know of it: wrappers without a descriptor count or judge even those.
+/// True if a discard would do nothing and nobody wants to know of it: wrappers without a descriptor
+/// count or judge even those.
 fn is_ignored(member: &dyn Member) -> bool {
     member.raw_fd().is_some() && member.info().discard == Discard::Ignored
 }

@@ -1,9 +1,11 @@
-//! A member in memory: real copies, no device. For benchmarks (what does the engine itself cost?) and tests.
+//! A member in memory: real copies, no device. For benchmarks (what does the engine itself cost?)
+//! and tests.
 //!
-//! The memory is one anonymous mapping, so that a sparse member costs only what is touched, and a preallocated one is faulted in at
-//! creation and not under the benchmark. Any number of threads copy in and out at once: the member is cut into chunks of 256 KiB, each
-//! guarded by one of 1024 read-write locks (chunk number modulo 1024). Writes to different chunks meet on no common lock or cache
-//! line, and an uncontended lock is small beside the copy of a block.
+//! The memory is one anonymous mapping, so that a sparse member costs only what is touched, and a
+//! preallocated one is faulted in at creation and not under the benchmark. Any number of threads
+//! copy in and out at once: the member is cut into chunks of 256 KiB, each guarded by one of 1024
+//! read-write locks (chunk number modulo 1024). Writes to different chunks meet on no common lock
+//! or cache line, and an uncontended lock is small beside the copy of a block.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,8 @@ const PAGE_BYTES: u64 = 4096;
 pub enum RamAllocation {
     /// All of it at creation. Discards do nothing.
     Preallocate,
-    /// Page by page with the first write; given back by discards. (Not after `lock_memory`, which takes everything at once.)
+    /// Page by page with the first write; given back by discards. (Not after `lock_memory`, which
+    /// takes everything at once.)
     Sparse,
 }
 
@@ -40,15 +43,18 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: the mapping is plain memory owned by this value; it may be used and unmapped from any thread.
+// SAFETY: the mapping is plain memory owned by this value; it may be used and unmapped from any
+// thread.
 unsafe impl Send for Mapping {}
-// SAFETY: the mapping is reached only by `RamMember`, which holds the lock of a chunk while it touches the chunk's bytes.
+// SAFETY: the mapping is reached only by `RamMember`, which holds the lock of a chunk while it
+// touches the chunk's bytes.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `RamMember::new` with this address and length, and unmapped once; no reference into it outlives `self`.
-        // The call cannot fail for a mapping that exists, and there would be nothing to do about it.
+        // SAFETY: mapped in `RamMember::new` with this address and length, and unmapped once; no
+        // reference into it outlives `self`. The call cannot fail for a mapping that exists, and
+        // there would be nothing to do about it.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -67,20 +73,36 @@ impl RamMember {
     /// `ENOMEM` if the kernel does not give the memory, `EINVAL` if the size is below 4096.
     pub fn new(size_bytes: u64, allocation: RamAllocation) -> io::Result<Self> {
         let size = size_bytes & !(PAGE_BYTES - 1);
-        let length = usize::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let length =
+            usize::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         if length == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let sparse = allocation == RamAllocation::Sparse;
-        let flags = MapFlags::PRIVATE | if sparse { MapFlags::NORESERVE } else { MapFlags::empty() };
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
-        let raw = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let flags = MapFlags::PRIVATE
+            | if sparse {
+                MapFlags::NORESERVE
+            } else {
+                MapFlags::empty()
+            };
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // memory.
+        let raw = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
+        };
         let start = NonNull::new(raw.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping { start, length };
         if !sparse {
-            // SAFETY: the range is our own fresh mapping, and the advice changes nothing but the size of the pages behind it.
+            // SAFETY: the range is our own fresh mapping, and the advice changes nothing but the
+            // size of the pages behind it.
             let _ = unsafe { rustix::mm::madvise(raw, length, Advice::LinuxHugepage) };
-            // SAFETY: the range is our own fresh mapping; its pages are made resident, their content stays.
+            // SAFETY: the range is our own fresh mapping; its pages are made resident, their
+            // content stays.
             match unsafe { rustix::mm::madvise(raw, length, Advice::LinuxPopulateWrite) } {
                 // Kernels before 5.14 do not know it: then the first writes pay for the faults.
                 Ok(()) | Err(Errno::INVAL) => {}
@@ -94,24 +116,39 @@ impl RamMember {
             size_bytes: size,
             logical_sector: 512,
             physical_sector: 4096,
-            direct: DirectIo::Yes { memory_align: 1, offset_align: 512 },
+            direct: DirectIo::Yes {
+                memory_align: 1,
+                offset_align: 512,
+            },
             rotational: false,
-            discard: if sparse { Discard::Real { granularity_bytes: PAGE_BYTES as u32 } } else { Discard::Ignored },
+            discard: if sparse {
+                Discard::Real {
+                    granularity_bytes: PAGE_BYTES as u32,
+                }
+            } else {
+                Discard::Ignored
+            },
             optimal_io_bytes: None,
             erase_block_hint_bytes: None,
             read_only: false,
         };
-        Ok(Self { mapping, locks: (0..LOCKS).map(|_| Guard(RwLock::new(()))).collect(), info })
+        Ok(Self {
+            mapping,
+            locks: (0..LOCKS).map(|_| Guard(RwLock::new(()))).collect(),
+            info,
+        })
     }
 
     fn lock(&self, chunk: u64) -> &RwLock<()> {
         &self.locks[(chunk % LOCKS as u64) as usize].0
     }
 
-    /// The address of a byte; the caller has checked the range and holds the lock of the byte's chunk.
+    /// The address of a byte; the caller has checked the range and holds the lock of the byte's
+    /// chunk.
     fn address(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.info.size_bytes);
-        // SAFETY: `offset` is inside the mapping (checked by `check_range` in every caller), so the result stays inside one allocation.
+        // SAFETY: `offset` is inside the mapping (checked by `check_range` in every caller), so the
+        // result stays inside one allocation.
         unsafe { self.mapping.start.as_ptr().add(offset as usize) }
     }
 }
@@ -119,8 +156,17 @@ impl RamMember {
 /// Cuts a byte range at chunk borders: (chunk, range of the member).
 fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
     let end = offset + length;
-    let chunks = if length == 0 { 0..0 } else { offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES) };
-    chunks.map(move |chunk| (chunk, (chunk * CHUNK_BYTES).max(offset)..((chunk + 1) * CHUNK_BYTES).min(end)))
+    let chunks = if length == 0 {
+        0..0
+    } else {
+        offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES)
+    };
+    chunks.map(move |chunk| {
+        (
+            chunk,
+            (chunk * CHUNK_BYTES).max(offset)..((chunk + 1) * CHUNK_BYTES).min(end),
+        )
+    })
 }
 
 impl Member for RamMember {
@@ -133,9 +179,16 @@ impl Member for RamMember {
         for (chunk, range) in pieces(offset, buf.len() as u64) {
             let part = &mut buf[(range.start - offset) as usize..(range.end - offset) as usize];
             let _shared = self.lock(chunk).read().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: source: `range` is inside the mapping and inside one chunk, whose read lock is held, so nobody writes it. Target: a
-            // unique slice of the caller, `part.len()` bytes long, which cannot overlap our private mapping.
-            unsafe { std::ptr::copy_nonoverlapping(self.address(range.start), part.as_mut_ptr(), part.len()) };
+            // SAFETY: source: `range` is inside the mapping and inside one chunk, whose read lock
+            // is held, so nobody writes it. Target: a unique slice of the caller, `part.len()`
+            // bytes long, which cannot overlap our private mapping.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    self.address(range.start),
+                    part.as_mut_ptr(),
+                    part.len(),
+                )
+            };
         }
         Ok(())
     }
@@ -145,9 +198,12 @@ impl Member for RamMember {
         for (chunk, range) in pieces(offset, data.len() as u64) {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: target: `range` is inside the mapping and inside one chunk, whose write lock is held, so nobody else touches it.
-            // Source: a slice of the caller, `part.len()` bytes long, which cannot overlap our private mapping.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), self.address(range.start), part.len()) };
+            // SAFETY: target: `range` is inside the mapping and inside one chunk, whose write lock
+            // is held, so nobody else touches it. Source: a slice of the caller, `part.len()` bytes
+            // long, which cannot overlap our private mapping.
+            unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), self.address(range.start), part.len())
+            };
         }
         Ok(())
     }
@@ -168,9 +224,16 @@ impl Member for RamMember {
                 continue;
             }
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: whole pages of our own private anonymous mapping inside one chunk, whose write lock is held; they read as zero
-            // afterwards, which is a legal content. Failure leaves them as they were, which is legal, too.
-            let _ = unsafe { rustix::mm::madvise(self.address(start).cast(), (end - start) as usize, Advice::LinuxDontNeed) };
+            // SAFETY: whole pages of our own private anonymous mapping inside one chunk, whose
+            // write lock is held; they read as zero afterwards, which is a legal content. Failure
+            // leaves them as they were, which is legal, too.
+            let _ = unsafe {
+                rustix::mm::madvise(
+                    self.address(start).cast(),
+                    (end - start) as usize,
+                    Advice::LinuxDontNeed,
+                )
+            };
         }
         Ok(())
     }

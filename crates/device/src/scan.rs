@@ -1,10 +1,14 @@
 //! Finding members: which of these files and devices bear a label?
 //!
-//! The caller brings the decoder, because this crate does not know the format; it is shown the 4096 bytes at byte 4096.
+//! The caller brings the decoder, because this crate does not know the format; it is shown the 4096
+//! bytes at byte 4096.
 //!
-//! 1. Files, devices and the content of folders are put in the order of the search, each file or device once, whatever its names.
-//! 2. Block devices are read by threads of their own, many at once. One that does not answer in time counts as unreadable: a network block device
-//!    whose server is gone, or a suspended mapping, would else hold up the start of every pool; and it may be a client of the very pool that starts.
+//! 1. Files, devices and the content of folders are put in the order of the search, each file or
+//!    device once, whatever its names.
+//! 2. Block devices are read by threads of their own, many at once. One that does not answer in
+//!    time counts as unreadable: a network block device whose server is gone, or a suspended
+//!    mapping, would else hold up the start of every pool; and it may be a client of the very pool
+//!    that starts.
 //! 3. Labels are decoded in the order of the search.
 
 #[cfg(test)]
@@ -22,14 +26,16 @@ use std::time::{Duration, Instant};
 /// Where the label is.
 const LABEL_OFFSET: u64 = 4096;
 const LABEL_BYTES: usize = 4096;
-/// How long block devices may take to show their labels: as long as the kernel gives a command; a disk that has to spin up needs half of it.
+/// How long block devices may take to show their labels: as long as the kernel gives a command; a
+/// disk that has to spin up needs half of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Block devices that are read at once.
 const AT_ONCE: usize = 64;
 /// Stack of a thread that reads one label.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What tells one file or device from another, whatever its names: true for a block device; number of the device, or of the file system; number of the file.
+/// What tells one file or device from another, whatever its names: true for a block device; number
+/// of the device, or of the file system; number of the file.
 pub type Identity = (bool, u64, u64);
 /// The label's bytes; `None` if the file is too short for one.
 type Bytes = io::Result<Option<Vec<u8>>>;
@@ -44,20 +50,39 @@ pub struct Found<T> {
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
-/// Looks at files and block devices, and at what lies directly in folders. Anything else (pipes, sockets, terminals) is passed over
-/// without being opened. Nothing is locked or changed.
+/// Looks at files and block devices, and at what lies directly in folders. Anything else (pipes,
+/// sockets, terminals) is passed over without being opened. Nothing is locked or changed.
 pub fn scan<T>(places: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
     scan_except(places, &[], decode)
 }
 
-/// The same, but passes over the files and devices in `except`, whatever names they have in `places`.
-pub fn scan_except<T>(places: &[PathBuf], except: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
-    scan_beside(places, except.iter().filter_map(|path| identity(path).ok().flatten()).collect(), decode)
+/// The same, but passes over the files and devices in `except`, whatever names they have in
+/// `places`.
+pub fn scan_except<T>(
+    places: &[PathBuf],
+    except: &[PathBuf],
+    decode: impl FnMut(&[u8]) -> Option<T>,
+) -> Found<T> {
+    scan_beside(
+        places,
+        except
+            .iter()
+            .filter_map(|path| identity(path).ok().flatten())
+            .collect(),
+        decode,
+    )
 }
 
 /// The same by what tells files and devices apart: none of `except` is opened.
-pub fn scan_beside<T>(places: &[PathBuf], except: HashSet<Identity>, mut decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
-    let mut found = Found { members: Vec::new(), unreadable: Vec::new() };
+pub fn scan_beside<T>(
+    places: &[PathBuf],
+    except: HashSet<Identity>,
+    mut decode: impl FnMut(&[u8]) -> Option<T>,
+) -> Found<T> {
+    let mut found = Found {
+        members: Vec::new(),
+        unreadable: Vec::new(),
+    };
     let mut seen = except;
     let (files, devices) = candidates(places, &mut seen, &mut found.unreadable);
     let mut labels: Vec<(usize, PathBuf, Bytes)> = Vec::with_capacity(files.len() + devices.len());
@@ -68,11 +93,19 @@ pub fn scan_beside<T>(places: &[PathBuf], except: HashSet<Identity>, mut decode:
     let (order, devices): (Vec<usize>, Vec<PathBuf>) = devices.into_iter().unzip();
     let reader: Reader = Arc::new(read_label);
     let read = read_devices(&devices, PATIENCE, &reader);
-    labels.extend(order.into_iter().zip(devices).zip(read).map(|((at, path), label)| (at, path, label)));
+    labels.extend(
+        order
+            .into_iter()
+            .zip(devices)
+            .zip(read)
+            .map(|((at, path), label)| (at, path, label)),
+    );
     labels.sort_by_key(|(at, ..)| *at);
     for (_, path, label) in labels {
         match label {
-            Ok(Some(bytes)) => found.members.extend(decode(&bytes).map(|label| (path, label))),
+            Ok(Some(bytes)) => found
+                .members
+                .extend(decode(&bytes).map(|label| (path, label))),
             Ok(None) => {}
             Err(error) => found.unreadable.push((path, error)),
         }
@@ -82,8 +115,13 @@ pub fn scan_beside<T>(places: &[PathBuf], except: HashSet<Identity>, mut decode:
 
 type Numbered = Vec<(usize, PathBuf)>;
 
-/// Regular files and block devices, those in folders included, with their number in the order of the search.
-fn candidates(places: &[PathBuf], seen: &mut HashSet<Identity>, unreadable: &mut Vec<(PathBuf, io::Error)>) -> (Numbered, Numbered) {
+/// Regular files and block devices, those in folders included, with their number in the order of
+/// the search.
+fn candidates(
+    places: &[PathBuf],
+    seen: &mut HashSet<Identity>,
+    unreadable: &mut Vec<(PathBuf, io::Error)>,
+) -> (Numbered, Numbered) {
     let (mut files, mut devices) = (Vec::new(), Vec::new());
     for place in places {
         let content = match fs::metadata(place) {
@@ -109,9 +147,15 @@ fn candidates(places: &[PathBuf], seen: &mut HashSet<Identity>, unreadable: &mut
     (files, devices)
 }
 
-/// Reads many devices at once, each for `patience` at most. A thread whose device does not answer stays behind until it does.
+/// Reads many devices at once, each for `patience` at most. A thread whose device does not answer
+/// stays behind until it does.
 fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Bytes> {
-    let too_late = || io::Error::new(io::ErrorKind::TimedOut, format!("it has not answered within {} s", patience.as_secs()));
+    let too_late = || {
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("it has not answered within {} s", patience.as_secs()),
+        )
+    };
     let mut labels: Vec<Bytes> = paths.iter().map(|_| Err(too_late())).collect();
     for (group, labels) in paths.chunks(AT_ONCE).zip(labels.chunks_mut(AT_ONCE)) {
         let (sender, receiver) = mpsc::channel();
@@ -119,26 +163,38 @@ fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Byt
             let (own, reader, sender) = (path.clone(), read.clone(), sender.clone());
             // Nobody listens any more if it took too long.
             let body = move || drop(sender.send((at, reader(&own))));
-            if std::thread::Builder::new().name("windrow-scan".to_owned()).stack_size(STACK_BYTES).spawn(body).is_err() {
+            if std::thread::Builder::new()
+                .name("windrow-scan".to_owned())
+                .stack_size(STACK_BYTES)
+                .spawn(body)
+                .is_err()
+            {
                 labels[at] = read(path);
             }
         }
         drop(sender);
         let end = Instant::now() + patience;
         // Ends at once when the last thread has.
-        while let Ok((at, label)) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Ok((at, label)) =
+            receiver.recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
             labels[at] = label;
         }
     }
     labels
 }
 
-/// All block devices of this system that have a size: disks, partitions, volumes of volume managers.
+/// All block devices of this system that have a size: disks, partitions, volumes of volume
+/// managers.
 pub fn block_devices() -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir("/sys/class/block") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/sys/class/block") else {
+        return Vec::new();
+    };
     let mut devices: Vec<PathBuf> = entries
         .flatten()
-        .filter(|entry| crate::sysfs::text(&entry.path().join("size")).is_some_and(|size| size != "0"))
+        .filter(|entry| {
+            crate::sysfs::text(&entry.path().join("size")).is_some_and(|size| size != "0")
+        })
         // Names with a slash in /dev have an exclamation mark in sysfs.
         .map(|entry| Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/")))
         .filter(|path| fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device()))
@@ -148,12 +204,15 @@ pub fn block_devices() -> Vec<PathBuf> {
 }
 
 fn folder_content(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut content = fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut content = fs::read_dir(folder)?
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<io::Result<Vec<_>>>()?;
     content.sort();
     Ok(content)
 }
 
-/// What tells the file or device at this path from others, without opening it. `None` for what is neither a regular file nor a block device, and for nothing.
+/// What tells the file or device at this path from others, without opening it. `None` for what is
+/// neither a regular file nor a block device, and for nothing.
 ///
 /// # Errors
 /// This user may not look, or the file system fails.
@@ -167,25 +226,40 @@ pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
     Ok(if metadata.file_type().is_block_device() {
         Some((true, metadata.rdev(), 0))
     } else {
-        metadata.is_file().then(|| (false, metadata.dev(), metadata.ino()))
+        metadata
+            .is_file()
+            .then(|| (false, metadata.dev(), metadata.ino()))
     })
 }
 
-/// The block devices that this one is made of, all the way down: the disk of a partition, the devices under a volume.
+/// The block devices that this one is made of, all the way down: the disk of a partition, the
+/// devices under a volume.
 pub fn beneath(device: Identity) -> Vec<Identity> {
     let mut found = Vec::new();
     if device.0 {
-        gather_beneath(crate::sysfs::DeviceNumber::from_raw(device.1).folder(), &mut found);
+        gather_beneath(
+            crate::sysfs::DeviceNumber::from_raw(device.1).folder(),
+            &mut found,
+        );
     }
     found
 }
 
 fn gather_beneath(folder: Option<PathBuf>, found: &mut Vec<Identity>) {
     let Some(folder) = folder else { return };
-    let disk = if folder.join("partition").exists() { folder.parent().map(Path::to_owned) } else { None };
-    let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten().filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    let disk = if folder.join("partition").exists() {
+        folder.parent().map(Path::to_owned)
+    } else {
+        None
+    };
+    let slaves = fs::read_dir(folder.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| fs::canonicalize(entry.path()).ok());
     for below in disk.into_iter().chain(slaves) {
-        let number = crate::sysfs::text(&below.join("dev")).and_then(|text| crate::sysfs::DeviceNumber::parse(&text));
+        let number = crate::sysfs::text(&below.join("dev"))
+            .and_then(|text| crate::sysfs::DeviceNumber::parse(&text));
         let Some(number) = number else { continue };
         let identity = (true, rustix::fs::makedev(number.major, number.minor), 0);
         if !found.contains(&identity) {
@@ -197,7 +271,10 @@ fn gather_beneath(folder: Option<PathBuf>, found: &mut Vec<Identity>) {
 
 fn read_label(path: &Path) -> Bytes {
     // NONBLOCK: a drive without a medium must not make us wait for one.
-    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(resolved(path))?;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(resolved(path))?;
     read_block(&file)
 }
 

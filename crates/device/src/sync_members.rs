@@ -1,8 +1,9 @@
 //! The synchronous view of the members, for creation, recovery and checks.
 //!
-//! Recovery reads tens of thousands of single blocks (headers of batches, pages of the map) from everywhere: one after the other they
-//! would cost a device latency each. So `read_many` keeps many in flight: through an io_uring of its own where all members have
-//! descriptors, otherwise with a few threads; memory members are simply copied.
+//! Recovery reads tens of thousands of single blocks (headers of batches, pages of the map) from
+//! everywhere: one after the other they would cost a device latency each. So `read_many` keeps many
+//! in flight: through an io_uring of its own where all members have descriptors, otherwise with a
+//! few threads; memory members are simply copied.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,10 @@ use crate::DeviceError;
 use crate::member::{Member, MemberKind};
 use crate::queue::{Members, Queue, Reap, UringReaper, UringSubmitter, uring, uring_available};
 use std::sync::Arc;
-use windrow_io::{BufPool, IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp, ReadItem};
+use windrow_io::{
+    BufPool, IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp,
+    ReadItem,
+};
 use windrow_units::MemberId;
 
 /// Reads in flight in the ring: enough for the deepest queue of a drive, over several of them.
@@ -20,7 +24,8 @@ const RING_DEPTH: u32 = 256;
 const WORTH_OVERLAPPING: usize = 4;
 const THREADS_MAX: usize = 16;
 
-/// A member table with synchronous access. A member that is gone, or whose flush failed, counts as not present from then on.
+/// A member table with synchronous access. A member that is gone, or whose flush failed, counts as
+/// not present from then on.
 pub struct SyncMembers {
     members: Members,
     latched: Vec<bool>,
@@ -38,7 +43,12 @@ impl SyncMembers {
     /// Over these members; the index is the member id, `None` an absent member.
     pub fn new(members: Members) -> Self {
         let latched = vec![false; members.len()];
-        Self { members, latched, ring: Ring::NotTried, placeholders: BufPool::new(16 << 20) }
+        Self {
+            members,
+            latched,
+            ring: Ring::NotTried,
+            placeholders: BufPool::new(16 << 20),
+        }
     }
 
     /// The members, to hand them on to a queue.
@@ -52,7 +62,10 @@ impl SyncMembers {
     }
 
     fn present(&self, member: MemberId, offset: u64) -> Result<Arc<dyn Member>, MemberError> {
-        match (self.members.get(member.index()), self.latched.get(member.index())) {
+        match (
+            self.members.get(member.index()),
+            self.latched.get(member.index()),
+        ) {
             (Some(Some(present)), Some(false)) => Ok(present.clone()),
             _ => Err(DeviceError::gone(offset).of(member)),
         }
@@ -60,14 +73,18 @@ impl SyncMembers {
 
     fn latch_if_gone(&mut self, member: MemberId, result: &Result<(), MemberError>) {
         if let (Err(error), Some(latched)) = (result, self.latched.get_mut(member.index())) {
-            *latched |= matches!(error.kind, MemberErrorKind::Gone | MemberErrorKind::PowerCut);
+            *latched |= matches!(
+                error.kind,
+                MemberErrorKind::Gone | MemberErrorKind::PowerCut
+            );
         }
     }
 
     /// The ring, if all members have descriptors and there is one.
     fn ring(&mut self) -> Option<&mut (UringSubmitter, UringReaper)> {
         if matches!(self.ring, Ring::NotTried) {
-            let possible = self.members.iter().flatten().all(|m| m.raw_fd().is_some()) && uring_available();
+            let possible =
+                self.members.iter().flatten().all(|m| m.raw_fd().is_some()) && uring_available();
             self.ring = match possible.then(|| uring(self.members.clone(), RING_DEPTH)) {
                 Some(Ok(halves)) => Ring::Open(Box::new(halves)),
                 _ => Ring::Refused,
@@ -79,26 +96,46 @@ impl SyncMembers {
         }
     }
 
-    /// All reads through the ring. False if the ring broke: then items without an answer keep the error they were given before.
+    /// All reads through the ring. False if the ring broke: then items without an answer keep the
+    /// error they were given before.
     fn read_through_ring(&mut self, items: &mut [ReadItem]) -> bool {
         let placeholders = self.placeholders.clone();
         let mut commands: Vec<MemberCommand> = Vec::with_capacity(items.len());
         for (index, item) in items.iter_mut().enumerate() {
             item.result = self.present(item.member, item.offset).map(drop);
             if item.result.is_ok() {
-                item.result = Err(MemberError { member: item.member, kind: MemberErrorKind::Other, offset: item.offset, code: libc::EIO });
+                item.result = Err(MemberError {
+                    member: item.member,
+                    kind: MemberErrorKind::Other,
+                    offset: item.offset,
+                    code: libc::EIO,
+                });
                 let buf = std::mem::replace(&mut item.buf, placeholders.get(0));
-                commands.push(MemberCommand { member: item.member, tag: IoTag(index as u64), op: MemberOp::Read { offset: item.offset, buf } });
+                commands.push(MemberCommand {
+                    member: item.member,
+                    tag: IoTag(index as u64),
+                    op: MemberOp::Read {
+                        offset: item.offset,
+                        buf,
+                    },
+                });
             }
         }
-        let Some((submitter, reaper)) = self.ring() else { return false };
+        let Some((submitter, reaper)) = self.ring() else {
+            return false;
+        };
         let mut left = commands.len();
         let mut done: Vec<MemberDone> = Vec::with_capacity(left.min(RING_DEPTH as usize));
         submitter.submit(&mut commands, &mut done);
         while left > 0 {
             for item in done.drain(..) {
                 left -= 1;
-                let Some(place) = usize::try_from(item.tag.0).ok().and_then(|index| items.get_mut(index)) else { continue };
+                let Some(place) = usize::try_from(item.tag.0)
+                    .ok()
+                    .and_then(|index| items.get_mut(index))
+                else {
+                    continue;
+                };
                 place.result = item.result;
                 if let Some(buf) = item.buf {
                     place.buf = buf;
@@ -120,8 +157,13 @@ impl SyncMembers {
             for part in items.chunks_mut(share) {
                 scope.spawn(move || {
                     for item in part {
-                        item.result = match (this.get(item.member.index()), latched.get(item.member.index())) {
-                            (Some(Some(member)), Some(false)) => member.read_at(item.offset, &mut item.buf).map_err(|e| e.of(item.member)),
+                        item.result = match (
+                            this.get(item.member.index()),
+                            latched.get(item.member.index()),
+                        ) {
+                            (Some(Some(member)), Some(false)) => member
+                                .read_at(item.offset, &mut item.buf)
+                                .map_err(|e| e.of(item.member)),
                             _ => Err(DeviceError::gone(item.offset).of(item.member)),
                         };
                     }
@@ -145,17 +187,25 @@ impl MemberIo for SyncMembers {
     }
 
     fn sector_bytes(&self, member: MemberId) -> u32 {
-        self.present(member, 0).map_or(512, |m| m.info().logical_sector)
+        self.present(member, 0)
+            .map_or(512, |m| m.info().logical_sector)
     }
 
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        let result = self.present(member, offset)?.read_at(offset, buf).map_err(|e| e.of(member));
+        let result = self
+            .present(member, offset)?
+            .read_at(offset, buf)
+            .map_err(|e| e.of(member));
         self.latch_if_gone(member, &result);
         result
     }
 
     fn read_many(&mut self, items: &mut [ReadItem]) {
-        let memory_only = self.members.iter().flatten().all(|m| m.info().kind == MemberKind::Memory && m.raw_fd().is_none());
+        let memory_only = self
+            .members
+            .iter()
+            .flatten()
+            .all(|m| m.info().kind == MemberKind::Memory && m.raw_fd().is_none());
         if items.len() < WORTH_OVERLAPPING || memory_only {
             for item in items {
                 item.result = self.read(item.member, item.offset, &mut item.buf);
@@ -175,7 +225,10 @@ impl MemberIo for SyncMembers {
     }
 
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        let result = self.present(member, offset)?.write_at(offset, buf).map_err(|e| e.of(member));
+        let result = self
+            .present(member, offset)?
+            .write_at(offset, buf)
+            .map_err(|e| e.of(member));
         self.latch_if_gone(member, &result);
         result
     }

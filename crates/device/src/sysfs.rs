@@ -12,13 +12,19 @@ pub(crate) struct DeviceNumber {
 
 impl DeviceNumber {
     pub(crate) fn from_raw(raw: u64) -> Self {
-        Self { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
+        Self {
+            major: rustix::fs::major(raw),
+            minor: rustix::fs::minor(raw),
+        }
     }
 
     /// Parses `major:minor`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim().split_once(':')?;
-        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
     }
 
     /// Its folder in sysfs, links resolved.
@@ -27,11 +33,18 @@ impl DeviceNumber {
     }
 }
 
-/// True if nothing in the kernel stands between a device and its medium, by its folder in sysfs: hardware is behind it, and it is not made of other devices. (A loop
-/// device, device mapper, md, or a device of the network may hold back what is written, or what tells where it is, until they are flushed.)
+/// True if nothing in the kernel stands between a device and its medium, by its folder in sysfs:
+/// hardware is behind it, and it is not made of other devices. (A loop device, device mapper, md,
+/// or a device of the network may hold back what is written, or what tells where it is, until they
+/// are flushed.)
 pub(crate) fn is_the_medium_itself(folder: &Path) -> bool {
-    let disk = if folder.join("partition").exists() { folder.parent().unwrap_or(folder) } else { folder };
-    let is_made_of_others = fs::read_dir(disk.join("slaves")).is_ok_and(|mut others| others.next().is_some());
+    let disk = if folder.join("partition").exists() {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    };
+    let is_made_of_others =
+        fs::read_dir(disk.join("slaves")).is_ok_and(|mut others| others.next().is_some());
     disk.join("device").exists() && !is_made_of_others
 }
 
@@ -56,11 +69,18 @@ pub(crate) struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// Reads the limits of a device or, for a partition, of its disk. `None` if sysfs does not know the device.
+    /// Reads the limits of a device or, for a partition, of its disk. `None` if sysfs does not know
+    /// the device.
     pub(crate) fn read(device: DeviceNumber) -> Option<Self> {
         let folder = device.folder()?;
-        let queue = [folder.join("queue"), folder.parent()?.join("queue")].into_iter().find(|p| p.is_dir())?;
-        let small = |name: &str| number(&queue.join(name)).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+        let queue = [folder.join("queue"), folder.parent()?.join("queue")]
+            .into_iter()
+            .find(|p| p.is_dir())?;
+        let small = |name: &str| {
+            number(&queue.join(name))
+                .and_then(|n| u32::try_from(n).ok())
+                .filter(|n| *n > 0)
+        };
         Some(Self {
             rotational: number(&queue.join("rotational")) == Some(1),
             logical_sector: small("logical_block_size"),
@@ -71,9 +91,13 @@ impl QueueLimits {
         })
     }
 
-    /// The larger of preferred write size and discard granularity, if it says more than the sector size does.
+    /// The larger of preferred write size and discard granularity, if it says more than the sector
+    /// size does.
     pub(crate) fn erase_block_hint(&self) -> Option<u32> {
-        let hint = self.optimal_io_bytes.unwrap_or(0).max(self.discard_granularity_bytes);
+        let hint = self
+            .optimal_io_bytes
+            .unwrap_or(0)
+            .max(self.discard_granularity_bytes);
         (hint > self.physical_sector.unwrap_or(4096).max(4096)).then_some(hint)
     }
 }
@@ -85,9 +109,21 @@ mod tests {
     #[test]
     fn only_what_hardware_is_behind_is_the_medium_itself() {
         let root = tempfile::tempdir().expect("folder");
-        let made = |paths: &[&str]| paths.iter().for_each(|path| fs::create_dir_all(root.path().join(path)).expect("folder"));
+        let made = |paths: &[&str]| {
+            paths
+                .iter()
+                .for_each(|path| fs::create_dir_all(root.path().join(path)).expect("folder"))
+        };
         let is = |disk: &str| is_the_medium_itself(&root.path().join(disk));
-        made(&["nvme0n1/device", "nvme0n1/slaves", "nvme0n1/nvme0n1p1/partition", "pmem0/device", "loop0/loop", "loop0/slaves", "dm-0/slaves/nvme0n1"]);
+        made(&[
+            "nvme0n1/device",
+            "nvme0n1/slaves",
+            "nvme0n1/nvme0n1p1/partition",
+            "pmem0/device",
+            "loop0/loop",
+            "loop0/slaves",
+            "dm-0/slaves/nvme0n1",
+        ]);
         made(&["odd/device", "odd/slaves/sda"]);
         assert_eq!(["nvme0n1", "nvme0n1/nvme0n1p1", "pmem0"].map(is), [true; 3]);
         assert_eq!(["loop0", "dm-0", "odd", "not-there"].map(is), [false; 4]);

@@ -23,10 +23,13 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 pub(crate) fn pattern(offset: u64, length: usize, seed: u8) -> Vec<u8> {
-    (0..length as u64).map(|i| ((offset + i) / 7) as u8 ^ seed.wrapping_mul(31)).collect()
+    (0..length as u64)
+        .map(|i| ((offset + i) / 7) as u8 ^ seed.wrapping_mul(31))
+        .collect()
 }
 
-/// Runs the steps on a member of `SIZE` zero bytes, in units of its sector, and compares every read and the end with the model.
+/// Runs the steps on a member of `SIZE` zero bytes, in units of its sector, and compares every read
+/// and the end with the model.
 pub(crate) fn compare(member: &dyn Member, steps: &[Step]) {
     let mut model = vec![0u8; SIZE as usize];
     let sector_bytes = u64::from(member.info().logical_sector);
@@ -37,7 +40,11 @@ pub(crate) fn compare(member: &dyn Member, steps: &[Step]) {
     };
     for step in steps {
         match *step {
-            Step::Write { sector, sectors, seed } => {
+            Step::Write {
+                sector,
+                sectors,
+                seed,
+            } => {
                 let (offset, length) = clip(sector, sectors);
                 let data = pattern(offset, length, seed);
                 member.write_at(offset, &data).expect("write");
@@ -47,7 +54,10 @@ pub(crate) fn compare(member: &dyn Member, steps: &[Step]) {
                 let (offset, length) = clip(sector, sectors);
                 let mut data = vec![0xee; length];
                 member.read_at(offset, &mut data).expect("read");
-                assert!(data == model[offset as usize..][..length], "read of {length} bytes at {offset}");
+                assert!(
+                    data == model[offset as usize..][..length],
+                    "read of {length} bytes at {offset}"
+                );
             }
             Step::Flush => member.flush().expect("flush"),
         }
@@ -68,15 +78,26 @@ pub(crate) fn refuses_bad_ranges(member: &dyn Member) {
     assert_eq!(code(member.write_at(sector + 8, &buf)), libc::EINVAL);
     assert_eq!(code(member.read_at(size - sector, &mut buf)), libc::ERANGE);
     assert_eq!(code(member.write_at(size, &buf)), libc::ERANGE);
-    assert_eq!(code(member.write_at(u64::MAX - sector + 1, &buf)), libc::ERANGE);
+    assert_eq!(
+        code(member.write_at(u64::MAX - sector + 1, &buf)),
+        libc::ERANGE
+    );
     assert_eq!(code(member.discard(size, sector)), libc::ERANGE);
-    member.read_at(size, &mut []).expect("nothing at the end is inside");
-    member.write_at(size, &[]).expect("nothing at the end is inside");
+    member
+        .read_at(size, &mut [])
+        .expect("nothing at the end is inside");
+    member
+        .write_at(size, &[])
+        .expect("nothing at the end is inside");
 }
 
-/// The default, with time for children of other tests that are between `fork` and `exec` and hold copies of our descriptors.
+/// The default, with time for children of other tests that are between `fork` and `exec` and hold
+/// copies of our descriptors.
 pub(crate) fn patient() -> crate::OpenOptions {
-    crate::OpenOptions { lock_patience: std::time::Duration::from_secs(10), ..crate::OpenOptions::default() }
+    crate::OpenOptions {
+        lock_patience: std::time::Duration::from_secs(10),
+        ..crate::OpenOptions::default()
+    }
 }
 
 /// A loop device over a file of its own; detached when dropped.
@@ -100,11 +121,19 @@ impl LoopDevice {
 
     /// Over a file of somebody else.
     pub(crate) fn over(backing: &std::path::Path, arguments: &[&str]) -> Option<Self> {
-        let output = std::process::Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(backing).output();
+        let output = std::process::Command::new("losetup")
+            .args(["--find", "--show"])
+            .args(arguments)
+            .arg(backing)
+            .output();
         match output {
             Ok(output) if output.status.success() => {
                 let path = String::from_utf8_lossy(&output.stdout).trim().into();
-                Some(Self { path, backing: backing.to_owned(), _folder: None })
+                Some(Self {
+                    path,
+                    backing: backing.to_owned(),
+                    _folder: None,
+                })
             }
             _ => {
                 eprintln!("SKIPPED: no loop device can be attached here");
@@ -124,6 +153,9 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let _ = std::process::Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.path)
+            .status();
     }
 }

@@ -1,17 +1,23 @@
 //! A member with a volatile write cache in the memory of this process. Test use only.
 //!
-//! A killed process loses nothing that it gave to the kernel, so SIGKILL alone cannot show a missing device flush. Over this member it
-//! can: writes stay in process memory, and die with it, until a flush carries them to the member inside.
+//! A killed process loses nothing that it gave to the kernel, so SIGKILL alone cannot show a
+//! missing device flush. Over this member it can: writes stay in process memory, and die with it,
+//! until a flush carries them to the member inside.
 //!
-//! 1. A write marks sectors of 512 bytes dirty in the cache, nothing else. Reads see the cache first.
-//! 2. As real caches do, a part is written back early: after a write, with a seeded chance, some dirty blocks picked at random (so in
-//!    any order) go to the member inside, some of them only in part (torn at a sector). The same happens when the cache is full.
-//! 3. A flush writes everything dirty to the member inside, flushes that, and only then forgets the copies.
+//! 1. A write marks sectors of 512 bytes dirty in the cache, nothing else. Reads see the cache
+//!    first.
+//! 2. As real caches do, a part is written back early: after a write, with a seeded chance, some
+//!    dirty blocks picked at random (so in any order) go to the member inside, some of them only in
+//!    part (torn at a sector). The same happens when the cache is full.
+//! 3. A flush writes everything dirty to the member inside, flushes that, and only then forgets the
+//!    copies.
 //! 4. Whatever is dirty when the process dies, or when the member is dropped, is lost.
 //!
-//! Invariant that the tests check: after a loss each sector holds what it held at the last flush, or any version written since.
+//! Invariant that the tests check: after a loss each sector holds what it held at the last flush,
+//! or any version written since.
 //!
-//! One lock guards everything: this is a test device, and equal seeds with equal operations must give equal losses.
+//! One lock guards everything: this is a test device, and equal seeds with equal operations must
+//! give equal losses.
 
 #[cfg(test)]
 mod tests;
@@ -40,14 +46,19 @@ pub struct VolatileOptions {
     pub cache_bytes_max: u64,
     /// Chance, in thousandths, that a write is followed by an early write-back of some blocks.
     pub early_write_back_per_mille: u16,
-    /// A canary for the kill loops: every n-th flush is claimed but not done (1: every one). A kill loop that does not notice this tests
-    /// nothing. `None` is an honest device.
+    /// A canary for the kill loops: every n-th flush is claimed but not done (1: every one). A kill
+    /// loop that does not notice this tests nothing. `None` is an honest device.
     pub drop_flush_every: Option<u32>,
 }
 
 impl Default for VolatileOptions {
     fn default() -> Self {
-        Self { seed: 1, cache_bytes_max: 64 << 20, early_write_back_per_mille: 50, drop_flush_every: None }
+        Self {
+            seed: 1,
+            cache_bytes_max: 64 << 20,
+            early_write_back_per_mille: 50,
+            drop_flush_every: None,
+        }
     }
 }
 
@@ -79,8 +90,19 @@ impl<M: Member> VolatileMember<M> {
     /// An empty cache.
     pub fn new(inner: M, options: VolatileOptions) -> Self {
         let random = Random::new(options.seed);
-        let cache = Cache { blocks: HashMap::new(), order: Vec::new(), random, flushes: 0, cut: false };
-        Self { inner, options, buffers: BufPool::new(4 << 20), cache: Mutex::new(cache) }
+        let cache = Cache {
+            blocks: HashMap::new(),
+            order: Vec::new(),
+            random,
+            flushes: 0,
+            cut: false,
+        };
+        Self {
+            inner,
+            options,
+            buffers: BufPool::new(4 << 20),
+            cache: Mutex::new(cache),
+        }
     }
 
     /// The member inside: what survives.
@@ -93,8 +115,9 @@ impl<M: Member> VolatileMember<M> {
         (self.lock().blocks.len() * BLOCK_BYTES) as u64
     }
 
-    /// Power fails now: a seeded part of the cache still reaches the member inside, sector by sector, the rest is lost, and every later
-    /// operation fails with [`PowerCut`](MemberErrorKind::PowerCut).
+    /// Power fails now: a seeded part of the cache still reaches the member inside, sector by
+    /// sector, the rest is lost, and every later operation fails with
+    /// [`PowerCut`](MemberErrorKind::PowerCut).
     pub fn cut_power(&self) {
         let mut cache = self.lock();
         let mut numbers = std::mem::take(&mut cache.order);
@@ -116,10 +139,19 @@ impl<M: Member> VolatileMember<M> {
 
     fn running(&self, offset: u64) -> Result<std::sync::MutexGuard<'_, Cache>, DeviceError> {
         let cache = self.lock();
-        if cache.cut { Err(DeviceError { kind: MemberErrorKind::PowerCut, offset, code: 0 }) } else { Ok(cache) }
+        if cache.cut {
+            Err(DeviceError {
+                kind: MemberErrorKind::PowerCut,
+                offset,
+                code: 0,
+            })
+        } else {
+            Ok(cache)
+        }
     }
 
-    /// Writes the sectors of `mask` to the member inside, which may have larger sectors: so the block is read, changed and written.
+    /// Writes the sectors of `mask` to the member inside, which may have larger sectors: so the
+    /// block is read, changed and written.
     fn store(&self, number: u64, bytes: &[u8], mask: u8) -> Result<(), DeviceError> {
         let offset = number * BLOCK_BYTES as u64;
         match mask {
@@ -141,8 +173,14 @@ impl<M: Member> VolatileMember<M> {
         }
         let pick = cache.random.below(cache.order.len() as u64) as usize;
         let number = cache.order[pick];
-        let torn = if cache.random.chance(250) { cache.random.next() as u8 } else { u8::MAX };
-        let Some(block) = cache.blocks.get_mut(&number) else { return Ok(()) };
+        let torn = if cache.random.chance(250) {
+            cache.random.next() as u8
+        } else {
+            u8::MAX
+        };
+        let Some(block) = cache.blocks.get_mut(&number) else {
+            return Ok(());
+        };
         let mask = block.dirty & torn;
         self.store(number, &block.bytes, mask)?;
         block.dirty &= !mask;
@@ -165,7 +203,8 @@ impl<M: Member> VolatileMember<M> {
         Ok(())
     }
 
-    /// Writes everything dirty to the member inside, whole blocks in long runs. The copies stay until the caller forgets them.
+    /// Writes everything dirty to the member inside, whole blocks in long runs. The copies stay
+    /// until the caller forgets them.
     fn write_back_all(&self, cache: &Cache) -> Result<(), DeviceError> {
         let mut numbers = cache.order.clone();
         numbers.sort_unstable();
@@ -177,13 +216,18 @@ impl<M: Member> VolatileMember<M> {
                 .iter()
                 .take(RUN_BLOCKS)
                 .enumerate()
-                .take_while(|(i, number)| **number == first + *i as u64 && cache.blocks.get(number).is_some_and(|b| b.dirty == u8::MAX))
+                .take_while(|(i, number)| {
+                    **number == first + *i as u64
+                        && cache.blocks.get(number).is_some_and(|b| b.dirty == u8::MAX)
+                })
                 .count();
             for (i, number) in numbers[at..at + whole].iter().enumerate() {
-                run[i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES].copy_from_slice(&cache.blocks[number].bytes);
+                run[i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES]
+                    .copy_from_slice(&cache.blocks[number].bytes);
             }
             if whole > 0 {
-                self.inner.write_at(first * BLOCK_BYTES as u64, &run[..whole * BLOCK_BYTES])?;
+                self.inner
+                    .write_at(first * BLOCK_BYTES as u64, &run[..whole * BLOCK_BYTES])?;
                 at += whole;
             } else {
                 let block = &cache.blocks[&first];
@@ -209,7 +253,11 @@ impl Cache {
 
     fn put(&mut self, buffers: &BufPool, number: u64, within: usize, data: &[u8]) {
         let position = self.order.len();
-        let block = self.blocks.entry(number).or_insert_with(|| Cached { bytes: buffers.get(BLOCK_BYTES), dirty: 0, position });
+        let block = self.blocks.entry(number).or_insert_with(|| Cached {
+            bytes: buffers.get(BLOCK_BYTES),
+            dirty: 0,
+            position,
+        });
         if block.position == position {
             self.order.push(number);
         }
@@ -219,7 +267,8 @@ impl Cache {
 }
 
 fn sector_mask(within: usize, length: usize) -> u8 {
-    (within / SECTOR_BYTES..(within + length).div_ceil(SECTOR_BYTES)).fold(0, |mask, sector| mask | (1 << sector))
+    (within / SECTOR_BYTES..(within + length).div_ceil(SECTOR_BYTES))
+        .fold(0, |mask, sector| mask | (1 << sector))
 }
 
 fn overlay(target: &mut [u8], source: &[u8], mask: u8) {
@@ -260,7 +309,9 @@ impl<M: Member> Member for VolatileMember<M> {
         let cache = self.running(offset)?;
         self.inner.read_at(offset, buf)?;
         for (number, within, range) in cut(offset, buf.len()) {
-            let Some(block) = cache.blocks.get(&number) else { continue };
+            let Some(block) = cache.blocks.get(&number) else {
+                continue;
+            };
             for (i, sector) in buf[range].chunks_mut(SECTOR_BYTES).enumerate() {
                 let start = within + i * SECTOR_BYTES;
                 if block.dirty & sector_mask(start, sector.len()) != 0 {
@@ -283,7 +334,11 @@ impl<M: Member> Member for VolatileMember<M> {
     fn flush(&self) -> Result<(), DeviceError> {
         let mut cache = self.running(0)?;
         cache.flushes = cache.flushes.wrapping_add(1);
-        if self.options.drop_flush_every.is_some_and(|every| cache.flushes.is_multiple_of(every.max(1))) {
+        if self
+            .options
+            .drop_flush_every
+            .is_some_and(|every| cache.flushes.is_multiple_of(every.max(1)))
+        {
             return Ok(());
         }
         self.write_back_all(&cache)?;
@@ -298,7 +353,12 @@ impl<M: Member> Member for VolatileMember<M> {
         let mut cache = self.running(offset)?;
         // Only whole blocks are dropped from the cache; the edges stay readable, which is legal.
         let blocks = offset.div_ceil(BLOCK_BYTES as u64)..(offset + length) / BLOCK_BYTES as u64;
-        let mut gone: Vec<u64> = cache.order.iter().copied().filter(|number| blocks.contains(number)).collect();
+        let mut gone: Vec<u64> = cache
+            .order
+            .iter()
+            .copied()
+            .filter(|number| blocks.contains(number))
+            .collect();
         gone.drain(..).for_each(|number| cache.forget(number));
         self.inner.discard(offset, length)
     }

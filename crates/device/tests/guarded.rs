@@ -1,5 +1,6 @@
-//! Fingerprints of blocks behind which nobody may read. The assembly that hashes many blocks at once reads behind its inputs, and ended the program where a block was the last
-//! thing before memory that is not there (simulator, seeds 9640550 to 9640760).
+//! Fingerprints of blocks behind which nobody may read. The assembly that hashes many blocks at
+//! once reads behind its inputs, and ended the program where a block was the last thing before
+//! memory that is not there (simulator, seeds 9640550 to 9640760).
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use windrow_reduce::Print;
@@ -14,10 +15,22 @@ struct Guarded {
 
 impl Guarded {
     fn new(bytes: usize) -> Self {
-        // SAFETY: a new mapping, at an address that the kernel chooses; the last page of it is made untouchable and is in no slice.
+        // SAFETY: a new mapping, at an address that the kernel chooses; the last page of it is made
+        // untouchable and is in no slice.
         let base = unsafe {
-            let base = mmap_anonymous(std::ptr::null_mut(), bytes + BLOCK, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).expect("memory");
-            mprotect(base.cast::<u8>().add(bytes).cast(), BLOCK, MprotectFlags::empty()).expect("a guard");
+            let base = mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes + BLOCK,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+            .expect("memory");
+            mprotect(
+                base.cast::<u8>().add(bytes).cast(),
+                BLOCK,
+                MprotectFlags::empty(),
+            )
+            .expect("a guard");
             base
         };
         Self { base, bytes }
@@ -43,11 +56,34 @@ fn nothing_is_read_behind_a_block() {
         let mut each: Vec<Guarded> = (0..count).map(|_| Guarded::new(BLOCK)).collect();
         let mut together = Guarded::new(count * BLOCK);
         for (number, block) in each.iter_mut().enumerate() {
-            block.bytes().iter_mut().enumerate().for_each(|(at, byte)| *byte = ((at * (number + 1) * 31) >> 3) as u8);
+            block
+                .bytes()
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, byte)| *byte = ((at * (number + 1) * 31) >> 3) as u8);
             together.bytes()[number * BLOCK..][..BLOCK].copy_from_slice(block.bytes());
         }
-        let singly: Vec<u128> = each.iter_mut().map(|block| Print::Strong.of(block.bytes())).collect();
-        assert_eq!(Print::of_all(each.iter_mut().map(|block| (Print::Strong, &block.bytes()[..]))), singly, "{count} blocks");
-        assert_eq!(Print::of_all(together.bytes().chunks_exact(BLOCK).map(|block| (Print::Strong, block))), singly, "{count} blocks");
+        let singly: Vec<u128> = each
+            .iter_mut()
+            .map(|block| Print::Strong.of(block.bytes()))
+            .collect();
+        assert_eq!(
+            Print::of_all(
+                each.iter_mut()
+                    .map(|block| (Print::Strong, &block.bytes()[..]))
+            ),
+            singly,
+            "{count} blocks"
+        );
+        assert_eq!(
+            Print::of_all(
+                together
+                    .bytes()
+                    .chunks_exact(BLOCK)
+                    .map(|block| (Print::Strong, block))
+            ),
+            singly,
+            "{count} blocks"
+        );
     }
 }

@@ -1,12 +1,15 @@
-//! What the engine's own thread costs for each user block placed and for each block moved: `apply` alone, without jobs, copying,
-//! parity and device time.
+//! What the engine's own thread costs for each user block placed and for each block moved: `apply`
+//! alone, without jobs, copying, parity and device time.
 //!
-//! 1 Fill a volume of `blocks` blocks. 2 Overwrite at random while there is fresh space: the cost of a user block. 3 Go on until
-//! cleaning has settled, then measure: what is beyond the cost of the user blocks is the cost of the moved ones.
+//! 1 Fill a volume of `blocks` blocks. 2 Overwrite at random while there is fresh space: the cost
+//!   of a user block. 3 Go on until
+//! cleaning has settled, then measure: what is beyond the cost of the user blocks is the cost of
+//! the moved ones.
 //!
-//! Jobs run on a thread of their own, as workers do. Members remember a block of known content by its number, so that ten million
-//! blocks fit in memory; this needs redundancy 0, as parity is never known content. The number of columns, which is what
-//! the engine's thread works with, is the same. Times are processor times of the thread.
+//! Jobs run on a thread of their own, as workers do. Members remember a block of known content by
+//! its number, so that ten million blocks fit in memory; this needs redundancy 0, as parity is
+//! never known content. The number of columns, which is what the engine's thread works with, is the
+//! same. Times are processor times of the thread.
 //! `cargo run --release -p windrow-engine --example engine_bench [blocks] [overwrites in each phase]`
 
 use std::collections::HashMap;
@@ -42,7 +45,8 @@ fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
 /// The contents of user blocks, one after the other.
 fn contents(buffers: &BufPool, random: &mut impl FnMut() -> u64) -> Payload {
     let mut data = buffers.get(CONTENTS * BLOCK_SIZE);
-    data.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random().to_le_bytes()));
+    data.chunks_exact_mut(8)
+        .for_each(|chunk| chunk.copy_from_slice(&random().to_le_bytes()));
     for (number, block) in data.chunks_exact_mut(BLOCK_SIZE).enumerate() {
         block[..7].copy_from_slice(&MARK);
         block[7] = number as u8;
@@ -83,7 +87,9 @@ impl MemberIo for Stores {
             match (store.known[at as usize], store.others.get(&at)) {
                 (0, Some(block)) => target.copy_from_slice(&block[..target.len()]),
                 (0, None) => target.fill(0),
-                (number, _) => target.copy_from_slice(&self.contents[(usize::from(number) - 1) * BLOCK_SIZE..][..target.len()]),
+                (number, _) => target.copy_from_slice(
+                    &self.contents[(usize::from(number) - 1) * BLOCK_SIZE..][..target.len()],
+                ),
             }
         }
         Ok(())
@@ -139,7 +145,8 @@ fn worker() -> (Sender<Job>, Receiver<Job>) {
 impl Driver {
     /// A new pool with room for `blocks` and `fresh` more, and a volume of `blocks`.
     fn new(blocks: u64, fresh: u64, buffers: &BufPool, contents: Payload) -> Self {
-        let member_bytes = ((blocks + fresh) * 4096 / u64::from(MEMBERS)).next_multiple_of(1 << 20) + (64 << 20);
+        let member_bytes =
+            ((blocks + fresh) * 4096 / u64::from(MEMBERS)).next_multiple_of(1 << 20) + (64 << 20);
         let spec = PoolSpec {
             name: "bench".into(),
             redundancy: Redundancy::None,
@@ -147,25 +154,70 @@ impl Driver {
             segment_rows: None,
             align_bytes: 4096,
             pool: Uuid([9; 16]),
-            members: (0..MEMBERS).map(|i| (Uuid([i; 16]), member_bytes)).collect(),
+            members: (0..MEMBERS)
+                .map(|i| (Uuid([i; 16]), member_bytes))
+                .collect(),
             created_unix_s: 0,
             journal: None,
-            properties: Properties { spare_per_mille: 100, seal_age_ms: 3_600_000, victim_policy: 0, discard: false, ..Properties::DEFAULT },
+            properties: Properties {
+                spare_per_mille: 100,
+                seal_age_ms: 3_600_000,
+                victim_policy: 0,
+                discard: false,
+                ..Properties::DEFAULT
+            },
         };
-        let store = |_| Store { known: vec![0; (member_bytes / BLOCK_SIZE as u64) as usize], others: HashMap::new() };
-        let singles = contents.chunks_exact(BLOCK_SIZE).map(Payload::copy_of).collect();
-        let mut io = Stores { members: (0..MEMBERS).map(store).collect(), contents, singles };
+        let store = |_| Store {
+            known: vec![0; (member_bytes / BLOCK_SIZE as u64) as usize],
+            others: HashMap::new(),
+        };
+        let singles = contents
+            .chunks_exact(BLOCK_SIZE)
+            .map(Payload::copy_of)
+            .collect();
+        let mut io = Stores {
+            members: (0..MEMBERS).map(store).collect(),
+            contents,
+            singles,
+        };
         Engine::format(&mut io, &spec).expect("format");
-        let limits = Limits { map_bytes: u64::MAX, ..Limits::default() };
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
+        let limits = Limits {
+            map_bytes: u64::MAX,
+            ..Limits::default()
+        };
+        let options = OpenOptions {
+            host: Uuid([1; 16]),
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits,
+        };
         let (engine, _) = Engine::open(&mut io, buffers.clone(), &options).expect("open");
         let (to_worker, from_worker) = worker();
         let (applied, volume) = (Duration::ZERO, VolumeId(0));
-        let mut driver = Self { engine, io, volume, events: Vec::new(), out: Outbox::default(), applied, control: Vec::new(), to_worker, from_worker };
-        let command = Control::VolumeCreate { name: "v".into(), size_bytes: blocks * 4096 };
-        driver.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        let mut driver = Self {
+            engine,
+            io,
+            volume,
+            events: Vec::new(),
+            out: Outbox::default(),
+            applied,
+            control: Vec::new(),
+            to_worker,
+            from_worker,
+        };
+        let command = Control::VolumeCreate {
+            name: "v".into(),
+            size_bytes: blocks * 4096,
+        };
+        driver.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command,
+        }));
         driver.settle();
-        let Some(Ok(ControlReply::Volume(volume))) = driver.control.pop().map(|c| c.result) else { panic!("no volume") };
+        let Some(Ok(ControlReply::Volume(volume))) = driver.control.pop().map(|c| c.result) else {
+            panic!("no volume")
+        };
         driver.volume = volume;
         driver
     }
@@ -178,19 +230,37 @@ impl Driver {
             self.applied += thread_time() - start;
             for MemberCommand { member, tag, op } in self.out.commands.drain(..) {
                 let buf = match op {
-                    MemberOp::Read { offset, mut buf } => self.io.read(member, offset, &mut buf).map(|()| Some(buf)),
-                    MemberOp::Write { offset, buf } => self.io.write(member, offset, &buf).map(|()| Some(buf)),
+                    MemberOp::Read { offset, mut buf } => {
+                        self.io.read(member, offset, &mut buf).map(|()| Some(buf))
+                    }
+                    MemberOp::Write { offset, buf } => {
+                        self.io.write(member, offset, &buf).map(|()| Some(buf))
+                    }
                     MemberOp::Flush | MemberOp::Discard { .. } => Ok(None),
                 };
                 let buf = buf.expect("stores do not fail");
-                self.events.push(Event::Member(MemberDone { member, tag, buf, result: Ok(()) }));
+                self.events.push(Event::Member(MemberDone {
+                    member,
+                    tag,
+                    buf,
+                    result: Ok(()),
+                }));
             }
             let jobs = self.out.jobs.len();
             for job in self.out.jobs.drain(..) {
-                self.to_worker.send(job).expect("the worker lives as long as this driver");
+                self.to_worker
+                    .send(job)
+                    .expect("the worker lives as long as this driver");
             }
-            self.events.extend(self.from_worker.iter().take(jobs).map(Event::Job));
-            assert!(self.out.completions.drain(..).all(|completion| completion.result.is_ok()), "a write failed");
+            self.events
+                .extend(self.from_worker.iter().take(jobs).map(Event::Job));
+            assert!(
+                self.out
+                    .completions
+                    .drain(..)
+                    .all(|completion| completion.result.is_ok()),
+                "a write failed"
+            );
             self.control.append(&mut self.out.control);
             for notice in self.out.notices.drain(..) {
                 println!("{notice:?}");
@@ -199,12 +269,26 @@ impl Driver {
     }
 
     fn write(&mut self, lba: u64, data: Payload) {
-        let op = Op::Write { offset: lba * 4096, data, fua: false };
-        self.events.push(Event::Request(Request { id: RequestId(0), volume: self.volume, op }));
+        let op = Op::Write {
+            offset: lba * 4096,
+            data,
+            fua: false,
+        };
+        self.events.push(Event::Request(Request {
+            id: RequestId(0),
+            volume: self.volume,
+            op,
+        }));
     }
 
-    /// Overwrites `count` of `blocks` at random, 128 at a time; returns nanoseconds of processor time and blocks moved.
-    fn overwrite(&mut self, blocks: u64, count: u64, random: &mut impl FnMut() -> u64) -> (f64, f64) {
+    /// Overwrites `count` of `blocks` at random, 128 at a time; returns nanoseconds of processor
+    /// time and blocks moved.
+    fn overwrite(
+        &mut self,
+        blocks: u64,
+        count: u64,
+        random: &mut impl FnMut() -> u64,
+    ) -> (f64, f64) {
         let (begin, moved) = (self.applied, self.engine.status().written.moved);
         for _ in 0..count / 128 {
             for _ in 0..128 {
@@ -215,12 +299,17 @@ impl Driver {
             self.settle();
         }
         let moved = self.engine.status().written.moved - moved;
-        ((self.applied - begin).as_nanos() as f64, moved as f64 / BLOCK_SIZE as f64)
+        (
+            (self.applied - begin).as_nanos() as f64,
+            moved as f64 / BLOCK_SIZE as f64,
+        )
     }
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
+    let mut args = std::env::args()
+        .skip(1)
+        .map(|a| a.parse::<u64>().expect("a number"));
     let blocks = args.next().unwrap_or(10_000_000);
     let writes = args.next().unwrap_or(2_000_000) / 128 * 128;
     let fresh = writes + writes / 4 + blocks / 12;
@@ -236,8 +325,12 @@ fn main() {
         driver.settle();
         lba += count;
     }
-    println!("filled {blocks} blocks: {:.0} ns a block", driver.applied.as_nanos() as f64 / blocks as f64);
-    // Until as many pages of the map change between two checkpoints as will, buffers come for the first time.
+    println!(
+        "filled {blocks} blocks: {:.0} ns a block",
+        driver.applied.as_nanos() as f64 / blocks as f64
+    );
+    // Until as many pages of the map change between two checkpoints as will, buffers come for the
+    // first time.
     driver.overwrite(blocks, writes / 8, &mut random);
     let (time, moved) = driver.overwrite(blocks, writes, &mut random);
     let each = time / writes as f64;
@@ -245,7 +338,12 @@ fn main() {
     driver.overwrite(blocks, fresh * 2, &mut random);
     let (time, moved) = driver.overwrite(blocks, writes, &mut random);
     let per_move = (time - each * writes as f64) / moved.max(1.0);
-    println!("{writes} random overwrites, {moved:.0} moved: {per_move:.0} ns a moved block, beside {each:.0} ns a user block");
+    println!(
+        "{writes} random overwrites, {moved:.0} moved: {per_move:.0} ns a moved block, beside {each:.0} ns a user block"
+    );
     let status = driver.engine.status();
-    println!("checkpoints {} cleaned {} free {} of {} segments", status.checkpoints, status.segments_cleaned, status.free_segments, status.plan.segments);
+    println!(
+        "checkpoints {} cleaned {} free {} of {} segments",
+        status.checkpoints, status.segments_cleaned, status.free_segments, status.plan.segments
+    );
 }

@@ -1,15 +1,18 @@
 //! What the engine's drivers (host, simulator, lab) see of it.
 //!
-//! A driver owns an [`Engine`](crate::Engine), hands it [`Event`]s by `apply`, and carries out what it finds in the [`Outbox`]:
-//! member commands, CPU jobs, answers. Every command and job comes back exactly once as an event. The engine never waits,
-//! never reads a clock (time comes in [`Event::Tick`]) and holds no randomness, so that equal events give equal effects.
+//! A driver owns an [`Engine`](crate::Engine), hands it [`Event`]s by `apply`, and carries out what
+//! it finds in the [`Outbox`]: member commands, CPU jobs, answers. Every command and job comes back
+//! exactly once as an event. The engine never waits, never reads a clock (time comes in
+//! [`Event::Tick`]) and holds no randomness, so that equal events give equal effects.
 
 mod status;
 
 pub use status::*;
 
 use crate::jobs::Job;
-use crate::limits::{BACKGROUND_BESIDE_BYTES, FLUSH_COST_BYTES, FOREGROUND_BESIDE_BYTES, JOURNAL_DEVICE_BYTES};
+use crate::limits::{
+    BACKGROUND_BESIDE_BYTES, FLUSH_COST_BYTES, FOREGROUND_BESIDE_BYTES, JOURNAL_DEVICE_BYTES,
+};
 use serde::{Deserialize, Serialize};
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
 use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
@@ -25,8 +28,8 @@ pub enum Event {
     Job(Job),
     /// An administrator's command.
     Control(ControlRequest),
-    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as [`Outbox::wake_at_ns`] says. As the last event of a group it is the
-    /// time of the whole group.
+    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as
+    /// [`Outbox::wake_at_ns`] says. As the last event of a group it is the time of the whole group.
     Tick(u64),
 }
 
@@ -91,15 +94,17 @@ pub enum Control {
         /// What they do.
         sync: windrow_layout::checkpoint::SyncMode,
     },
-    /// How blocks of a volume are stored from now on; those that are there stay as they are. Durable when answered.
+    /// How blocks of a volume are stored from now on; those that are there stay as they are.
+    /// Durable when answered.
     VolumeCompression {
         /// Which.
         volume: VolumeId,
         /// How.
         compression: windrow_layout::checkpoint::Compression,
     },
-    /// Whether blocks of a volume are shared from now on; those that are there stay as they are. Durable when answered. The first time it takes some of the
-    /// pool's space for the map of shared content: refused with no space if it is too full for that.
+    /// Whether blocks of a volume are shared from now on; those that are there stay as they are.
+    /// Durable when answered. The first time it takes some of the pool's space for the map of
+    /// shared content: refused with no space if it is too full for that.
     VolumeDedup {
         /// Which.
         volume: VolumeId,
@@ -113,66 +118,78 @@ pub enum Control {
         /// 1 to 63 bytes, unique in the pool.
         name: String,
     },
-    /// Another name for the pool. Durable when answered. Labels keep the name of the creation: the superblock rules.
+    /// Another name for the pool. Durable when answered. Labels keep the name of the creation: the
+    /// superblock rules.
     PoolRename {
         /// 1 to 63 bytes.
         name: String,
     },
-    /// Count what each volume keeps for itself, and what it shares with others ([`ControlReply::Sharing`]). Changes nothing, also where nothing may be written.
-    /// Answered when the maps of all volumes have been looked through, a bounded part in each step.
+    /// Count what each volume keeps for itself, and what it shares with others
+    /// ([`ControlReply::Sharing`]). Changes nothing, also where nothing may be written. Answered
+    /// when the maps of all volumes have been looked through, a bounded part in each step.
     CountSharing,
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
-    /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by
-    /// itself, see [`PoolStatus::restripe`].
+    /// Use further members of the table for data. Answered when the new layout is in force; what
+    /// lies in the old one then moves over by itself, see [`PoolStatus::restripe`].
     Grow {
         /// Which: spares, at least one.
         members: Vec<MemberId>,
     },
-    /// Take a member that holds data out of the pool for good. Answered when the layout over the others is in force; what lies on it then moves over by
-    /// itself, see [`PoolStatus::restripe`], and in the end there is [`Notice::Removed`].
+    /// Take a member that holds data out of the pool for good. Answered when the layout over the
+    /// others is in force; what lies on it then moves over by itself, see [`PoolStatus::restripe`],
+    /// and in the end there is [`Notice::Removed`].
     Remove {
         /// Which.
         member: MemberId,
     },
     /// Write a checkpoint now.
     Checkpoint,
-    /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To be told again from time to time.
+    /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To
+    /// be told again from time to time.
     WallClock {
         /// Seconds since 1970.
         unix_s: u64,
     },
-    /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see [`PoolStatus::scrub`].
+    /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see
+    /// [`PoolStatus::scrub`].
     Scrub(ScrubCommand),
-    /// Something is to become of a member, or of a slot of the member table. Answered when it is on record, but for [`MemberChange::Settle`].
+    /// Something is to become of a member, or of a slot of the member table. Answered when it is on
+    /// record, but for [`MemberChange::Settle`].
     Member {
-        /// Which; for a spare the slot that it gets: one that is removed, or the one after the last.
+        /// Which; for a spare the slot that it gets: one that is removed, or the one after the
+        /// last.
         member: MemberId,
         /// What.
         change: MemberChange,
     },
-    /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests that come later are refused.
+    /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests
+    /// that come later are refused.
     Shutdown {
         /// Release the pool for another host.
         export: bool,
     },
 }
 
-/// What is to become of a member. How a driver exchanges a device: take the member out, settle, put the other device in its place, and tell
-/// the engine by `BringBack` or `Exchange`.
+/// What is to become of a member. How a driver exchanges a device: take the member out, settle, put
+/// the other device in its place, and tell the engine by `BringBack` or `Exchange`.
 #[derive(Clone, Debug)]
 pub enum MemberChange {
-    /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside those that are lost already.
+    /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside
+    /// those that are lost already.
     TakeOut,
-    /// The host has seen that its device is too small for what the pool has on it: it has failed, and if it comes back, larger again, it is rebuilt as a whole. Refused if it
-    /// is in use and the redundancy does not cover its loss.
+    /// The host has seen that its device is too small for what the pool has on it: it has failed,
+    /// and if it comes back, larger again, it is rebuilt as a whole. Refused if it is in use and
+    /// the redundancy does not cover its loss.
     CutShort {
         /// What the host has seen.
         reason: String,
     },
-    /// Answered when the member is out of use, that is on record, and none of its commands is in flight any more.
+    /// Answered when the member is out of use, that is on record, and none of its commands is in
+    /// flight any more.
     Settle,
-    /// The device that left is there again: this is the newest superblock that it bears. It is rebuilt.
+    /// The device that left is there again: this is the newest superblock that it bears. It is
+    /// rebuilt.
     BringBack {
         /// The superblock.
         superblock: Box<windrow_layout::superblock::Superblock>,
@@ -183,7 +200,8 @@ pub enum MemberChange {
         uuid: Uuid,
         /// Its usable bytes.
         size_bytes: u64,
-        /// What is written to it is durable without a flush: asked for in the place of a journal device that is declared so.
+        /// What is written to it is durable without a flush: asked for in the place of a journal
+        /// device that is declared so.
         power_safe: bool,
         /// It is the device of this spare, whose slot is free from then on.
         spare: Option<MemberId>,
@@ -197,24 +215,28 @@ pub enum MemberChange {
     },
     /// A spare becomes a journal device.
     Serve {
-        /// What its device can write: 512 or 4096 bytes. Not more than what records are measured in, if the pool has journal devices.
+        /// What its device can write: 512 or 4096 bytes. Not more than what records are measured
+        /// in, if the pool has journal devices.
         granule: u32,
         /// What is written to it is durable without a flush.
         power_safe: bool,
     },
-    /// This spare becomes a copy of the member, which is in service and stays so. When it is complete, [`Notice::ReplacementReady`] says so.
+    /// This spare becomes a copy of the member, which is in service and stays so. When it is
+    /// complete, [`Notice::ReplacementReady`] says so.
     Prepare {
         /// The spare.
         spare: MemberId,
     },
-    /// The device of the spare that is a copy of the member is to take its place: answered when nothing is in flight to either. What follows is kept back until
-    /// [`MemberChange::Switched`] or [`MemberChange::Thaw`].
+    /// The device of the spare that is a copy of the member is to take its place: answered when
+    /// nothing is in flight to either. What follows is kept back until [`MemberChange::Switched`]
+    /// or [`MemberChange::Thaw`].
     Switch,
     /// The spare's device is in the member's place, and nothing in its own.
     Switched,
     /// The devices are where they were before [`MemberChange::Switch`].
     Thaw,
-    /// The slot of a spare is free from then on, or that of a journal device that is out of use, if the log has what it promised.
+    /// The slot of a spare is free from then on, or that of a journal device that is out of use, if
+    /// the log has what it promised.
     GiveUp,
 }
 
@@ -270,7 +292,8 @@ pub struct Sharing {
 pub struct VolumeSharing {
     /// Which.
     pub id: VolumeId,
-    /// Stored bytes that go when the volume is deleted: of blocks that are not shared, and of content that no other volume refers to.
+    /// Stored bytes that go when the volume is deleted: of blocks that are not shared, and of
+    /// content that no other volume refers to.
     pub exclusive_bytes: u64,
 }
 
@@ -319,7 +342,8 @@ pub enum Notice {
         /// Its last error.
         error: String,
     },
-    /// A member or a spare was not there when the pool was opened; the pool goes on without it. Told by the host.
+    /// A member or a spare was not there when the pool was opened; the pool goes on without it.
+    /// Told by the host.
     MemberMissing {
         /// Which.
         member: MemberId,
@@ -348,7 +372,8 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
-    /// What the start found: damage, a checkpoint that could not be used, devices that are not the pool's. Told by the host.
+    /// What the start found: damage, a checkpoint that could not be used, devices that are not the
+    /// pool's. Told by the host.
     StartNote {
         /// In words.
         note: String,
@@ -362,17 +387,20 @@ pub enum Notice {
         /// Member that gave wrong bytes or none.
         member: MemberId,
     },
-    /// The label of a member was damaged or gone, and has been written again. Without it the device would be unknown to the next start.
+    /// The label of a member was damaged or gone, and has been written again. Without it the device
+    /// would be unknown to the next start.
     LabelWritten {
         /// Which.
         member: MemberId,
     },
-    /// A spare does not answer, does not take its label, or bears that of another pool: it would not take a member's place either. Found by scrubs.
+    /// A spare does not answer, does not take its label, or bears that of another pool: it would
+    /// not take a member's place either. Found by scrubs.
     SpareFailed {
         /// Which.
         member: MemberId,
     },
-    /// Blocks can neither be read nor be reconstructed. Reported once until they are written, trimmed or read well, and once more by each scrub.
+    /// Blocks can neither be read nor be reconstructed. Reported once until they are written,
+    /// trimmed or read well, and once more by each scrub.
     Unrecoverable {
         /// Volume.
         volume: VolumeId,
@@ -381,8 +409,9 @@ pub enum Notice {
         /// Number of blocks.
         blocks: u64,
     },
-    /// A block refers to shared content that can not be read and not be rebuilt: it is lost with it. Follows on [`Notice::Unrecoverable`] for volume 0, whose
-    /// blocks are the shared contents, once in a start for each content.
+    /// A block refers to shared content that can not be read and not be rebuilt: it is lost with
+    /// it. Follows on [`Notice::Unrecoverable`] for volume 0, whose blocks are the shared contents,
+    /// once in a start for each content.
     UnrecoverableReference {
         /// Volume.
         volume: VolumeId,
@@ -396,7 +425,8 @@ pub enum Notice {
         /// How many.
         more: u64,
     },
-    /// Use of the pool passed one of its warnings upwards. Told again after use has been two per cent below it.
+    /// Use of the pool passed one of its warnings upwards. Told again after use has been two per
+    /// cent below it.
     Filling {
         /// The threshold passed.
         percent: u8,
@@ -412,12 +442,15 @@ pub enum Notice {
     MapFull {
         /// How many there are.
         pages: u64,
-        /// Memory bounds them; otherwise the size of the pool, of which checkpoints of the map take a share.
+        /// Memory bounds them; otherwise the size of the pool, of which checkpoints of the map take
+        /// a share.
         by_memory: bool,
     },
-    /// No segment comes free any more: data is refused until users make room. Reported again after there was room.
+    /// No segment comes free any more: data is refused until users make room. Reported again after
+    /// there was room.
     Exhausted {
-        /// Segments that are set aside for blocks that cannot be read. 0: there is no damage, and the reserve is used up, which is a fault of the engine.
+        /// Segments that are set aside for blocks that cannot be read. 0: there is no damage, and
+        /// the reserve is used up, which is a fault of the engine.
         segments: u32,
     },
     /// A member that was away is there again and is being rebuilt.
@@ -432,7 +465,8 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
-    /// Many reads of a member have been late for a while. It stays in service; its reads are done around it, as far as that goes.
+    /// Many reads of a member have been late for a while. It stays in service; its reads are done
+    /// around it, as far as that goes.
     MemberSlow {
         /// Which.
         member: MemberId,
@@ -446,7 +480,8 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
-    /// A command of a member that somebody waits for has had no answer for more than ten seconds: the pool may wait for it.
+    /// A command of a member that somebody waits for has had no answer for more than ten seconds:
+    /// the pool may wait for it.
     MemberHangs {
         /// Which.
         member: MemberId,
@@ -466,7 +501,8 @@ pub enum Notice {
         lost_blocks: u64,
         /// Batches whose tables can neither be read nor be rebuilt.
         damaged_batches: u64,
-        /// Blocks of volumes that can be read, but lack redundancy, and could not be moved for want of room.
+        /// Blocks of volumes that can be read, but lack redundancy, and could not be moved for want
+        /// of room.
         unmoved_blocks: u64,
     },
     /// A pool has grown: data is written to all its members from now on.
@@ -483,7 +519,8 @@ pub enum Notice {
         /// Segments of the old layout, whose data moves over.
         segments: u32,
     },
-    /// A member that held data is none any more, on record on all others, and nothing is in flight to its device.
+    /// A member that held data is none any more, on record on all others, and nothing is in flight
+    /// to its device.
     Removed {
         /// Which slot.
         member: MemberId,
@@ -506,9 +543,11 @@ pub struct OpenOptions {
     pub host: Uuid,
     /// Read-only: no byte is written, not even the fence; writes are refused.
     pub read_only: bool,
-    /// Import although another host has the pool, or although members are absent that nobody recorded as absent.
+    /// Import although another host has the pool, or although members are absent that nobody
+    /// recorded as absent.
     pub force: bool,
-    /// Start although a journal is lost that may hold, or surely holds, what was promised to be durable: that is lost then.
+    /// Start although a journal is lost that may hold, or surely holds, what was promised to be
+    /// durable: that is lost then.
     pub discard_journal: bool,
     /// Bounds.
     pub limits: Limits,
@@ -524,19 +563,23 @@ pub struct Limits {
     pub batches_in_flight: u32,
     /// Most bytes of memory for maps; volumes' pages beyond it are refused with no space.
     pub map_bytes: u64,
-    /// Most bytes that a placement may keep of the blocks that it tells apart, beside the map. One that would keep more is refused.
+    /// Most bytes that a placement may keep of the blocks that it tells apart, beside the map. One
+    /// that would keep more is refused.
     pub placement_bytes: u64,
     /// Most bytes of the index of deduplication; a pool with fewer blocks takes what it needs.
     pub index_bytes: u64,
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
-    /// What a write and a flush of one member cost, in bytes that it could have written meanwhile (docs/journal.md, Cost).
+    /// What a write and a flush of one member cost, in bytes that it could have written meanwhile
+    /// (docs/journal.md, Cost).
     pub flush_cost_bytes: u64,
-    /// Records of one flush up to this size go to journal devices whatever they cost; of a larger one, what does not fill rows.
+    /// Records of one flush up to this size go to journal devices whatever they cost; of a larger
+    /// one, what does not fill rows.
     pub journal_device_bytes: u64,
     /// Payloads of journal records are packed (LZ4) where that makes them smaller.
     pub packs_records: bool,
-    /// Most of users' batches under way at one member while somebody reads or flushes (docs/latency.md, Windows).
+    /// Most of users' batches under way at one member while somebody reads or flushes
+    /// (docs/latency.md, Windows).
     pub foreground_window_bytes: u64,
     /// Most of cleaning, checkpoints, rebuild, scrub and discards while users are about.
     pub background_window_bytes: u64,
@@ -595,8 +638,8 @@ pub struct OpenReport {
     pub map_pages: u64,
     /// What of P the log has, without a gap; the rest was read from the journal.
     pub log_order: Order,
-    /// Orders in batches that count for nothing there: they lie behind the gap at which the log ends, or a fence calls them void. What of them was
-    /// promised comes from the journal.
+    /// Orders in batches that count for nothing there: they lie behind the gap at which the log
+    /// ends, or a fence calls them void. What of them was promised comes from the journal.
     pub void_orders: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
@@ -632,11 +675,13 @@ pub struct PoolSpec {
 /// What journals a new pool is to have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalSpec {
-    /// Bytes of the internal one on each member; `None`: by member size; 0: only devices of its own.
+    /// Bytes of the internal one on each member; `None`: by member size; 0: only devices of its
+    /// own.
     pub bytes_each: Option<u64>,
     /// The largest sector of the members: 512 or 4096 bytes.
     pub granule: u32,
-    /// Devices that hold nothing but the journal, each all of it: identifiers and usable sizes in bytes. They are the last members of the pool.
+    /// Devices that hold nothing but the journal, each all of it: identifiers and usable sizes in
+    /// bytes. They are the last members of the pool.
     pub devices: Vec<(Uuid, u64)>,
     /// What is written to these devices is durable without a flush.
     pub power_safe: bool,
@@ -645,7 +690,12 @@ pub struct JournalSpec {
 impl JournalSpec {
     /// An internal one.
     pub fn internal(bytes_each: Option<u64>, granule: u32) -> Self {
-        Self { bytes_each, granule, devices: Vec::new(), power_safe: false }
+        Self {
+            bytes_each,
+            granule,
+            devices: Vec::new(),
+            power_safe: false,
+        }
     }
 }
 
@@ -668,8 +718,10 @@ pub struct PoolPlan {
     pub map_pages_max: u64,
     /// Bytes of memory for the map when `usable_bytes` are mapped densely.
     pub map_bytes: u64,
-    /// Most bytes of memory of the table of shared contents, if volumes deduplicate: when `usable_bytes` are content of which nothing is a duplicate. Then the contents have a map of their own,
-    /// too, with `map_bytes` again, and there is an index of at most [`Limits::index_bytes`].
+    /// Most bytes of memory of the table of shared contents, if volumes deduplicate: when
+    /// `usable_bytes` are content of which nothing is a duplicate. Then the contents have a map of
+    /// their own, too, with `map_bytes` again, and there is an index of at most
+    /// [`Limits::index_bytes`].
     pub ids_bytes: u64,
     /// Pages of the index of deduplication (4 KiB each) for which room is kept.
     pub index_pages: u64,
@@ -677,7 +729,8 @@ pub struct PoolPlan {
     pub overhead: Overhead,
 }
 
-/// Bytes of a pool's data columns that user data does not get. Together with the usable bytes they are [`PoolPlan::data_bytes`].
+/// Bytes of a pool's data columns that user data does not get. Together with the usable bytes they
+/// are [`PoolPlan::data_bytes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Overhead {
     /// Headers, tables and footers of batches.

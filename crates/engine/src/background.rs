@@ -1,15 +1,23 @@
-//! The pace of rebuild and scrub: as fast as the members go while there are no users, and out of their way when there are.
+//! The pace of rebuild and scrub: as fast as the members go while there are no users, and out of
+//! their way when there are.
 //!
 //! 1 Users are *about* for [`USERS_ABOUT_NS`] after each of their requests.
-//! 2 Nobody is about: batches are begun as long as [`AHEAD_BYTES`] allow, so that no member waits for the next command.
-//! 3 Users are about: one batch at a time, column by column in pieces (`EXAMINE_PIECE_ROWS`), and after it a pause of [`GIVE_WAY`] times what it took.
-//!   So a member has at most one such piece of background work in its queue, and none for most of the time, whatever its speed and whatever users demand of it.
-//! 4 **It never starves.** However long a batch took, the next one may begin when a guaranteed rate says so (`floor_ns`), one at a time or not.
+//! 2 Nobody is about: batches are begun as long as [`AHEAD_BYTES`] allow, so that no member waits
+//!   for the next command.
+//! 3 Users are about: one batch at a time, column by column in pieces (`EXAMINE_PIECE_ROWS`), and
+//!   after it a pause of [`GIVE_WAY`] times what it took. So a member has at most one such piece of
+//!   background work in its queue, and none for most of the time, whatever its speed and whatever
+//!   users demand of it.
+//! 4 **It never starves.** However long a batch took, the next one may begin when a guaranteed rate
+//!   says so (`floor_ns`), one at a time or not.
 //! 5 **It is bounded**: an upper rate counts always (`bound_ns`).
 //!
-//! Time is that of the last tick, which a driver sends at least every millisecond while something happens: times below that count as one.
+//! Time is that of the last tick, which a driver sends at least every millisecond while something
+//! happens: times below that count as one.
 
-use crate::limits::{AHEAD_BATCHES, AHEAD_BYTES, CATCH_UP_NS, GIVE_WAY, METER_NS, TICK_NS, USERS_ABOUT_NS};
+use crate::limits::{
+    AHEAD_BATCHES, AHEAD_BYTES, CATCH_UP_NS, GIVE_WAY, METER_NS, TICK_NS, USERS_ABOUT_NS,
+};
 
 /// When users were last heard of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +38,10 @@ impl Users {
 
     /// Until when they count as being about; 0: they do not.
     fn about_until(&self, now_ns: u64) -> u64 {
-        self.last_ns.map(|last| last + USERS_ABOUT_NS).filter(|until| *until > now_ns).unwrap_or(0)
+        self.last_ns
+            .map(|last| last + USERS_ABOUT_NS)
+            .filter(|until| *until > now_ns)
+            .unwrap_or(0)
     }
 }
 
@@ -48,7 +59,9 @@ impl WallClock {
 
     /// Seconds since 1970; 0: nobody has told.
     pub(crate) fn unix_s(&self, now_ns: u64) -> u64 {
-        self.told.map_or(0, |(unix_s, at_ns)| unix_s.saturating_add(now_ns.saturating_sub(at_ns) / 1_000_000_000))
+        self.told.map_or(0, |(unix_s, at_ns)| {
+            unix_s.saturating_add(now_ns.saturating_sub(at_ns) / 1_000_000_000)
+        })
     }
 }
 
@@ -71,7 +84,8 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// True if one more batch may be begun. If only time is in the way, [`Throttle::wake_at_ns`] says until when.
+    /// True if one more batch may be begun. If only time is in the way, [`Throttle::wake_at_ns`]
+    /// says until when.
     pub(crate) fn may_begin(&mut self, now_ns: u64, users: &Users) -> bool {
         self.wake_ns = 0;
         if self.pieces >= AHEAD_BATCHES || (self.pieces >= 2 && self.bytes >= AHEAD_BYTES) {
@@ -80,7 +94,12 @@ impl Throttle {
         let mut at = 0;
         let until = users.about_until(now_ns);
         if until > 0 {
-            at = if self.pieces == 0 { self.pause_until_ns.min(self.due_ns) } else { self.due_ns }.min(until);
+            at = if self.pieces == 0 {
+                self.pause_until_ns.min(self.due_ns)
+            } else {
+                self.due_ns
+            }
+            .min(until);
         }
         let at = at.max(self.bound_until_ns);
         if at > now_ns {
@@ -89,20 +108,29 @@ impl Throttle {
         at <= now_ns
     }
 
-    /// A batch is begun. `bound_ns`: what it takes at the upper rate, 0 if there is none; `floor_ns`: at the guaranteed one.
+    /// A batch is begun. `bound_ns`: what it takes at the upper rate, 0 if there is none;
+    /// `floor_ns`: at the guaranteed one.
     pub(crate) fn begin(&mut self, now_ns: u64, bytes: u64, bound_ns: u64, floor_ns: u64) {
         if self.pieces == 0 {
             self.begun_ns = now_ns;
         }
         self.add(bytes);
         let since = now_ns.saturating_sub(CATCH_UP_NS);
-        self.bound_until_ns = if bound_ns == 0 { 0 } else { self.bound_until_ns.max(since).saturating_add(bound_ns) };
+        self.bound_until_ns = if bound_ns == 0 {
+            0
+        } else {
+            self.bound_until_ns.max(since).saturating_add(bound_ns)
+        };
         self.due_ns = self.due_ns.max(since).saturating_add(floor_ns);
     }
 
     /// More than was said at its beginning has been read for a batch.
     pub(crate) fn charge(&mut self, bound_ns: u64, floor_ns: u64) {
-        self.bound_until_ns = if bound_ns == 0 { self.bound_until_ns } else { self.bound_until_ns.saturating_add(bound_ns) };
+        self.bound_until_ns = if bound_ns == 0 {
+            self.bound_until_ns
+        } else {
+            self.bound_until_ns.saturating_add(bound_ns)
+        };
         self.due_ns = self.due_ns.saturating_add(floor_ns);
     }
 
@@ -135,7 +163,9 @@ impl Throttle {
 
 /// Nanoseconds that so many bytes take at a rate; 0 if it is 0.
 pub(crate) fn time_at(bytes: u64, bytes_per_second: u64) -> u64 {
-    let time = (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(bytes_per_second)).unwrap_or(0);
+    let time = (u128::from(bytes) * 1_000_000_000)
+        .checked_div(u128::from(bytes_per_second))
+        .unwrap_or(0);
     u64::try_from(time).unwrap_or(u64::MAX)
 }
 
@@ -151,13 +181,21 @@ impl Meter {
     /// `bytes`: all that has been done. To be told again and again.
     pub(crate) fn note(&mut self, now_ns: u64, bytes: u64) {
         if self.since_ns == 0 || bytes < self.bytes {
-            *self = Self { since_ns: now_ns, bytes, rate: None };
+            *self = Self {
+                since_ns: now_ns,
+                bytes,
+                rate: None,
+            };
         }
         if now_ns >= self.since_ns + METER_NS {
             let rate = self.since(now_ns, bytes);
             // Half of what is shown is older than one interval.
             let rate = self.rate.map_or(rate, |before| before / 2 + rate / 2);
-            *self = Self { since_ns: now_ns, bytes, rate: Some(rate) };
+            *self = Self {
+                since_ns: now_ns,
+                bytes,
+                rate: Some(rate),
+            };
         }
     }
 
@@ -167,7 +205,8 @@ impl Meter {
     }
 
     fn since(&self, now_ns: u64, bytes: u64) -> u64 {
-        let rate = (u128::from(bytes.saturating_sub(self.bytes)) * 1_000_000_000).checked_div(u128::from(now_ns.saturating_sub(self.since_ns)));
+        let rate = (u128::from(bytes.saturating_sub(self.bytes)) * 1_000_000_000)
+            .checked_div(u128::from(now_ns.saturating_sub(self.since_ns)));
         u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
     }
 }

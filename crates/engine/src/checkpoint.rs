@@ -4,22 +4,25 @@
 //! Idle -> Maps (changed pages of maps) -> Tables (of volume table, segment table, counters) -> Leaves -> List -> Top
 //!      -> Sync (everything contained is durable and at or below P) -> Root (superblock generation) -> Idle
 //! ```
-//! **Begin.** The number is raised; the replay position of each stream is that of its oldest uncommitted batch; batches in
-//! flight belong to the new checkpoint's replay. **Pages** are copied when their turn comes, with whatever they show then
-//! (fuzzy): replay applies everything from the replay positions again, which gives the same result. **Root.** Before it is
-//! written, every order and every move that a copied page can show is durable.
+//! **Begin.** The number is raised; the replay position of each stream is that of its oldest
+//! uncommitted batch; batches in flight belong to the new checkpoint's replay. **Pages** are copied
+//! when their turn comes, with whatever they show then (fuzzy): replay applies everything from the
+//! replay positions again, which gives the same result. **Root.** Before it is written, every order
+//! and every move that a copied page can show is durable.
 //!
-//! **Space.** A page image is live while one of the two kept roots can reach it. What a new image replaces is still reached by the
-//! root before; it dies when the root after is durable: it is `retiring`, then `retired`.
+//! **Space.** A page image is live while one of the two kept roots can reach it. What a new image
+//! replaces is still reached by the root before; it dies when the root after is durable: it is
+//! `retiring`, then `retired`.
 //!
-//! **List.** The list pages name the leaves; the top pages name the list pages (records with object `OBJECT_LIST`) and form a chain
-//! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
+//! **List.** The list pages name the leaves; the top pages name the list pages (records with object
+//! `OBJECT_LIST`) and form a chain that ends in the root. One top page names 168 list pages, 28 224
+//! leaves, 7.2 million map pages.
 
 mod rewrite;
 
 use crate::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS,
-    VICTIMS_LOG_SHARE,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS,
+    REGRET_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::stream::Item;
@@ -28,11 +31,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use windrow_io::Buf;
 use windrow_layout::batch::Entry;
 use windrow_layout::checkpoint::{
-    LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer,
-    SegmentRecord, SegmentTableGeometry, encode_counters, encode_leaf, encode_list, encode_map_page, encode_segment, encode_volumes,
+    LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST,
+    OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentRecord, SegmentTableGeometry,
+    encode_counters, encode_leaf, encode_list, encode_map_page, encode_segment, encode_volumes,
 };
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, Seq, StreamId, VolumeId};
+use windrow_units::{
+    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, Seq, StreamId, VolumeId,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -52,7 +58,8 @@ enum Stage {
 /// A page to be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
-    /// By what it is when the checkpoint begins: before its turn comes its slot may be that of another page, of a younger volume that the image does not know.
+    /// By what it is when the checkpoint begins: before its turn comes its slot may be that of
+    /// another page, of a younger volume that the image does not know.
     Map {
         slot: PageSlot,
         volume: VolumeId,
@@ -112,9 +119,11 @@ pub(crate) struct CheckpointState {
     /// Pages wait for a segment.
     wants_segment: bool,
     user_bytes_at_last: u64,
-    /// Bytes moved by cleaning since the last one began that would not have been if young segments could be cleaned.
+    /// Bytes moved by cleaning since the last one began that would not have been if young segments
+    /// could be cleaned.
     regret: u64,
-    /// Log bytes when the last one began, those of all checkpoints among them, and what the last one took.
+    /// Log bytes when the last one began, those of all checkpoints among them, and what the last
+    /// one took.
     log_bytes_at_begin: u64,
     bytes_at_begin: u64,
     last_bytes: u64,
@@ -140,7 +149,13 @@ pub(crate) struct Loaded {
 
 impl CheckpointState {
     /// After the tables of checkpoint `id` were loaded.
-    pub(crate) fn new(id: u64, loaded: Loaded, max_rows: u32, plan: &crate::PoolPlan, applied: Order) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        loaded: Loaded,
+        max_rows: u32,
+        plan: &crate::PoolPlan,
+        applied: Order,
+    ) -> Self {
         Self {
             current: id,
             stage: Stage::Idle,
@@ -171,8 +186,14 @@ impl CheckpointState {
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let building = self.building.as_ref().map(|b| (b.work.len(), b.outstanding, b.contained, b.contained_moves));
-        format!("checkpoint {} {:?} requested {} (work, outstanding, contained, moves) {building:?}", self.current, self.stage, self.requested)
+        let building = self
+            .building
+            .as_ref()
+            .map(|b| (b.work.len(), b.outstanding, b.contained, b.contained_moves));
+        format!(
+            "checkpoint {} {:?} requested {} (work, outstanding, contained, moves) {building:?}",
+            self.current, self.stage, self.requested
+        )
     }
 
     /// The last checkpoint begun.
@@ -238,7 +259,9 @@ impl Engine {
                     self.ranges.barrier = false;
                     return;
                 }
-                Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => self.copy_pages(out),
+                Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => {
+                    self.copy_pages(out)
+                }
                 Stage::Sync => self.checkpoint_sync(out),
                 Stage::Root { wish } => {
                     if self.superblock_writer.done < wish {
@@ -256,31 +279,42 @@ impl Engine {
     fn checkpoint_due(&self) -> bool {
         let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
         let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
-        // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for does not.
+        // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for
+        // does not.
         let room = self.segments.free_count() > self.checkpoint.reserve_segments() + RELIEF_RESERVE;
-        let due = since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost);
+        let due = since
+            >= self
+                .checkpoint
+                .min_log_bytes
+                .max(CHECKPOINT_COST_RATIO * cost);
         let regretted = self.checkpoint.regret >= REGRET_RATIO * self.checkpoint_cost();
         self.checkpoint.requested || (room && (due || regretted || self.victims_run_out()))
     }
 
-    /// True if there is hardly more left to clean than the log takes while a checkpoint is written: what is younger can be cleaned
-    /// only after one, and users would stand still until then.
+    /// True if there is hardly more left to clean than the log takes while a checkpoint is written:
+    /// what is younger can be cleaned only after one, and users would stand still until then.
     fn victims_run_out(&self) -> bool {
         let log_bytes = self.counters.log_bytes - self.checkpoint.log_bytes_at_begin;
-        let needed = 2 * (self.checkpoint_cost() / self.segments.payload_bytes_max() + MAX_VICTIMS as u64);
-        u64::from(self.segments.candidate_count()) <= needed && log_bytes >= self.plan.data_bytes / VICTIMS_LOG_SHARE && self.segments.checkpoint_frees()
+        let needed =
+            2 * (self.checkpoint_cost() / self.segments.payload_bytes_max() + MAX_VICTIMS as u64);
+        u64::from(self.segments.candidate_count()) <= needed
+            && log_bytes >= self.plan.data_bytes / VICTIMS_LOG_SHARE
+            && self.segments.checkpoint_frees()
     }
 
     /// About the bytes of log that a checkpoint would take now: no less than the last one took.
     fn checkpoint_cost(&self) -> u64 {
-        let pages = (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+        let pages =
+            (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
         pages.max(self.checkpoint.last_bytes)
     }
 
-    /// A victim of which `gained` bytes come free is cleaned although the log of the last two checkpoints, which may not be cleaned
-    /// yet, holds a better one. What is moved in vain for want of a checkpoint adds up; when it comes to the price of one, one
-    /// begins ([`REGRET_RATIO`] times, as two checkpoints have to pass, and moves also gain space for later). What is partly alive
-    /// counts for less: it would not wait in vain, as more of it dies meanwhile.
+    /// A victim of which `gained` bytes come free is cleaned although the log of the last two
+    /// checkpoints, which may not be cleaned yet, holds a better one. What is moved in vain for
+    /// want of a checkpoint adds up; when it comes to the price of one, one begins
+    /// ([`REGRET_RATIO`] times, as two checkpoints have to pass, and moves also gain space for
+    /// later). What is partly alive counts for less: it would not wait in vain, as more of it dies
+    /// meanwhile.
     pub(crate) fn regret_victim(&mut self, gained: u64) {
         if self.checkpoint.is_idle() {
             self.checkpoint.regret += self.segments.regret(gained);
@@ -288,7 +322,8 @@ impl Engine {
     }
 
     fn begin_checkpoint(&mut self) {
-        self.ledger.begin_checkpoint(self.checkpoint.reserve_segments);
+        self.ledger
+            .begin_checkpoint(self.checkpoint.reserve_segments);
         self.checkpoint.requested = false;
         self.checkpoint.current += 1;
         self.checkpoint.begun = self.checkpoint.current;
@@ -308,7 +343,13 @@ impl Engine {
             }
         }
         let dirty = self.volumes.arena.take_dirty();
-        let page = |slot: PageSlot| self.volumes.arena.meta(slot).map(|meta| Work::Map { slot, volume: meta.volume, index: meta.index });
+        let page = |slot: PageSlot| {
+            self.volumes.arena.meta(slot).map(|meta| Work::Map {
+                slot,
+                volume: meta.volume,
+                index: meta.index,
+            })
+        };
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
         self.take_dropped_pages();
         self.checkpoint.building = Some(Building {
@@ -327,12 +368,22 @@ impl Engine {
         self.checkpoint.stage = Stage::Maps;
     }
 
-    /// The pages of the tables that changed. Only now, when all map pages have been copied: so the segments in which these show something are in them as well.
+    /// The pages of the tables that changed. Only now, when all map pages have been copied: so the
+    /// segments in which these show something are in them as well.
     fn take_tables(&mut self) -> BTreeSet<(u32, u32)> {
         let mut tables = std::mem::take(&mut self.checkpoint.rewrite);
-        tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
+        tables.extend(
+            std::mem::take(&mut self.volumes.dirty_pages)
+                .into_iter()
+                .map(|p| (OBJECT_VOLUMES, p)),
+        );
         let geometry = self.checkpoint.geometry;
-        tables.extend(self.segments.take_dirty().into_iter().map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)));
+        tables.extend(
+            self.segments
+                .take_dirty()
+                .into_iter()
+                .map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)),
+        );
         tables.insert((OBJECT_COUNTERS, 0));
         tables
     }
@@ -341,15 +392,20 @@ impl Engine {
     fn take_dropped_pages(&mut self) {
         for (volume, index, pointer) in std::mem::take(&mut self.volumes.dropped) {
             self.checkpoint.retire(pointer);
-            self.checkpoint.dirty_leaves.insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
+            self.checkpoint
+                .dirty_leaves
+                .insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
         }
     }
 
-    /// Appends pages of the present stage; goes to the next stage when all of this one are committed.
+    /// Appends pages of the present stage; goes to the next stage when all of this one are
+    /// committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
         let waited = self.checkpoint.wants_segment;
         loop {
-            let Some(building) = self.checkpoint.building.as_ref() else { return };
+            let Some(building) = self.checkpoint.building.as_ref() else {
+                return;
+            };
             let Some(work) = building.work.front().copied() else {
                 if self.checkpoint.stage != Stage::Maps {
                     break;
@@ -357,7 +413,11 @@ impl Engine {
                 let tables = self.take_tables();
                 self.checkpoint.stage = Stage::Tables;
                 if let Some(building) = self.checkpoint.building.as_mut() {
-                    building.work.extend(tables.into_iter().map(|(object, index)| Work::Table { object, index }));
+                    building.work.extend(
+                        tables
+                            .into_iter()
+                            .map(|(object, index)| Work::Table { object, index }),
+                    );
                 }
                 continue;
             };
@@ -374,7 +434,13 @@ impl Engine {
                     building.outstanding += 1;
                     building.last_page = seq;
                 }
-                self.append(STREAM_CHECKPOINT, &Entry::Page { object, index }, Item::Page { object, index }, Some(page.freeze()), None);
+                self.append(
+                    STREAM_CHECKPOINT,
+                    &Entry::Page { object, index },
+                    Item::Page { object, index },
+                    Some(page.freeze()),
+                    None,
+                );
             }
         }
         self.checkpoint.wants_segment = false;
@@ -382,12 +448,18 @@ impl Engine {
             self.seal(STREAM_CHECKPOINT, out);
             return self.note_starved(waited);
         }
-        if self.checkpoint.building.as_ref().is_some_and(|b| b.outstanding == 0) {
+        if self
+            .checkpoint
+            .building
+            .as_ref()
+            .is_some_and(|b| b.outstanding == 0)
+        {
             self.next_stage();
         }
     }
 
-    /// Notes whether the pages that were not sealed wait for a segment: then cleaning must give one.
+    /// Notes whether the pages that were not sealed wait for a segment: then cleaning must give
+    /// one.
     fn note_starved(&mut self, waited: bool) {
         let stream = self.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
@@ -404,20 +476,36 @@ impl Engine {
             self.take_dropped_pages();
         }
         let state = &mut self.checkpoint;
-        let Some(building) = state.building.as_mut() else { return };
+        let Some(building) = state.building.as_mut() else {
+            return;
+        };
         match state.stage {
             Stage::Tables => {
-                building.work.extend(std::mem::take(&mut state.dirty_leaves).into_iter().map(|(object, leaf)| Work::Leaf { object, leaf }));
+                building.work.extend(
+                    std::mem::take(&mut state.dirty_leaves)
+                        .into_iter()
+                        .map(|(object, leaf)| Work::Leaf { object, leaf }),
+                );
                 state.stage = Stage::Leaves;
             }
             Stage::Leaves => {
                 // From here on no page of the tables is copied any more.
                 building.contained = state.applied;
                 building.contained_moves = moves;
-                building.records = state.leaves.iter().map(|((object, leaf), p)| LeafRecord { object: *object, leaf: *leaf, pointer: *p }).collect();
+                building.records = state
+                    .leaves
+                    .iter()
+                    .map(|((object, leaf), p)| LeafRecord {
+                        object: *object,
+                        leaf: *leaf,
+                        pointer: *p,
+                    })
+                    .collect();
                 let pages = building.records.len().div_ceil(LIST_RECORDS) as u32;
                 building.list = vec![PagePointer::default(); pages as usize];
-                building.work.extend((0..pages).map(|index| Work::List { index }));
+                building
+                    .work
+                    .extend((0..pages).map(|index| Work::List { index }));
                 state.stage = Stage::List;
             }
             Stage::List | Stage::Top(_) => {
@@ -440,9 +528,15 @@ impl Engine {
     fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
         let mut page = self.buffers.zeroed(BLOCK_SIZE);
         match work {
-            Work::Map { slot, volume, index } => {
+            Work::Map {
+                slot,
+                volume,
+                index,
+            } => {
                 let arena = &mut self.volumes.arena;
-                let is_it = arena.meta(slot).is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
+                let is_it = arena
+                    .meta(slot)
+                    .is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
                 if !is_it || !arena.clear_dirty(slot) {
                     return None;
                 }
@@ -473,17 +567,46 @@ impl Engine {
             Work::List { index } => {
                 let building = self.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
-                let records = building.records[first..(first + LIST_RECORDS).min(building.records.len())].to_vec();
-                encode_list(&ListPage { checkpoint: self.checkpoint.current, previous: PagePointer::default(), records }, &mut page);
+                let records = building.records
+                    [first..(first + LIST_RECORDS).min(building.records.len())]
+                    .to_vec();
+                encode_list(
+                    &ListPage {
+                        checkpoint: self.checkpoint.current,
+                        previous: PagePointer::default(),
+                        records,
+                    },
+                    &mut page,
+                );
                 Some((OBJECT_LIST, index, page))
             }
             Work::Top { index } => {
                 let building = self.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
-                let chunk = building.list.iter().enumerate().skip(first).take(LIST_RECORDS);
-                let records = chunk.map(|(i, p)| LeafRecord { object: OBJECT_LIST, leaf: i as u32, pointer: *p }).collect();
-                let previous = index.checked_sub(1).map_or(PagePointer::default(), |i| building.top[i as usize]);
-                encode_list(&ListPage { checkpoint: self.checkpoint.current, previous, records }, &mut page);
+                let chunk = building
+                    .list
+                    .iter()
+                    .enumerate()
+                    .skip(first)
+                    .take(LIST_RECORDS);
+                let records = chunk
+                    .map(|(i, p)| LeafRecord {
+                        object: OBJECT_LIST,
+                        leaf: i as u32,
+                        pointer: *p,
+                    })
+                    .collect();
+                let previous = index
+                    .checked_sub(1)
+                    .map_or(PagePointer::default(), |i| building.top[i as usize]);
+                encode_list(
+                    &ListPage {
+                        checkpoint: self.checkpoint.current,
+                        previous,
+                        records,
+                    },
+                    &mut page,
+                );
                 Some((OBJECT_LIST, building.list.len() as u32 + index, page))
             }
         }
@@ -507,9 +630,18 @@ impl Engine {
                 filled_rows: s.filled_rows,
                 last_checkpoint: s.last_checkpoint,
                 last_seq: s.last_seq,
-                // Not those that have become whole meanwhile: a segment that holds nothing any more is never rebuilt, and may have been stale on many, one after the other.
-                stale: if s.filled_rows > 0 { s.stale & rebuilding } else { 0 },
-                starts: if s.filled_rows > 0 { s.starts.to_vec() } else { vec![0; s.starts.len()] },
+                // Not those that have become whole meanwhile: a segment that holds nothing any more
+                // is never rebuilt, and may have been stale on many, one after the other.
+                stale: if s.filled_rows > 0 {
+                    s.stale & rebuilding
+                } else {
+                    0
+                },
+                starts: if s.filled_rows > 0 {
+                    s.starts.to_vec()
+                } else {
+                    vec![0; s.starts.len()]
+                },
             };
             let (_, at) = geometry.locate(id);
             encode_segment(&record, &mut page[at..at + geometry.stride]);
@@ -523,9 +655,15 @@ impl Engine {
                 if object >= OBJECT_MAP {
                     let volume = self.volumes.get(VolumeId(object - OBJECT_MAP));
                     let slot = volume.and_then(|v| v.map.slot(index as u64));
-                    slot.and_then(|s| self.volumes.arena.meta(s)).map_or(PagePointer::default(), |m| m.pointer)
+                    slot.and_then(|s| self.volumes.arena.meta(s))
+                        .map_or(PagePointer::default(), |m| m.pointer)
                 } else {
-                    self.checkpoint.tables.get(&object).and_then(|t| t.get(index)).copied().unwrap_or_default()
+                    self.checkpoint
+                        .tables
+                        .get(&object)
+                        .and_then(|t| t.get(index))
+                        .copied()
+                        .unwrap_or_default()
                 }
             })
             .collect()
@@ -533,7 +671,9 @@ impl Engine {
 
     /// A checkpoint page has its place.
     pub(crate) fn page_committed(&mut self, object: u32, index: u32, pointer: PagePointer) {
-        let Some(building) = self.checkpoint.building.as_mut() else { return };
+        let Some(building) = self.checkpoint.building.as_mut() else {
+            return;
+        };
         building.outstanding -= 1;
         match object {
             OBJECT_LEAF => {
@@ -547,16 +687,26 @@ impl Engine {
                 Some(top) => building.top[top] = pointer,
             },
             _ => {
-                self.checkpoint.dirty_leaves.insert((object, index / LEAF_POINTERS as u32));
-                let old = if object >= OBJECT_MAP { self.set_map_pointer(object, index, pointer) } else { self.set_table_pointer(object, index, pointer) };
+                self.checkpoint
+                    .dirty_leaves
+                    .insert((object, index / LEAF_POINTERS as u32));
+                let old = if object >= OBJECT_MAP {
+                    self.set_map_pointer(object, index, pointer)
+                } else {
+                    self.set_table_pointer(object, index, pointer)
+                };
                 self.checkpoint.retire(old);
             }
         }
     }
 
-    /// Returns the pointer that is to be retired: the old one, or the new one if the page is gone meanwhile.
+    /// Returns the pointer that is to be retired: the old one, or the new one if the page is gone
+    /// meanwhile.
     fn set_map_pointer(&mut self, object: u32, index: u32, pointer: PagePointer) -> PagePointer {
-        let slot = self.volumes.get(VolumeId(object - OBJECT_MAP)).and_then(|v| v.map.slot(u64::from(index)));
+        let slot = self
+            .volumes
+            .get(VolumeId(object - OBJECT_MAP))
+            .and_then(|v| v.map.slot(u64::from(index)));
         match slot.and_then(|s| self.volumes.arena.meta_mut(s)) {
             Some(meta) => std::mem::replace(&mut meta.pointer, pointer),
             None => pointer,
@@ -573,12 +723,21 @@ impl Engine {
 
     /// Waits until everything that the image can show is durable; then wants the root written.
     fn checkpoint_sync(&mut self, out: &mut Outbox) {
-        let Some(building) = self.checkpoint.building.as_ref() else { return };
-        let (contained, moves, last_page) = (building.contained, building.contained_moves, building.last_page);
-        let durable = self.orders.durable() >= contained && self.cleaner.numbers.durable >= moves && self.stream(STREAM_CHECKPOINT).durable >= last_page;
+        let Some(building) = self.checkpoint.building.as_ref() else {
+            return;
+        };
+        let (contained, moves, last_page) = (
+            building.contained,
+            building.contained_moves,
+            building.last_page,
+        );
+        let durable = self.orders.durable() >= contained
+            && self.cleaner.numbers.durable >= moves
+            && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
             if self.orders.committed() < contained {
-                // A trim or a volume operation in an open batch, or with several streams the write of another one.
+                // A trim or a volume operation in an open batch, or with several streams the write
+                // of another one.
                 if self.users_are_written() {
                     self.seal_users(contained, out);
                 }
@@ -587,7 +746,9 @@ impl Engine {
             self.flush.wanted = true;
             return self.flush_round_check(out);
         }
-        let Some(building) = self.checkpoint.building.take() else { return };
+        let Some(building) = self.checkpoint.building.take() else {
+            return;
+        };
         let mut flushed_seq = [Seq(0); MAX_STREAMS];
         for id in STREAMS {
             flushed_seq[id] = self.stream(id).durable;
@@ -608,26 +769,48 @@ impl Engine {
         if let Some(older) = older {
             self.superblock.fences.retain(|f| f.epoch > older.epoch);
         }
-        for pointer in std::mem::replace(&mut self.checkpoint.list, [building.list, building.top].concat()) {
+        for pointer in std::mem::replace(
+            &mut self.checkpoint.list,
+            [building.list, building.top].concat(),
+        ) {
             self.checkpoint.retire(pointer);
         }
         self.superblock_writer.wanted += 1;
-        self.checkpoint.stage = Stage::Root { wish: self.superblock_writer.wanted };
+        self.checkpoint.stage = Stage::Root {
+            wish: self.superblock_writer.wanted,
+        };
         self.superblock_step(out);
     }
 
     /// The root is durable: what only the dropped root could reach is dead.
     fn end_checkpoint(&mut self) {
-        let retired = std::mem::replace(&mut self.checkpoint.retired, std::mem::take(&mut self.checkpoint.retiring));
+        let retired = std::mem::replace(
+            &mut self.checkpoint.retired,
+            std::mem::take(&mut self.checkpoint.retiring),
+        );
         for place in retired {
-            self.segments.remove_live(self.codec.segment(place), FULL_BLOCK_UNITS, Order(0), Seq(0));
+            self.segments.remove_live(
+                self.codec.segment(place),
+                FULL_BLOCK_UNITS,
+                Order(0),
+                Seq(0),
+            );
         }
         self.checkpoint.stage = Stage::Idle;
-        self.checkpoint.kept_oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        self.checkpoint.kept_oldest = self
+            .superblock
+            .checkpoints
+            .iter()
+            .flatten()
+            .map(|c| c.id)
+            .min()
+            .unwrap_or(0);
         // What is young no more is a candidate at once: others look before segments are freed.
-        self.segments.set_oldest_checkpoint(self.checkpoint.kept_oldest);
+        self.segments
+            .set_oldest_checkpoint(self.checkpoint.kept_oldest);
         self.checkpoint.completed = self.checkpoint.current;
-        self.checkpoint.last_bytes = self.counters.checkpoint_log_bytes - self.checkpoint.bytes_at_begin;
+        self.checkpoint.last_bytes =
+            self.counters.checkpoint_log_bytes - self.checkpoint.bytes_at_begin;
         self.counters.checkpoints += 1;
     }
 }

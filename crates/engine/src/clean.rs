@@ -1,18 +1,25 @@
-//! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be used again.
+//! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be
+//! used again.
 //!
-//! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its batches the two ends are read:
-//! the table says which blocks it holds, the map says which are live. (What if the ends are wrong: `clean/damage.rs`.) 3 Live blocks are read in runs (singly where a run can not be had), verified, and appended
-//! as moves that keep their birth and name their old place. 4 When its last move has committed, the victim is dead; it becomes
-//! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
-//! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint (`clean/free.rs`).
+//! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its
+//!   batches the two ends are read:
+//! the table says which blocks it holds, the map says which are live. (What if the ends are wrong:
+//! `clean/damage.rs`.) 3 Live blocks are read in runs (singly where a run can not be had),
+//! verified, and appended as moves that keep their birth and name their old place. 4 When its last
+//! move has committed, the victim is dead; it becomes free by the reuse rule. Checkpoint pages are
+//! not moved: they are marked changed, so that the next checkpoint writes them elsewhere. 5 If
+//! space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint
+//! (`clean/free.rs`).
 //!
-//! Segments that the oldest checkpoint kept may still replay are no victims: they would be emptied now and free only two
-//! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
-//! only when nothing else is left to clean.
+//! Segments that the oldest checkpoint kept may still replay are no victims: they would be emptied
+//! now and free only two checkpoints later. So every victim pays back the segment that its moves
+//! may need after one flush, and a checkpoint is forced only when nothing else is left to clean.
 //!
-//! What is moved may become smaller on its way (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
+//! What is moved may become smaller on its way (`clean/repack.rs`). The moves themselves:
+//! `clean/moves.rs`.
 //!
-//! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes (`clean/repair.rs`).
+//! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes
+//! (`clean/repair.rs`).
 
 mod damage;
 pub(crate) mod force;
@@ -39,9 +46,14 @@ pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
 use windrow_io::Payload;
-use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header};
+use windrow_layout::batch::{
+    DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header,
+};
 use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, Shape, VolumeId};
+use windrow_units::{
+    BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq,
+    Shape, VolumeId,
+};
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
 const HEAD_ROWS: u32 = 3;
@@ -56,7 +68,8 @@ struct Move {
     key: BlockKey,
     birth: Order,
     from: Place,
-    /// Of a repair: the checksum that the map must still show. (The segment of a victim is not written again before its moves have their places.)
+    /// Of a repair: the checksum that the map must still show. (The segment of a victim is not
+    /// written again before its moves have their places.)
     checksum: Option<u32>,
     /// What is stored of it.
     payload: Payload,
@@ -97,21 +110,35 @@ struct Ends {
 }
 
 impl Ends {
-    /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must be read.
-    fn head_bytes(&self, pool: &PoolUuid, segment: SegmentId, shape: &Shape) -> Option<Result<Vec<u8>, u32>> {
+    /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must
+    /// be read.
+    fn head_bytes(
+        &self,
+        pool: &PoolUuid,
+        segment: SegmentId,
+        shape: &Shape,
+    ) -> Option<Result<Vec<u8>, u32>> {
         if self.head.iter().any(Option::is_none) {
             return None;
         }
         let first = self.head.first()?.as_ref()?;
-        // (One of a former life of the segment, or of one of a former layout that had its number, verifies as well, and its table may be longer than this batch.)
-        let is_its_own = |frame: &HeaderFrame| frame.header.rows == self.rows && frame.header.shape == *shape;
-        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok().filter(is_its_own)?;
+        // (One of a former life of the segment, or of one of a former layout that had its number,
+        // verifies as well, and its table may be longer than this batch.)
+        let is_its_own =
+            |frame: &HeaderFrame| frame.header.rows == self.rows && frame.header.shape == *shape;
+        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row)
+            .ok()
+            .filter(is_its_own)?;
         let wanted = frame.head_blocks as usize * BLOCK_SIZE;
         let mut bytes = Vec::with_capacity(wanted);
         for part in self.head.iter().flatten() {
             bytes.extend_from_slice(&part[..part.len().min(wanted - bytes.len())]);
         }
-        Some(if bytes.len() == wanted { Ok(bytes) } else { Err(frame.head_blocks) })
+        Some(if bytes.len() == wanted {
+            Ok(bytes)
+        } else {
+            Err(frame.head_blocks)
+        })
     }
 }
 
@@ -155,7 +182,8 @@ impl Victim {
     }
 }
 
-/// Numbers of the batches of moved blocks, over all streams of them: in the order in which they were sealed, from 1 since the start.
+/// Numbers of the batches of moved blocks, over all streams of them: in the order in which they
+/// were sealed, from 1 since the start.
 #[derive(Debug, Default)]
 pub(crate) struct MoveNumbers {
     /// The last one given.
@@ -182,7 +210,8 @@ pub(crate) struct Cleaner {
     ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
-    /// What victims that left something behind have taken, and others, or users who trim, have not given back since, in parts of a segment ([`force::GAIN_PARTS`]).
+    /// What victims that left something behind have taken, and others, or users who trim, have not
+    /// given back since, in parts of a segment ([`force::GAIN_PARTS`]).
     debt: u64,
     /// Segments that the data of users took when that was last looked at.
     data_segments: u64,
@@ -207,7 +236,20 @@ impl Cleaner {
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.pass, v.next_row, v.ends.len(), v.runs.len(), v.last)).collect();
+        let victims: Vec<_> = self
+            .victims
+            .iter()
+            .map(|v| {
+                (
+                    v.segment.0,
+                    v.pass,
+                    v.next_row,
+                    v.ends.len(),
+                    v.runs.len(),
+                    v.last,
+                )
+            })
+            .collect();
         format!(
             "victims (segment, pass, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
             self.ready.len(),
@@ -218,7 +260,12 @@ impl Cleaner {
 
     /// Blocks that are read and wait for the cleaned stream, or are with the workers.
     fn waiting_blocks(&self) -> usize {
-        self.ready.len() + self.victims.iter().map(|victim| victim.repacking as usize).sum::<usize>()
+        self.ready.len()
+            + self
+                .victims
+                .iter()
+                .map(|victim| victim.repacking as usize)
+                .sum::<usize>()
     }
 
     /// True if reads of victims are under way, or what was read is with the workers.
@@ -233,19 +280,27 @@ impl Cleaner {
 
     /// True if nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.victims.is_empty() && self.ready.is_empty() && self.repairs.is_empty() && self.moves_in_flight == 0
+        self.victims.is_empty()
+            && self.ready.is_empty()
+            && self.repairs.is_empty()
+            && self.moves_in_flight == 0
     }
 }
 
 impl Engine {
     /// True if something waits for room in the log.
     pub(crate) fn wants_room(&self) -> bool {
-        self.admission.wants_room() || self.control.is_waiting() || !self.is_settled_after_start() || self.is_refusing_data()
+        self.admission.wants_room()
+            || self.control.is_waiting()
+            || !self.is_settled_after_start()
+            || self.is_refusing_data()
     }
 
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
-        if self.read_only || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle()) {
+        if self.read_only
+            || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle())
+        {
             self.cleaner.again = false;
             return;
         }
@@ -270,14 +325,19 @@ impl Engine {
     fn read_victim(&mut self, at: u32, out: &mut Outbox) {
         loop {
             let waiting = self.cleaner.waiting_blocks();
-            let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+            let Some(victim) = self.cleaner.victims.get_mut(at) else {
+                return;
+            };
             if victim.is_searching() {
                 return self.search_map(at, out);
             }
             let segment = victim.segment;
             let s = self.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
-            if victim.next_row >= s.filled_rows || busy >= VICTIM_BATCHES_AHEAD || waiting >= READY_BOUND {
+            if victim.next_row >= s.filled_rows
+                || busy >= VICTIM_BATCHES_AHEAD
+                || waiting >= READY_BOUND
+            {
                 return;
             }
             if s.live_units == 0 || (victim.is_tried() && victim.missed) {
@@ -288,7 +348,14 @@ impl Engine {
             let (row, rows) = s.batch_at(victim.next_row);
             victim.next_row = row + rows;
             let whole = victim.pass == Pass::Whole;
-            victim.ends.push(Ends { row, rows, head: Vec::new(), tail: None, left: 0, wrong: whole });
+            victim.ends.push(Ends {
+                row,
+                rows,
+                head: Vec::new(),
+                tail: None,
+                left: 0,
+                wrong: whole,
+            });
             if !whole {
                 self.read_ends(at, row, rows.min(HEAD_ROWS), 1, out);
             }
@@ -297,27 +364,62 @@ impl Engine {
 
     /// Reads the tail and `head_rows` rows of the first `head_columns` columns of a batch.
     fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         let segment = victim.segment;
-        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
+        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else {
+            return;
+        };
         ends.head = (0..head_columns).map(|_| None).collect();
         ends.left = head_columns + 1;
         let tail_row = row + ends.rows - 1;
         let tail_column = Column(self.zones.shape(segment).data - 1);
-        let goal = |part| FetchGoal::CleanEnd { victim: at, batch_row: row, part };
+        let goal = |part| FetchGoal::CleanEnd {
+            victim: at,
+            batch_row: row,
+            part,
+        };
         for c in 0..head_columns {
-            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, pieces: Vec::new(), goal: goal(Some(c)), singly: false };
+            let spec = FetchSpec {
+                segment,
+                column: Column(c),
+                row,
+                rows: head_rows,
+                pieces: Vec::new(),
+                goal: goal(Some(c)),
+                singly: false,
+            };
             self.start_fetch(spec, out);
         }
-        let spec = FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, pieces: Vec::new(), goal: goal(None), singly: false };
+        let spec = FetchSpec {
+            segment,
+            column: tail_column,
+            row: tail_row,
+            rows: 1,
+            pieces: Vec::new(),
+            goal: goal(None),
+            singly: false,
+        };
         self.start_fetch(spec, out);
     }
 
     /// One end of a batch has come.
-    pub(crate) fn clean_end_read(&mut self, at: u32, row: u32, part: Option<u8>, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+    pub(crate) fn clean_end_read(
+        &mut self,
+        at: u32,
+        row: u32,
+        part: Option<u8>,
+        bytes: Option<Payload>,
+        out: &mut Outbox,
+    ) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         let segment = victim.segment;
-        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
+        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else {
+            return;
+        };
         match part {
             None => ends.tail = bytes,
             Some(c) => ends.head[usize::from(c)] = bytes,
@@ -334,32 +436,53 @@ impl Engine {
             return self.read_ends(at, row, rows.min(blocks), columns, out);
         }
         let decoded = match (head, &ends.tail) {
-            (Some(Ok(head)), Some(tail)) => decode_batch(&head, tail, &self.superblock.pool, segment, row).ok(),
+            (Some(Ok(head)), Some(tail)) => {
+                decode_batch(&head, tail, &self.superblock.pool, segment, row).ok()
+            }
             _ => None,
         };
         let current = decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, out));
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         if current {
             victim.ends.retain(|e| e.row != row);
         } else {
-            victim.ends.iter_mut().filter(|e| e.row == row).for_each(|e| e.wrong = true);
+            victim
+                .ends
+                .iter_mut()
+                .filter(|e| e.row == row)
+                .for_each(|e| e.wrong = true);
             self.examine_victims(out);
         }
     }
 
-    /// Finds the live blocks of a batch and reads them in runs. False if it is a former batch, left where a member lost a write: the map knows
-    /// another checksum of a block. Its payload verifies, but is not what lives there.
-    fn read_live(&mut self, at: u32, segment: SegmentId, row: u32, batch: &DecodedBatch, out: &mut Outbox) -> bool {
+    /// Finds the live blocks of a batch and reads them in runs. False if it is a former batch, left
+    /// where a member lost a write: the map knows another checksum of a block. Its payload
+    /// verifies, but is not what lives there.
+    fn read_live(
+        &mut self,
+        at: u32,
+        segment: SegmentId,
+        row: u32,
+        batch: &DecodedBatch,
+        out: &mut Outbox,
+    ) -> bool {
         let shape = *self.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
         self.warm_decoded(batch);
         let mut live: Vec<(PayloadInfo, LiveBlock)> = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
-            let Some(payload) = &decoded.payload else { continue };
+            let Some(payload) = &decoded.payload else {
+                continue;
+            };
             let place = place_in(&self.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
-                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => (BlockKey::new(volume, lba), birth),
+                Entry::Data { volume, lba, birth }
+                | Entry::Move {
+                    volume, lba, birth, ..
+                } => (BlockKey::new(volume, lba), birth),
                 Entry::Page { object, index } => {
                     self.rewrite_page(object, index, place);
                     continue;
@@ -370,7 +493,15 @@ impl Engine {
                 if checksum != payload.checksum {
                     return false;
                 }
-                live.push((*payload, LiveBlock { piece: Piece::row(0, 0), key, birth, from: place }));
+                live.push((
+                    *payload,
+                    LiveBlock {
+                        piece: Piece::row(0, 0),
+                        key,
+                        birth,
+                        from: place,
+                    },
+                ));
             }
         }
         if batch.frame.packed_blocks > 0 {
@@ -382,45 +513,115 @@ impl Engine {
             let start = live[index].0.block();
             let column_end = (start / rows + 1) * rows;
             let mut end = index + 1;
-            while end < live.len() && live[end].0.block() < column_end && live[end].0.block() <= live[end - 1].0.last_block() + GAP_BLOCKS + 1 {
+            while end < live.len()
+                && live[end].0.block() < column_end
+                && live[end].0.block() <= live[end - 1].0.last_block() + GAP_BLOCKS + 1
+            {
                 end += 1;
             }
             let run_rows = live[end - 1].0.last_block() - start + 1;
-            let piece = |payload: &PayloadInfo| Piece::of_units(payload.unit - start * u32::from(FULL_BLOCK_UNITS), payload.units, payload.checksum);
-            let blocks = live[index..end].iter().map(|(payload, block)| LiveBlock { piece: piece(payload), ..*block }).collect();
+            let piece = |payload: &PayloadInfo| {
+                Piece::of_units(
+                    payload.unit - start * u32::from(FULL_BLOCK_UNITS),
+                    payload.units,
+                    payload.checksum,
+                )
+            };
+            let blocks = live[index..end]
+                .iter()
+                .map(|(payload, block)| LiveBlock {
+                    piece: piece(payload),
+                    ..*block
+                })
+                .collect();
             index = end;
             let (column, run_row) = shape.locate(row, rows, first + u64::from(start));
-            self.read_run(at, Run { column, row: run_row, rows: run_rows, blocks }, out);
+            self.read_run(
+                at,
+                Run {
+                    column,
+                    row: run_row,
+                    rows: run_rows,
+                    blocks,
+                },
+                out,
+            );
         }
         true
     }
 
     fn read_run(&mut self, at: u32, run: Run, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
         let pieces = run.blocks.iter().map(|block| block.piece).collect();
-        let goal = FetchGoal::CleanRun { victim: at, run: victim.runs.insert(run) };
-        self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
+        let goal = FetchGoal::CleanRun {
+            victim: at,
+            run: victim.runs.insert(run),
+        };
+        self.start_fetch(
+            FetchSpec {
+                segment,
+                column,
+                row,
+                rows,
+                pieces,
+                goal,
+                singly: false,
+            },
+            out,
+        );
     }
 
     /// The blocks of a run have come.
-    pub(crate) fn clean_run_read(&mut self, at: u32, run: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
-        let Some(run) = victim.runs.remove(run) else { return };
+    pub(crate) fn clean_run_read(
+        &mut self,
+        at: u32,
+        run: u32,
+        bytes: Option<Payload>,
+        out: &mut Outbox,
+    ) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
+        let Some(run) = victim.runs.remove(run) else {
+            return;
+        };
         let Some(bytes) = bytes else {
             if run.blocks.len() > 1 {
                 // One block that can not be had must not take its neighbours along.
                 for block in run.blocks {
                     let (first, last) = block.piece.rows();
-                    let blocks = vec![LiveBlock { piece: block.piece.behind(first), ..block }];
-                    self.read_run(at, Run { column: run.column, row: run.row + first, rows: last - first + 1, blocks }, out);
+                    let blocks = vec![LiveBlock {
+                        piece: block.piece.behind(first),
+                        ..block
+                    }];
+                    self.read_run(
+                        at,
+                        Run {
+                            column: run.column,
+                            row: run.row + first,
+                            rows: last - first + 1,
+                            blocks,
+                        },
+                        out,
+                    );
                 }
                 return;
             }
             if victim.is_tried() {
-                // (What has died meanwhile is missed by nobody, and pages of the index are written anew elsewhere.)
-                let is_missed = run.blocks.iter().any(|b| b.key.volume() != VolumeId::INDEX && self.shows(b.key.volume(), b.key.lba(), b.from));
-                self.cleaner.victims.get_mut(at).into_iter().for_each(|victim| victim.missed |= is_missed);
+                // (What has died meanwhile is missed by nobody, and pages of the index are written
+                // anew elsewhere.)
+                let is_missed = run.blocks.iter().any(|b| {
+                    b.key.volume() != VolumeId::INDEX
+                        && self.shows(b.key.volume(), b.key.lba(), b.from)
+                });
+                self.cleaner
+                    .victims
+                    .get_mut(at)
+                    .into_iter()
+                    .for_each(|victim| victim.missed |= is_missed);
                 return;
             }
             victim.missed = true;
@@ -438,7 +639,8 @@ impl Engine {
                 }
             }
             if let Some(victim) = self.cleaner.victims.get_mut(at) {
-                (victim.lost_users, victim.lost_index) = (victim.lost_users || of_users, victim.lost_index || of_index);
+                (victim.lost_users, victim.lost_index) =
+                    (victim.lost_users || of_users, victim.lost_index || of_index);
             }
             return;
         };
@@ -447,7 +649,17 @@ impl Engine {
         }
         let moves = run.blocks.into_iter().map(|block| {
             let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
-            (block.piece.checksum, Move { key: block.key, birth: block.birth, from: block.from, checksum: None, payload, stream: None })
+            (
+                block.piece.checksum,
+                Move {
+                    key: block.key,
+                    birth: block.birth,
+                    from: block.from,
+                    checksum: None,
+                    payload,
+                    stream: None,
+                },
+            )
         });
         let moves: Vec<(u32, Move)> = moves.collect();
         self.take_moves(at, moves, out);
@@ -456,16 +668,32 @@ impl Engine {
     /// Ends a victim whose moves have all committed, or goes another way to what is left of it.
     fn end_victim(&mut self, at: u32) {
         let committed = CLEANED_STREAMS.map(|id| self.stream(id).committed);
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         let s = self.segments.get(victim.segment);
-        if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last.iter().zip(committed).any(|(last, committed)| *last > committed) {
+        if victim.reading(s.filled_rows)
+            || victim.ready > 0
+            || victim
+                .last
+                .iter()
+                .zip(committed)
+                .any(|(last, committed)| *last > committed)
+        {
             return;
         }
-        let (segment, missed, gain, gives, moved) = (victim.segment, victim.missed, victim.gain, victim.gives, victim.weight.saturating_sub(s.weight()));
+        let (segment, missed, gain, gives, moved) = (
+            victim.segment,
+            victim.missed,
+            victim.gain,
+            victim.gives,
+            victim.weight.saturating_sub(s.weight()),
+        );
         let tried = victim.is_tried();
         // Pages of the index are written anew elsewhere.
         let is_index_alone = victim.lost_index && !victim.lost_users;
-        let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
+        let (is_left, is_checkpoint) =
+            (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
             self.cleaner.again = true;
             return;
@@ -485,7 +713,8 @@ impl Engine {
         self.restripe.victim_ended(segment, left_bytes, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
-            // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
+            // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay
+            // until they are overwritten.
             self.segments.set_aside(segment, tried);
             if tried && moved > 0 {
                 // It died by itself: nothing is moved.
@@ -503,14 +732,23 @@ impl Engine {
         }
     }
 
-    /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written elsewhere if it is still in use. True if it is.
+    /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written
+    /// elsewhere if it is still in use. True if it is.
     pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, place: Place) -> bool {
         if object < OBJECT_MAP {
             return self.checkpoint.rewrite(object, index, place);
         }
         let volume = windrow_units::VolumeId(object - OBJECT_MAP);
-        let slot = self.volumes.get(volume).and_then(|v| v.map.slot(u64::from(index)));
-        let used = slot.filter(|slot| self.volumes.arena.meta(*slot).is_some_and(|m| m.pointer.present && m.pointer.place == place));
+        let slot = self
+            .volumes
+            .get(volume)
+            .and_then(|v| v.map.slot(u64::from(index)));
+        let used = slot.filter(|slot| {
+            self.volumes
+                .arena
+                .meta(*slot)
+                .is_some_and(|m| m.pointer.present && m.pointer.place == place)
+        });
         if let Some(slot) = used {
             self.volumes.arena.mark_dirty(slot);
         }

@@ -1,12 +1,19 @@
 //! Administrator's commands: volumes, properties, checkpoint, shutdown.
 //!
-//! Volume operations take an order, travel as records in the user stream, take effect in the table on admission, and are
-//! answered when durable. A property goes to the superblock. A shutdown refuses new requests, waits until nothing is on its
-//! way, writes a checkpoint and a last superblock.
+//! Volume operations take an order, travel as records in the user stream, take effect in the table
+//! on admission, and are answered when durable. A property goes to the superblock. A shutdown
+//! refuses new requests, waits until nothing is on its way, writes a checkpoint and a last
+//! superblock.
 
 use crate::flush::Waiter;
-use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, MAX_VOLUMES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN, USER_STREAMS};
-use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
+use crate::limits::{
+    MAX_NAME_BYTES, MAX_VOLUME_BYTES, MAX_VOLUMES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN,
+    USER_STREAMS,
+};
+use crate::{
+    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine,
+    MemberChange, Outbox, StopReason,
+};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
 use windrow_layout::superblock::{Features, PoolState, Properties};
@@ -51,24 +58,35 @@ impl ControlState {
 
     /// True if changes of members wait, which they do for the end of a round of the journal.
     pub(crate) fn members_wait(&self) -> bool {
-        self.waiting.iter().any(|request| matches!(request.command, Control::Member { .. }))
+        self.waiting
+            .iter()
+            .any(|request| matches!(request.command, Control::Member { .. }))
     }
 
     /// True if operations on volumes wait that take an order.
     pub(crate) fn volumes_wait(&self) -> bool {
-        self.waiting.iter().any(|request| request.command.takes_order())
+        self.waiting
+            .iter()
+            .any(|request| request.command.takes_order())
     }
 
     /// True if a volume waits to be deleted.
     pub(crate) fn deletes_wait(&self) -> bool {
-        self.waiting.iter().any(|request| matches!(request.command, Control::VolumeDelete { .. }))
+        self.waiting
+            .iter()
+            .any(|request| matches!(request.command, Control::VolumeDelete { .. }))
     }
 
-    /// Refuses operations on volumes that wait, as the pool has no room for them. True if there was one.
+    /// Refuses operations on volumes that wait, as the pool has no room for them. True if there was
+    /// one.
     pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
-        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(|request| request.command.takes_order());
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|request| request.command.takes_order());
         self.waiting = others.into();
-        refused.iter().for_each(|request| control_answer(request.id, Err(ControlError::NoSpace(why.into())), out));
+        refused.iter().for_each(|request| {
+            control_answer(request.id, Err(ControlError::NoSpace(why.into())), out)
+        });
         !refused.is_empty()
     }
 
@@ -97,33 +115,69 @@ impl Engine {
         if self.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
-        let writes = !matches!(request.command, Control::Shutdown { .. } | Control::CountSharing);
+        let writes = !matches!(
+            request.command,
+            Control::Shutdown { .. } | Control::CountSharing
+        );
         if self.read_only && writes {
-            return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
+            return control_answer(
+                id,
+                Err(ControlError::Invalid("the pool is open read-only".into())),
+                out,
+            );
         }
-        if request.command.takes_order() && (self.admission.is_held_up() || self.ranges.barrier || self.ranges.is_full() || self.room_units() == 0) {
+        if request.command.takes_order()
+            && (self.admission.is_held_up()
+                || self.ranges.barrier
+                || self.ranges.is_full()
+                || self.room_units() == 0)
+        {
             return self.control.waiting.push_back(request);
         }
-        // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused. What comes later does not
-        // pass by what waits: of two changes the later one stays.
-        let changes_plan = |command: &Control| matches!(command, Control::SetProperties(_) | Control::Grow { .. } | Control::Remove { .. });
-        let waits = || self.admission.is_held_up() || self.control.waiting.iter().any(|waiting| changes_plan(&waiting.command));
-        if self.waits_for_reduction(&request.command) || (changes_plan(&request.command) && waits()) {
+        // A write that is admitted in parts was promised all its space: a larger spare factor has
+        // to wait, or a part would be refused. What comes later does not pass by what waits: of two
+        // changes the later one stays.
+        let changes_plan = |command: &Control| {
+            matches!(
+                command,
+                Control::SetProperties(_) | Control::Grow { .. } | Control::Remove { .. }
+            )
+        };
+        let waits = || {
+            self.admission.is_held_up()
+                || self
+                    .control
+                    .waiting
+                    .iter()
+                    .any(|waiting| changes_plan(&waiting.command))
+        };
+        if self.waits_for_reduction(&request.command) || (changes_plan(&request.command) && waits())
+        {
             return self.control.waiting.push_back(request);
         }
         // Rounds of the journal reckon with the devices that there were when they began.
         if let Control::Member { member, change } = &request.command
-            && (matches!(change, MemberChange::Serve { .. }) || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
+            && (matches!(change, MemberChange::Serve { .. })
+                || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
             && !self.journal_may_change()
         {
             return self.control.waiting.push_back(request);
         }
         let result = match request.command {
-            Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
-            Control::VolumeResize { volume, size_bytes, shrink } => self.volume_resize(id, volume, (size_bytes, shrink), out),
+            Control::VolumeCreate { name, size_bytes } => {
+                self.volume_create(id, name, size_bytes, out)
+            }
+            Control::VolumeResize {
+                volume,
+                size_bytes,
+                shrink,
+            } => self.volume_resize(id, volume, (size_bytes, shrink), out),
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
-            Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
+            Control::VolumeCompression {
+                volume,
+                compression,
+            } => self.volume_compression(id, volume, compression, out),
             Control::VolumeDedup { volume, dedup } => self.volume_dedup(id, volume, dedup, out),
             Control::VolumeRename { volume, name } => self.volume_rename(id, volume, name, out),
             Control::PoolRename { name } => self.pool_rename(id, name, out),
@@ -162,74 +216,166 @@ impl Engine {
         }
     }
 
-    fn volume_create(&mut self, id: ControlId, name: String, size_bytes: u64, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_create(
+        &mut self,
+        id: ControlId,
+        name: String,
+        size_bytes: u64,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         check_name(&name)?;
         check_size(size_bytes)?;
         if self.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
         if self.volumes.is_full() {
-            return Err(ControlError::NoSpace(format!("the pool has {MAX_VOLUMES} volumes, the most that there can be")));
+            return Err(ControlError::NoSpace(format!(
+                "the pool has {MAX_VOLUMES} volumes, the most that there can be"
+            )));
         }
         if self.volumes.lacks_table_page() {
-            return Err(ControlError::NoSpace("maps take all of the pages that the pool has for tables".into()));
+            return Err(ControlError::NoSpace(
+                "maps take all of the pages that the pool has for tables".into(),
+            ));
         }
         let volume = VolumeId(self.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
-            return Err(ControlError::NoSpace("the pool has given all numbers of volumes".into()));
+            return Err(ControlError::NoSpace(
+                "the pool has given all numbers of volumes".into(),
+            ));
         }
         let order = self.orders.take(1);
         self.checkpoint.applied = order;
-        self.volumes.add(VolumeRecord::new(volume, size_bytes, name.clone()));
+        self.volumes
+            .add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.volumes.count_table_pages();
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Create { name, size_bytes } }, order);
+        self.queue_record(
+            Entry::Volume {
+                volume,
+                order,
+                change: VolumeChange::Create { name, size_bytes },
+            },
+            order,
+        );
         self.report_promises(out);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Volume(volume) }, out);
+        self.flush_through(
+            order,
+            Waiter::Control {
+                id,
+                reply: ControlReply::Volume(volume),
+            },
+            out,
+        );
         Ok(())
     }
 
-    fn volume_resize(&mut self, id: ControlId, volume: VolumeId, (size_bytes, shrink): (u64, bool), out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_resize(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        (size_bytes, shrink): (u64, bool),
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         check_size(size_bytes)?;
-        let old = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.size_bytes;
+        let old = self
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?
+            .record
+            .size_bytes;
         // Asked of the size that it has now: whoever looked before may have seen another one.
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
         let order = self.orders.take(1);
-        self.volumes.change(volume, |record| record.size_bytes = size_bytes);
+        self.volumes
+            .change(volume, |record| record.size_bytes = size_bytes);
         self.checkpoint.applied = order;
         if size_bytes < old {
             self.volumes.cuts += 1;
-            self.begin_range(volume, Lba(size_bytes / BLOCK_BYTES), Lba(old / BLOCK_BYTES), order, RangeState::Hole);
+            self.begin_range(
+                volume,
+                Lba(size_bytes / BLOCK_BYTES),
+                Lba(old / BLOCK_BYTES),
+                order,
+                RangeState::Hole,
+            );
         }
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } }, order);
+        self.queue_record(
+            Entry::Volume {
+                volume,
+                order,
+                change: VolumeChange::Resize { size_bytes },
+            },
+            order,
+        );
         self.report_promises(out);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.flush_through(
+            order,
+            Waiter::Control {
+                id,
+                reply: ControlReply::Done,
+            },
+            out,
+        );
         Ok(())
     }
 
-    fn volume_delete(&mut self, id: ControlId, volume: VolumeId, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_delete(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
         let order = self.orders.take(1);
         self.begin_delete(volume, order);
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Delete }, order);
+        self.queue_record(
+            Entry::Volume {
+                volume,
+                order,
+                change: VolumeChange::Delete,
+            },
+            order,
+        );
         self.report_promises(out);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.flush_through(
+            order,
+            Waiter::Control {
+                id,
+                reply: ControlReply::Done,
+            },
+            out,
+        );
         Ok(())
     }
 
-    fn volume_sync(&mut self, id: ControlId, volume: VolumeId, sync: SyncMode, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_sync(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        sync: SyncMode,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
         if self.journals().areas().next().is_none() {
             // The format has the operation only together with the journal's flag.
-            return Err(ControlError::Invalid("the pool was made without a journal: its flushes can not be set".into()));
+            return Err(ControlError::Invalid(
+                "the pool was made without a journal: its flushes can not be set".into(),
+            ));
         }
         self.volumes.change(volume, |record| record.sync = sync);
         self.log_change(id, volume, VolumeChange::SetSync(sync), out);
         Ok(())
     }
 
-    fn volume_rename(&mut self, id: ControlId, volume: VolumeId, name: String, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_rename(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        name: String,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         check_name(&name)?;
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
         if self.volumes.by_name(&name).is_some() {
@@ -237,46 +383,91 @@ impl Engine {
         }
         if !self.may_pack(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
-            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeRename { volume, name } });
+            self.control.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeRename { volume, name },
+            });
             return Ok(());
         }
-        self.volumes.change(volume, |record| record.name.clone_from(&name));
+        self.volumes
+            .change(volume, |record| record.name.clone_from(&name));
         self.log_change(id, volume, VolumeChange::Rename { name }, out);
         Ok(())
     }
 
     /// In force with one superblock: a crash leaves the pool with the one name or the other.
-    fn pool_rename(&mut self, id: ControlId, name: String, out: &mut Outbox) -> Result<(), ControlError> {
+    fn pool_rename(
+        &mut self,
+        id: ControlId,
+        name: String,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         check_name(&name)?;
         self.superblock.pool_name = name;
         self.superblock_writer.wanted += 1;
-        self.control.when_recorded(id, self.superblock_writer.wanted);
+        self.control
+            .when_recorded(id, self.superblock_writer.wanted);
         self.superblock_step(out);
         Ok(())
     }
 
-    /// Logs a change of a volume that the table of volumes shows already; it is answered when it is durable.
-    fn log_change(&mut self, id: ControlId, volume: VolumeId, change: VolumeChange, out: &mut Outbox) {
+    /// Logs a change of a volume that the table of volumes shows already; it is answered when it is
+    /// durable.
+    fn log_change(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        change: VolumeChange,
+        out: &mut Outbox,
+    ) {
         let order = self.orders.take(1);
         self.checkpoint.applied = order;
-        self.queue_record(Entry::Volume { volume, order, change }, order);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.queue_record(
+            Entry::Volume {
+                volume,
+                order,
+                change,
+            },
+            order,
+        );
+        self.flush_through(
+            order,
+            Waiter::Control {
+                id,
+                reply: ControlReply::Done,
+            },
+            out,
+        );
     }
 
-    fn volume_compression(&mut self, id: ControlId, volume: VolumeId, compression: Compression, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_compression(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        compression: Compression,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
         // Also for "off": the format has the operation only with the flag for it.
         if !self.may_pack(Features::PACKED | compression.features(), out) {
             // The format has the operation only behind a durable flag.
-            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeCompression { volume, compression } });
+            self.control.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeCompression {
+                    volume,
+                    compression,
+                },
+            });
             return Ok(());
         }
-        self.volumes.change(volume, |record| record.compression = compression);
+        self.volumes
+            .change(volume, |record| record.compression = compression);
         self.log_change(id, volume, VolumeChange::SetCompression(compression), out);
         Ok(())
     }
 
-    /// True if the superblock that is in force has these flags, such as those of packed payload; else it is made to.
+    /// True if the superblock that is in force has these flags, such as those of packed payload;
+    /// else it is made to.
     fn may_pack(&mut self, flags: u64, out: &mut Outbox) -> bool {
         let features = &mut self.superblock.features.incompatible;
         if *features & flags != flags {
@@ -288,17 +479,38 @@ impl Engine {
         self.superblock_writer.done >= self.control.packed_wish
     }
 
-    fn volume_dedup(&mut self, id: ControlId, volume: VolumeId, dedup: Dedup, out: &mut Outbox) -> Result<(), ControlError> {
-        let now = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.dedup;
+    fn volume_dedup(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        dedup: Dedup,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        let now = self
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?
+            .record
+            .dedup;
         let has_pages = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing where there has never been anything else.
-            self.flush_through(self.orders.last(), Waiter::Control { id, reply: ControlReply::Done }, out);
+            self.flush_through(
+                self.orders.last(),
+                Waiter::Control {
+                    id,
+                    reply: ControlReply::Done,
+                },
+                out,
+            );
             return Ok(());
         }
         if !self.may_share(out)? {
             // The format has the operation only behind a durable flag.
-            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeDedup { volume, dedup } });
+            self.control.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeDedup { volume, dedup },
+            });
             return Ok(());
         }
         self.volumes.change(volume, |record| record.dedup = dedup);
@@ -306,12 +518,15 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the superblock that is in force says that there may be shared content; else it is made to, if the pool has room for a second map.
+    /// True if the superblock that is in force says that there may be shared content; else it is
+    /// made to, if the pool has room for a second map.
     fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
         // Where there is no room for pages of the index, it is in memory alone.
         let wishes = [Features::SHARED | Features::DEDUP_INDEX, Features::SHARED];
         let now = self.superblock.features.incompatible;
-        if let Some(wish) = wishes.into_iter().find(|wish| now & wish == *wish || self.fits_with(*wish))
+        if let Some(wish) = wishes
+            .into_iter()
+            .find(|wish| now & wish == *wish || self.fits_with(*wish))
             && now & wish != wish
         {
             self.superblock.features.incompatible |= wish;
@@ -323,7 +538,9 @@ impl Engine {
             self.superblock_step(out);
         }
         if !self.shares() {
-            return Err(ControlError::NoSpace("the pool is too full, or too small, for the map of shared blocks".into()));
+            return Err(ControlError::NoSpace(
+                "the pool is too full, or too small, for the map of shared blocks".into(),
+            ));
         }
         self.make_index();
         Ok(self.superblock_writer.done >= self.control.shared_wish)
@@ -338,17 +555,24 @@ impl Engine {
         plan.is_ok_and(|plan| self.bytes_beside(&plan) <= plan.usable_bytes)
     }
 
-    fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
+    fn set_properties(
+        &mut self,
+        id: ControlId,
+        properties: Properties,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
         if properties.reduction != self.superblock.properties.reduction {
             return self.change_reduction(id, properties, out);
         }
-        // While data moves between layouts the same spare factor may give a little less than was promised, and a crash may have undone trims that a larger one was admitted
-        // for: a spare factor that is not larger takes nothing away, and is never refused.
+        // While data moves between layouts the same spare factor may give a little less than was
+        // promised, and a crash may have undone trims that a larger one was admitted for: a spare
+        // factor that is not larger takes nothing away, and is never refused.
         let asks_for_more = properties.spare_per_mille > self.superblock.properties.spare_per_mille;
         let plan = match self.plan_now(properties.spare_per_mille) {
             Ok(plan) if asks_for_more || plan.usable_bytes >= self.plan.usable_bytes => plan,
-            // Between two layouts a tiny pool may have too few segments for the reserve of the larger map.
+            // Between two layouts a tiny pool may have too few segments for the reserve of the
+            // larger map.
             Err(_) if asks_for_more => {
                 let why = "too few segments may be used for now: wait until `pool status` shows no growth or removal";
                 return Err(ControlError::NoSpace(why.into()));
@@ -356,16 +580,22 @@ impl Engine {
             Ok(_) | Err(_) => self.plan.clone(),
         };
         if asks_for_more && self.bytes_beside(&plan) > plan.usable_bytes {
-            return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
+            return Err(ControlError::NoSpace(
+                "the data in the pool leaves no room for this spare factor".into(),
+            ));
         }
-        let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;
+        let policy = self
+            .policy_for(&properties, &plan)
+            .map_err(ControlError::Invalid)?;
         self.take_plan(plan);
         self.take_policy(policy);
         self.report_promises(out);
-        self.segments.set_rule(crate::recover::victim_rule(&properties));
+        self.segments
+            .set_rule(crate::recover::victim_rule(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
-        self.control.when_recorded(id, self.superblock_writer.wanted);
+        self.control
+            .when_recorded(id, self.superblock_writer.wanted);
         self.superblock_step(out);
         Ok(())
     }
@@ -404,7 +634,9 @@ impl Engine {
     }
 
     fn shutdown_step(&mut self, out: &mut Outbox) {
-        let Some((id, export, stage)) = self.control.shutdown else { return };
+        let Some((id, export, stage)) = self.control.shutdown else {
+            return;
+        };
         if self.read_only {
             return self.end_as_is(id, out);
         }
@@ -418,8 +650,12 @@ impl Engine {
                 }
                 self.close_index(out);
                 self.seal_users(Order(u64::MAX), out);
-                let sealed = USER_STREAMS.iter().all(|id| self.stream(*id).open.is_empty());
-                let quiet = sealed && self.streams.iter().all(|s| s.in_flight.is_empty()) && self.pending.is_empty();
+                let sealed = USER_STREAMS
+                    .iter()
+                    .all(|id| self.stream(*id).open.is_empty());
+                let quiet = sealed
+                    && self.streams.iter().all(|s| s.in_flight.is_empty())
+                    && self.pending.is_empty();
                 if quiet
                     && self.fetches_are_answered()
                     && self.examinations.is_empty()
@@ -429,27 +665,43 @@ impl Engine {
                     && self.checkpoint.is_idle()
                 {
                     self.checkpoint.request();
-                    self.control.shutdown = Some((id, export, Stage::Checkpoint { after: self.checkpoint.begun }));
+                    self.control.shutdown = Some((
+                        id,
+                        export,
+                        Stage::Checkpoint {
+                            after: self.checkpoint.begun,
+                        },
+                    ));
                     self.checkpoint_step(out);
                 }
             }
             Stage::Checkpoint { after } => {
-                // Another host may write as soon as it is exported: a discard that is still on its way would take that from under it. (No further one is sent.)
+                // Another host may write as soon as it is exported: a discard that is still on its
+                // way would take that from under it. (No further one is sent.)
                 let has_ended = !export || self.changes_have_ended();
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
-                    // Nothing to replay from here on; who may open it next is a matter of the host alone.
+                    // Nothing to replay from here on; who may open it next is a matter of the host
+                    // alone.
                     self.superblock.state = PoolState::Exported;
                     if export {
                         self.superblock.host = windrow_units::Uuid::default();
                     }
                     self.superblock_writer.wanted += 1;
-                    self.control.shutdown = Some((id, export, Stage::Superblock { wish: self.superblock_writer.wanted }));
+                    self.control.shutdown = Some((
+                        id,
+                        export,
+                        Stage::Superblock {
+                            wish: self.superblock_writer.wanted,
+                        },
+                    ));
                     self.superblock_step(out);
                 }
             }
             Stage::Superblock { wish } => {
-                // A member that has left meanwhile has given rise to a further one, and of one that hangs the last one is on its way.
-                let has_ended = self.superblock_writer.done == self.superblock_writer.wanted && (!export || self.changes_have_ended());
+                // A member that has left meanwhile has given rise to a further one, and of one that
+                // hangs the last one is on its way.
+                let has_ended = self.superblock_writer.done == self.superblock_writer.wanted
+                    && (!export || self.changes_have_ended());
                 if self.superblock_writer.done >= wish && has_ended {
                     self.control.shutdown = None;
                     control_answer(id, Ok(ControlReply::Done), out);
@@ -466,7 +718,8 @@ impl Engine {
         self.stop(StopReason::Shutdown, out);
     }
 
-    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next start replays the log. Such a pool cannot be exported.
+    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next
+    /// start replays the log. Such a pool cannot be exported.
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
             self.control.shutdown = None;
@@ -498,7 +751,11 @@ impl Engine {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         let ids = waiting.shutdown.map(|s| s.0).into_iter();
-        for id in ids.chain(waiting.waiting.iter().map(|r| r.id)).chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.recorded.iter().map(|p| p.0)) {
+        for id in ids
+            .chain(waiting.waiting.iter().map(|r| r.id))
+            .chain(waiting.checkpoints.iter().map(|c| c.0))
+            .chain(waiting.recorded.iter().map(|p| p.0))
+        {
             control_answer(id, Err(ControlError::Stopped), out);
         }
     }
@@ -508,7 +765,13 @@ impl Control {
     /// True if it lets go of a device, which the end of a pool would wait for.
     fn lets_go(&self) -> bool {
         use MemberChange::{Settle, Switched, TakeOut, Thaw};
-        matches!(self, Self::Member { change: TakeOut | Settle | Switched | Thaw, .. })
+        matches!(
+            self,
+            Self::Member {
+                change: TakeOut | Settle | Switched | Thaw,
+                ..
+            }
+        )
     }
 
     /// True if it goes to the log as a record with an order of its own.
@@ -526,16 +789,27 @@ impl Control {
     }
 }
 
-pub(crate) fn control_answer(id: ControlId, result: Result<ControlReply, ControlError>, out: &mut Outbox) {
+pub(crate) fn control_answer(
+    id: ControlId,
+    result: Result<ControlReply, ControlError>,
+    out: &mut Outbox,
+) {
     out.control.push(ControlCompletion { id, result });
 }
 
 fn check_name(name: &str) -> Result<(), ControlError> {
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(|c| c.is_control() || c == '/') {
-        return Err(ControlError::Invalid(format!("a name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters")));
+    if name.is_empty()
+        || name.len() > MAX_NAME_BYTES
+        || name.chars().any(|c| c.is_control() || c == '/')
+    {
+        return Err(ControlError::Invalid(format!(
+            "a name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters"
+        )));
     }
     if name.starts_with('-') {
-        return Err(ControlError::Invalid("a name does not begin with '-', as options do".into()));
+        return Err(ControlError::Invalid(
+            "a name does not begin with '-', as options do".into(),
+        ));
     }
     Ok(())
 }
@@ -555,33 +829,63 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     if !(SPARE_PER_MILLE_MIN..=SPARE_PER_MILLE_MAX).contains(&properties.spare_per_mille) {
         let percent = |per_mille: u16| f64::from(per_mille) / 10.0;
         let (least, most) = (percent(SPARE_PER_MILLE_MIN), percent(SPARE_PER_MILLE_MAX));
-        return Err(format!("the spare factor lies between {least} % and {most} %, {} % given", percent(properties.spare_per_mille)));
+        return Err(format!(
+            "the spare factor lies between {least} % and {most} %, {} % given",
+            percent(properties.spare_per_mille)
+        ));
     }
     if !(1..=3_600_000).contains(&properties.seal_age_ms) {
-        return Err(format!("the age bound lies between 1 ms and 1 hour, {} ms given", properties.seal_age_ms));
+        return Err(format!(
+            "the age bound lies between 1 ms and 1 hour, {} ms given",
+            properties.seal_age_ms
+        ));
     }
     if properties.flush_age_ms > 3_600_000 {
-        return Err(format!("the age at which data is flushed is 0 (off) or at most 1 hour, {} ms given", properties.flush_age_ms));
+        return Err(format!(
+            "the age at which data is flushed is 0 (off) or at most 1 hour, {} ms given",
+            properties.flush_age_ms
+        ));
     }
     let (rate, least) = (properties.rebuild_rate, properties.rebuild_rate_min);
     if !(REBUILD_RATE_MIN..=RATE_MAX).contains(&least) || rate > RATE_MAX {
-        return Err(format!("the guaranteed rate of a rebuild lies between {REBUILD_RATE_MIN} and {RATE_MAX} bytes per second, {least} given"));
+        return Err(format!(
+            "the guaranteed rate of a rebuild lies between {REBUILD_RATE_MIN} and {RATE_MAX} bytes per second, {least} given"
+        ));
     }
     if rate != 0 && rate < least {
-        return Err(format!("the bound of a rebuild is 0 (none) or at least its guaranteed rate ({least} bytes per second), {rate} given"));
+        return Err(format!(
+            "the bound of a rebuild is 0 (none) or at least its guaranteed rate ({least} bytes per second), {rate} given"
+        ));
     }
     if properties.read_latency_bound_ms > 3_600_000 {
-        return Err(format!("the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given", properties.read_latency_bound_ms));
+        return Err(format!(
+            "the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given",
+            properties.read_latency_bound_ms
+        ));
     }
     if !Properties::are_warnings(properties.warn_at) {
-        let given: Vec<String> = properties.warn_at.iter().filter(|at| **at > 0).map(u8::to_string).collect();
-        return Err(format!("warnings lie between 1 and 100 per cent, at most four, ascending; {} given", given.join(",")));
+        let given: Vec<String> = properties
+            .warn_at
+            .iter()
+            .filter(|at| **at > 0)
+            .map(u8::to_string)
+            .collect();
+        return Err(format!(
+            "warnings lie between 1 and 100 per cent, at most four, ascending; {} given",
+            given.join(",")
+        ));
     }
     if Rule::from_code(properties.victim_policy, properties.victim_number).is_none() {
-        return Err(format!("there is no victim policy of number {}", properties.victim_policy));
+        return Err(format!(
+            "there is no victim policy of number {}",
+            properties.victim_policy
+        ));
     }
     if PlacementKind::from_code(properties.placement).is_none() {
-        return Err(format!("there is no placement of number {}", properties.placement));
+        return Err(format!(
+            "there is no placement of number {}",
+            properties.placement
+        ));
     }
     Ok(())
 }

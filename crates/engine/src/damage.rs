@@ -1,9 +1,13 @@
 //! Blocks of volumes that are known to be lost: the state of data, apart from the state of members.
 //!
-//! 1 Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed. It joins a set of ranges. 2 A notice names it when it
-//! is new, and once more in each scrub: a client that repeats a read causes no second notice. 3 A block leaves the set when it is written, trimmed, moved,
-//! or read well. 4 A scrub that began and completed in one life of the daemon has seen everything: what it has not found again is not lost. 5 Checkpoints keep the number and the first
-//! ranges. After a start these are *recalled*: the pool neither calls them lost nor the data intact before they are written or such a scrub has completed.
+//! 1 Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed. It
+//!   joins a set of ranges. 2 A notice names it when it
+//! is new, and once more in each scrub: a client that repeats a read causes no second notice. 3 A
+//! block leaves the set when it is written, trimmed, moved, or read well. 4 A scrub that began and
+//! completed in one life of the daemon has seen everything: what it has not found again is not
+//! lost. 5 Checkpoints keep the number and the first ranges. After a start these are *recalled*:
+//! the pool neither calls them lost nor the data intact before they are written or such a scrub has
+//! completed.
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
@@ -13,7 +17,8 @@ use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
 use std::collections::BTreeMap;
 use windrow_units::{Lba, VolumeId};
 
-/// Words that a checkpoint keeps of it: the number, when it was found, the number of ranges, and the ranges.
+/// Words that a checkpoint keeps of it: the number, when it was found, the number of ranges, and
+/// the ranges.
 pub(crate) const SAVED_WORDS: usize = 3 + 3 * DAMAGE_SAVED_RANGES;
 
 /// Disjoint ranges of blocks, by volume.
@@ -32,7 +37,11 @@ impl RangeSet {
 
     /// Adds blocks that are not in the set; false: there is no room for another range.
     fn add(&mut self, volume: VolumeId, first: u64, blocks: u64) -> bool {
-        let before = self.ranges.range_mut(..(volume, first)).next_back().filter(|((of, _), end)| *of == volume && **end == first);
+        let before = self
+            .ranges
+            .range_mut(..(volume, first))
+            .next_back()
+            .filter(|((of, _), end)| *of == volume && **end == first);
         let mut end = first + blocks;
         let (start, joins) = before.map_or((first, false), |((_, start), _)| (*start, true));
         match self.ranges.remove(&(volume, end)) {
@@ -47,7 +56,10 @@ impl RangeSet {
 
     /// Removes blocks `first .. end`.
     fn remove(&mut self, volume: VolumeId, first: u64, end: u64) {
-        while let Some((start, stop)) = self.last_before(volume, end).filter(|(_, stop)| *stop > first) {
+        while let Some((start, stop)) = self
+            .last_before(volume, end)
+            .filter(|(_, stop)| *stop > first)
+        {
             self.ranges.remove(&(volume, start));
             self.blocks -= stop.min(end) - start.max(first);
             if start < first {
@@ -60,12 +72,23 @@ impl RangeSet {
     }
 
     fn last_before(&self, volume: VolumeId, end: u64) -> Option<(u64, u64)> {
-        let found = self.ranges.range(..(volume, end)).next_back().filter(|((of, _), _)| *of == volume);
+        let found = self
+            .ranges
+            .range(..(volume, end))
+            .next_back()
+            .filter(|((of, _), _)| *of == volume);
         found.map(|((_, start), stop)| (*start, *stop))
     }
 
     fn first(&self, most: usize) -> Vec<VolumeRange> {
-        let ranges = self.ranges.iter().map(|((volume, first), end)| VolumeRange { volume: *volume, lba: *first, blocks: end - first });
+        let ranges = self
+            .ranges
+            .iter()
+            .map(|((volume, first), end)| VolumeRange {
+                volume: *volume,
+                lba: *first,
+                blocks: end - first,
+            });
         ranges.take(most).collect()
     }
 }
@@ -76,7 +99,8 @@ pub(crate) struct Damage {
     known: RangeSet,
     /// What a notice has named since the last scrub began.
     named: RangeSet,
-    /// Found since the last scrub began, named or not, and how many more it found in the map that it does not name.
+    /// Found since the last scrub began, named or not, and how many more it found in the map that
+    /// it does not name.
     seen: RangeSet,
     seen_more: u64,
     /// From before the start.
@@ -99,10 +123,18 @@ impl Damage {
     /// From the counters of a checkpoint.
     pub(crate) fn restored(saved: &[u64]) -> Self {
         let word = |at: usize| saved.get(at).copied().unwrap_or(0);
-        let mut damage = Self { since_unix_s: word(1), ..Self::default() };
+        let mut damage = Self {
+            since_unix_s: word(1),
+            ..Self::default()
+        };
         for at in (0..(word(2) as usize).min(DAMAGE_SAVED_RANGES)).map(|range| 3 + 3 * range) {
             let (volume, first, blocks) = (VolumeId(word(at) as u32), word(at + 1), word(at + 2));
-            if first.checked_add(blocks).is_some() && damage.recalled.last_before(volume, first.saturating_add(blocks)).is_none_or(|(_, end)| end <= first) {
+            if first.checked_add(blocks).is_some()
+                && damage
+                    .recalled
+                    .last_before(volume, first.saturating_add(blocks))
+                    .is_none_or(|(_, end)| end <= first)
+            {
                 damage.recalled.add(volume, first, blocks);
             }
         }
@@ -116,7 +148,9 @@ impl Damage {
         let mut ranges = self.known.first(DAMAGE_SAVED_RANGES);
         ranges.extend(self.recalled.first(DAMAGE_SAVED_RANGES - ranges.len()));
         let head = [blocks, self.since_unix_s, ranges.len() as u64];
-        let ranges = ranges.iter().flat_map(|range| [u64::from(range.volume.0), range.lba, range.blocks]);
+        let ranges = ranges
+            .iter()
+            .flat_map(|range| [u64::from(range.volume.0), range.lba, range.blocks]);
         head.into_iter().chain(ranges).collect()
     }
 
@@ -128,11 +162,14 @@ impl Damage {
     /// For `status`. Shared content is counted by the blocks that refer to it.
     pub(crate) fn status(&self, most: usize) -> DamageStatus {
         let of_content = |set: &RangeSet| {
-            let content = set.ranges.range((VolumeId::SHARED, 0)..=(VolumeId::SHARED, u64::MAX));
+            let content = set
+                .ranges
+                .range((VolumeId::SHARED, 0)..=(VolumeId::SHARED, u64::MAX));
             content.map(|((_, first), end)| end - first).sum::<u64>()
         };
         let of_users = |set: &RangeSet| {
-            let mut ranges = set.first(most.saturating_add(set.ranges.len().min(DAMAGE_RANGES_MAX)));
+            let mut ranges =
+                set.first(most.saturating_add(set.ranges.len().min(DAMAGE_RANGES_MAX)));
             ranges.retain(|range| range.volume != VolumeId::SHARED);
             ranges.truncate(most);
             ranges
@@ -143,7 +180,11 @@ impl Damage {
             lost: of_users(&self.known),
             recalled_blocks: self.recalled.blocks - of_content(&self.recalled) + self.recalled_more,
             recalled: of_users(&self.recalled),
-            since_unix_s: if self.is_empty() { 0 } else { self.since_unix_s },
+            since_unix_s: if self.is_empty() {
+                0
+            } else {
+                self.since_unix_s
+            },
         }
     }
 
@@ -181,10 +222,19 @@ impl Damage {
         if self.is_empty() {
             return;
         }
-        for set in [&mut self.known, &mut self.named, &mut self.seen, &mut self.recalled] {
+        for set in [
+            &mut self.known,
+            &mut self.named,
+            &mut self.seen,
+            &mut self.recalled,
+        ] {
             set.remove(volume, first.0, end.0);
         }
-        if self.known.blocks == 0 && self.recalled.blocks == 0 && self.unlisted == 0 && self.recalled_more == 0 {
+        if self.known.blocks == 0
+            && self.recalled.blocks == 0
+            && self.unlisted == 0
+            && self.recalled_more == 0
+        {
             (self.since_unix_s, self.kept) = (0, 0);
         }
     }
@@ -211,15 +261,24 @@ impl Engine {
         if self.note_damage(key) {
             let (volume, lba) = (key.volume(), key.lba().0);
             match out.notices.last_mut() {
-                Some(Notice::Unrecoverable { volume: of, lba: first, blocks }) if *of == volume && *first + *blocks == lba => *blocks += 1,
-                _ => out.notices.push(Notice::Unrecoverable { volume, lba, blocks: 1 }),
+                Some(Notice::Unrecoverable {
+                    volume: of,
+                    lba: first,
+                    blocks,
+                }) if *of == volume && *first + *blocks == lba => *blocks += 1,
+                _ => out.notices.push(Notice::Unrecoverable {
+                    volume,
+                    lba,
+                    blocks: 1,
+                }),
             }
         }
         self.note_lost_content(key);
     }
 
-    /// Adds a lost block to what is known. True if it is to be named. The first one, and each doubling, is worth a checkpoint: a daemon that is killed must not
-    /// forget that data is damaged.
+    /// Adds a lost block to what is known. True if it is to be named. The first one, and each
+    /// doubling, is worth a checkpoint: a daemon that is killed must not forget that data is
+    /// damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
         let is_new = self.damage.note(key, self.wall.unix_s(self.now_ns));
         self.keep_damage();
@@ -240,15 +299,32 @@ impl Engine {
         }
     }
 
-    /// Forgets what a completed scrub has not found again, when the references to lost content are named.
+    /// Forgets what a completed scrub has not found again, when the references to lost content are
+    /// named.
     pub(crate) fn damage_step(&mut self) {
         if self.damage.completing && self.survey.is_idle() {
             let before = std::mem::take(&mut self.damage);
-            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX { before.seen_more } else { before.unlisted };
-            let since_unix_s = if before.seen.blocks + unlisted == 0 { 0 } else { before.since_unix_s };
+            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX {
+                before.seen_more
+            } else {
+                before.unlisted
+            };
+            let since_unix_s = if before.seen.blocks + unlisted == 0 {
+                0
+            } else {
+                before.since_unix_s
+            };
             let known = before.seen.clone();
-            self.damage =
-                Damage { known, named: before.named, seen: before.seen, unlisted, since_unix_s, kept: before.kept, scrub_is_whole: true, ..Damage::default() };
+            self.damage = Damage {
+                known,
+                named: before.named,
+                seen: before.seen,
+                unlisted,
+                since_unix_s,
+                kept: before.kept,
+                scrub_is_whole: true,
+                ..Damage::default()
+            };
         }
     }
 }

@@ -1,12 +1,17 @@
-//! Deduplication: content that blocks share is a block of the shared volume; blocks refer to it by its number, the id (docs/dedup.md).
+//! Deduplication: content that blocks share is a block of the shared volume; blocks refer to it by
+//! its number, the id (docs/dedup.md).
 //!
-//! A block of a volume with deduplication goes through reduction so: 1 *print*: a worker takes its fingerprint. 2 *decide*, in order of the queue, once the
-//! fingerprints of all blocks before it are there: the index knows it (a reference), or it gets an id of its own. 3 Where fingerprints alone are not
-//! trusted, what the index found is read and compared first (`compare.rs`). 4 Unique blocks are packed as those of other volumes are (`write/reduce.rs`).
+//! A block of a volume with deduplication goes through reduction so: 1 *print*: a worker takes its
+//! fingerprint. 2 *decide*, in order of the queue, once the fingerprints of all blocks before it
+//! are there: the index knows it (a reference), or it gets an id of its own. 3 Where fingerprints
+//! alone are not trusted, what the index found is read and compared first (`compare.rs`). 4 Unique
+//! blocks are packed as those of other volumes are (`write/reduce.rs`).
 //!
-//! What must hold: (a) each id in use has as many references as are in maps, in batches on their way, and held by blocks of the queue; (b) an id in use has
-//! content: a place in the map of the shared volume, or a data entry on its way in a batch not after any that refers to it; (c) an id that becomes
-//! free is a hole, and is not given, nor its place written, before what took its references is beyond doubt ([`Engine::release_content`]).
+//! What must hold: (a) each id in use has as many references as are in maps, in batches on their
+//! way, and held by blocks of the queue; (b) an id in use has content: a place in the map of the
+//! shared volume, or a data entry on its way in a batch not after any that refers to it; (c) an id
+//! that becomes free is a hole, and is not given, nor its place written, before what took its
+//! references is beyond doubt ([`Engine::release_content`]).
 
 mod compare;
 mod hooks;
@@ -67,7 +72,8 @@ pub(crate) struct Shared {
     /// Content that is not committed yet and may have to be compared.
     fresh: HashMap<u32, Payload, FxBuildHasher>,
     comparisons: Comparisons,
-    /// Contents (id and life) that could not be had: nothing refers to them any more, also if a page of the index names them again.
+    /// Contents (id and life) that could not be had: nothing refers to them any more, also if a
+    /// page of the index names them again.
     lost: BTreeSet<(u32, u32)>,
     /// What a start took for applied.
     base: Order,
@@ -106,14 +112,54 @@ pub struct DedupSums {
 impl DedupSums {
     /// In the order in which checkpoints keep them.
     pub(crate) fn to_words(self) -> [u64; DEDUP_WORDS] {
-        let Self { looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void } = self;
-        [looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void]
+        let Self {
+            looked_up,
+            found,
+            compared,
+            mismatched,
+            evicted,
+            pages_written,
+            pages_dropped,
+            pages_read,
+            pages_void,
+        } = self;
+        [
+            looked_up,
+            found,
+            compared,
+            mismatched,
+            evicted,
+            pages_written,
+            pages_dropped,
+            pages_read,
+            pages_void,
+        ]
     }
 
     /// From what a checkpoint kept.
     pub(crate) fn from_words(words: [u64; DEDUP_WORDS]) -> Self {
-        let [looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void] = words;
-        Self { looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void }
+        let [
+            looked_up,
+            found,
+            compared,
+            mismatched,
+            evicted,
+            pages_written,
+            pages_dropped,
+            pages_read,
+            pages_void,
+        ] = words;
+        Self {
+            looked_up,
+            found,
+            compared,
+            mismatched,
+            evicted,
+            pages_written,
+            pages_dropped,
+            pages_read,
+            pages_void,
+        }
     }
 
     /// Both together.
@@ -143,7 +189,8 @@ pub struct DedupStatus {
     pub index_pages_max: u64,
     /// Fingerprints of which the page is known.
     pub index_hooks: u64,
-    /// Pages that were looked through since the start, and how many there were: until then less is found.
+    /// Pages that were looked through since the start, and how many there were: until then less is
+    /// found.
     pub index_pages_scanned: u64,
     /// See `index_pages_scanned`.
     pub index_pages_to_scan: u64,
@@ -158,7 +205,10 @@ pub struct DedupStatus {
 impl Shared {
     /// After a start that took everything up to `base` for applied.
     pub(crate) fn after(base: Order) -> Self {
-        Self { base, ..Self::default() }
+        Self {
+            base,
+            ..Self::default()
+        }
     }
 
     /// True if nothing is on its way.
@@ -168,10 +218,14 @@ impl Shared {
 }
 
 impl Engine {
-    /// How blocks of a volume are shared. Not as long as a power cut can leave a gap in the orders of the first stream of users: what lies behind the gap is
-    /// void or comes again from the journal, and its ids would be given twice.
+    /// How blocks of a volume are shared. Not as long as a power cut can leave a gap in the orders
+    /// of the first stream of users: what lies behind the gap is void or comes again from the
+    /// journal, and its ids would be given twice.
     pub(crate) fn dedup_of(&self, volume: VolumeId) -> Dedup {
-        self.volumes.get(volume).filter(|_| self.is_further_durable()).map_or(Dedup::Off, |v| v.record.dedup)
+        self.volumes
+            .get(volume)
+            .filter(|_| self.is_further_durable())
+            .map_or(Dedup::Off, |v| v.record.dedup)
     }
 
     /// What is kept beside the blocks of users, and what these may be.
@@ -189,25 +243,31 @@ impl Engine {
         }
     }
 
-    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if there is no memory for them: then none is taken, as some of them would serve
-    /// nobody.
+    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if
+    /// there is no memory for them: then none is taken, as some of them would serve nobody.
     pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
         if self.shared.index.is_missing() {
             self.make_index();
         }
         let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
         let end = wanted.div_ceil(MAP_PAGE_ENTRIES as u64);
-        let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return false };
+        let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else {
+            return false;
+        };
         let shared = &mut self.shared;
         let new = shared.looked_pages..end.max(shared.looked_pages);
         shared.looked_pages = new.end;
         shared.missing_pages += new.filter(|index| v.map.slot(*index).is_none()).count() as u64;
-        if shared.map_pages < end && shared.missing_pages > arena.max_pages().saturating_sub(arena.used_pages()) {
+        if shared.map_pages < end
+            && shared.missing_pages > arena.max_pages().saturating_sub(arena.used_pages())
+        {
             return false;
         }
         while shared.map_pages < end {
             if v.map.slot(shared.map_pages).is_none() {
-                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, shared.map_pages) else { return false };
+                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, shared.map_pages) else {
+                    return false;
+                };
                 arena.mark_dirty(slot);
                 shared.missing_pages = shared.missing_pages.saturating_sub(1);
             }
@@ -234,8 +294,17 @@ impl Engine {
             if number >= waits_from {
                 return;
             }
-            let Some(entry) = self.admission.placing.get((number - placed) as usize) else { return };
-            if let Placing::Data { key, order, payload, sharing, .. } = entry {
+            let Some(entry) = self.admission.placing.get((number - placed) as usize) else {
+                return;
+            };
+            if let Placing::Data {
+                key,
+                order,
+                payload,
+                sharing,
+                ..
+            } = entry
+            {
                 match *sharing {
                     Sharing::Printing => return,
                     Sharing::Printed(print) => {
@@ -249,10 +318,21 @@ impl Engine {
         }
     }
 
-    fn look_up(&mut self, number: u64, volume: VolumeId, order: Order, print: u128, payload: Payload) {
+    fn look_up(
+        &mut self,
+        number: u64,
+        volume: VolumeId,
+        order: Order,
+        print: u128,
+        payload: Payload,
+    ) {
         self.shared.sums.looked_up += 1;
         let known = self.shared.index.find(print);
-        let known = known.or_else(|| self.shared.pages.find_unwritten(print, &self.shared.index, &self.volumes.ids));
+        let known = known.or_else(|| {
+            self.shared
+                .pages
+                .find_unwritten(print, &self.shared.index, &self.volumes.ids)
+        });
         let Some(id) = known.filter(|id| !self.is_lost(*id) && self.volumes.ids.refer(*id)) else {
             return self.becomes_content(number, volume, order, Some(print), payload);
         };
@@ -270,10 +350,15 @@ impl Engine {
         }
     }
 
-    /// True if a fingerprint that nobody can forge will do: the content was written since the start, or has been read since. Older content may be lost without anybody knowing,
-    /// and whoever writes its bytes again, to make it good, must not be given a reference to it.
+    /// True if a fingerprint that nobody can forge will do: the content was written since the
+    /// start, or has been read since. Older content may be lost without anybody knowing, and
+    /// whoever writes its bytes again, to make it good, must not be given a reference to it.
     fn is_trusted(&self, id: u32) -> bool {
-        let proven = self.volumes.ids.slot(id).is_some_and(|slot| self.shared.index.is_proven(slot));
+        let proven = self
+            .volumes
+            .ids
+            .slot(id)
+            .is_some_and(|slot| self.shared.index.is_proven(slot));
         let last = self.orders.last().0;
         // The life is the low half of an order that is not above the last one.
         let age = (last as u32).wrapping_sub(self.volumes.ids.life(id));
@@ -297,9 +382,11 @@ impl Engine {
         }
     }
 
-    /// True if the content of an id is lost; then the index forgets it, whatever has brought it back there.
+    /// True if the content of an id is lost; then the index forgets it, whatever has brought it
+    /// back there.
     fn is_lost(&mut self, id: u32) -> bool {
-        let lost = !self.shared.lost.is_empty() && self.shared.lost.contains(&(id, self.volumes.ids.life(id)));
+        let lost = !self.shared.lost.is_empty()
+            && self.shared.lost.contains(&(id, self.volumes.ids.life(id)));
         if lost && let Some(slot) = self.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
@@ -326,13 +413,28 @@ impl Engine {
     fn is_another(&mut self, number: u64, id: u32) {
         self.shared.sums.mismatched += 1;
         self.release_content(id, Order(0));
-        let Some(Placing::Data { key, order, payload, .. }) = self.admission.queued(number) else { return };
+        let Some(Placing::Data {
+            key,
+            order,
+            payload,
+            ..
+        }) = self.admission.queued(number)
+        else {
+            return;
+        };
         let (volume, order, payload) = (key.volume(), *order, payload.clone());
         // The index goes on to name the other one.
         self.becomes_content(number, volume, order, None, payload);
     }
 
-    fn becomes_content(&mut self, number: u64, volume: VolumeId, order: Order, print: Option<u128>, payload: Payload) {
+    fn becomes_content(
+        &mut self,
+        number: u64,
+        volume: VolumeId,
+        order: Order,
+        print: Option<u128>,
+        payload: Payload,
+    ) {
         self.shared.undecided -= 1;
         let id = self.volumes.ids.take(order);
         if let Some(print) = print {
@@ -360,26 +462,39 @@ impl Engine {
     /// The content that a shared block refers to; `None` if it is not there, or not in that life.
     pub(crate) fn content_of(&self, entry: MapEntry) -> Option<MapEntry> {
         let id = entry.shared_id()?;
-        let content = self.volumes.get(VolumeId::SHARED)?.map.get(&self.volumes.arena, id);
+        let content = self
+            .volumes
+            .get(VolumeId::SHARED)?
+            .map
+            .get(&self.volumes.arena, id);
         (content.has_payload() && content.life() == entry.life()).then_some(content)
     }
 
-    /// A block can not be had any more. If it is shared content, or refers to some, nothing that is written from now on may refer to that: whoever writes these
-    /// bytes again, to make them good, must find them stored anew. And those who refer to it are named.
+    /// A block can not be had any more. If it is shared content, or refers to some, nothing that is
+    /// written from now on may refer to that: whoever writes these bytes again, to make them good,
+    /// must find them stored anew. And those who refer to it are named.
     pub(crate) fn note_lost_content(&mut self, key: BlockKey) {
         let id = if key.volume() == VolumeId::SHARED {
             Some(key.lba())
         } else {
-            self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id())
+            self.volumes
+                .get(key.volume())
+                .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id())
         };
-        let Some(id) = id.filter(|id| self.volumes.ids.references(*id) > 0).map(|id| id.0 as u32) else { return };
+        let Some(id) = id
+            .filter(|id| self.volumes.ids.references(*id) > 0)
+            .map(|id| id.0 as u32)
+        else {
+            return;
+        };
         self.distrust(id);
         self.survey.name(id, self.volumes.ids.life(id));
     }
 
-    /// One reference less. The last one makes the content a hole. What the maps do not show any more was taken from them by orders up to *applied*, not all of
-    /// them durable: until they are, the place is not written again, and only a block with a higher order gets the id. `by`: the order at work, if
-    /// it is not counted as applied yet.
+    /// One reference less. The last one makes the content a hole. What the maps do not show any
+    /// more was taken from them by orders up to *applied*, not all of them durable: until they are,
+    /// the place is not written again, and only a block with a higher order gets the id. `by`: the
+    /// order at work, if it is not counted as applied yet.
     pub(crate) fn release_content(&mut self, id: u32, by: Order) {
         if !self.volumes.ids.release(id) {
             return;
@@ -392,11 +507,17 @@ impl Engine {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
             self.volumes.charge -= weight(&old);
             if old.has_payload() {
-                self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), applied, Seq(0));
+                self.segments.remove_live(
+                    self.codec.segment(old.place()),
+                    old.length_units(),
+                    applied,
+                    Seq(0),
+                );
             }
         }
         // Nobody refers to it any more, lost or not.
-        self.damage.clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
+        self.damage
+            .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.volumes.ids.free(id, applied);
     }
 
@@ -410,9 +531,17 @@ impl Engine {
         let (index_entries, index_entries_max) = self.shared.index.entries();
         let (index_hooks, index_pages_max) = self.shared.pages.sizes();
         let (index_pages_scanned, index_pages_to_scan) = self.shared.pages.scanned();
-        let content = self.volumes.get(VolumeId::SHARED).map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
+        let content = self
+            .volumes
+            .get(VolumeId::SHARED)
+            .map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
         DedupStatus {
-            referred_bytes: self.volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>() * BLOCK_BYTES,
+            referred_bytes: self
+                .volumes
+                .iter()
+                .map(|v| v.map.shared_blocks)
+                .sum::<u64>()
+                * BLOCK_BYTES,
             unique_bytes: content.0 * BLOCK_BYTES,
             stored_bytes: content.1 * windrow_units::PLACE_UNIT as u64,
             index_entries,
@@ -428,7 +557,8 @@ impl Engine {
         }
     }
 
-    /// Makes fingerprints weak on purpose, so that different blocks have the same one: for tests of volumes that compare.
+    /// Makes fingerprints weak on purpose, so that different blocks have the same one: for tests of
+    /// volumes that compare.
     #[doc(hidden)]
     pub fn plant_weak_fingerprints(&mut self) {
         self.shared.weak = true;
@@ -437,31 +567,64 @@ impl Engine {
     /// The ids that blocks of a volume refer to (tests).
     #[doc(hidden)]
     pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
-        let Some(v) = self.volumes.get(volume) else { return Vec::new() };
-        blocks.map(|lba| v.map.get(&self.volumes.arena, Lba(lba)).shared_id().map(|id| id.0)).collect()
+        let Some(v) = self.volumes.get(volume) else {
+            return Vec::new();
+        };
+        blocks
+            .map(|lba| {
+                v.map
+                    .get(&self.volumes.arena, Lba(lba))
+                    .shared_id()
+                    .map(|id| id.0)
+            })
+            .collect()
     }
 
-    /// Checks at rest that the references are those of the maps, and that content is there for each.
+    /// Checks at rest that the references are those of the maps, and that content is there for
+    /// each.
     pub(crate) fn check_references(&self) -> Result<(), String> {
         let mut counted = vec![0u32; self.volumes.ids.end() as usize];
         for v in self.volumes.iter() {
             for entry in v.map.entries(&self.volumes.arena) {
-                let Some(id) = entry.shared_id() else { continue };
+                let Some(id) = entry.shared_id() else {
+                    continue;
+                };
                 match counted.get_mut(id.0 as usize) {
                     Some(count) => *count += 1,
-                    None => return Err(format!("volume {} refers to content {id}, which was never given", v.record.id)),
+                    None => {
+                        return Err(format!(
+                            "volume {} refers to content {id}, which was never given",
+                            v.record.id
+                        ));
+                    }
                 }
                 if self.content_of(entry).is_none() {
-                    return Err(format!("volume {} refers to content {id}, which is not there", v.record.id));
+                    return Err(format!(
+                        "volume {} refers to content {id}, which is not there",
+                        v.record.id
+                    ));
                 }
             }
         }
         let in_use = counted.iter().filter(|count| **count > 0).count() as u64;
-        let known = self.volumes.get(VolumeId::SHARED).map_or(0, |v| v.map.mapped_blocks);
+        let known = self
+            .volumes
+            .get(VolumeId::SHARED)
+            .map_or(0, |v| v.map.mapped_blocks);
         if in_use != self.volumes.ids.in_use() || known != in_use {
-            return Err(format!("{in_use} contents are referred to, {} are counted, {known} are in the map", self.volumes.ids.in_use()));
+            return Err(format!(
+                "{in_use} contents are referred to, {} are counted, {known} are in the map",
+                self.volumes.ids.in_use()
+            ));
         }
-        let wrong = (0..).zip(&counted).find(|(id, count)| self.volumes.ids.references(Lba(*id)) != **count);
-        wrong.map_or(Ok(()), |(id, count)| Err(format!("content {id} has {count} references, {} are counted", self.volumes.ids.references(Lba(id)))))
+        let wrong = (0..)
+            .zip(&counted)
+            .find(|(id, count)| self.volumes.ids.references(Lba(*id)) != **count);
+        wrong.map_or(Ok(()), |(id, count)| {
+            Err(format!(
+                "content {id} has {count} references, {} are counted",
+                self.volumes.ids.references(Lba(id))
+            ))
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! Head and tail of a batch from all its columns, whatever is missing or wrong in them.
 //!
-//! The two ends are right together (the footer repeats the header's checksum), so they are searched together: all head blocks as one
-//! hypothesis about the columns gives them, or, where rows have different wrong columns, as one for each block does; then the tail among all
-//! that it may be.
+//! The two ends are right together (the footer repeats the header's checksum), so they are searched
+//! together: all head blocks as one hypothesis about the columns gives them, or, where rows have
+//! different wrong columns, as one for each block does; then the tail among all that it may be.
 
 use crate::reconstruct::{hypotheses, search, suppose};
 use windrow_io::Buf;
@@ -23,7 +23,9 @@ pub(crate) struct Ends {
 impl Ends {
     /// Of bytes that verified.
     pub(crate) fn new(head: &[u8], tail: &[u8]) -> Self {
-        Self { bytes: [head, tail].concat().into_boxed_slice() }
+        Self {
+            bytes: [head, tail].concat().into_boxed_slice(),
+        }
     }
 
     /// Bytes.
@@ -49,23 +51,39 @@ pub(crate) fn block_of(column: &[u8], row: u32) -> &[u8] {
 
 /// The blocks of one row of a batch, as far as its columns could be read.
 pub(crate) fn of_row(columns: &[Option<Buf>], row: u32) -> Vec<Option<&[u8]>> {
-    columns.iter().map(|column| column.as_ref().map(|column| block_of(column, row))).collect()
+    columns
+        .iter()
+        .map(|column| column.as_ref().map(|column| block_of(column, row)))
+        .collect()
 }
 
 /// The ends of the batch with this header.
-pub(crate) fn find_ends(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Buf>]) -> Option<(DecodedBatch, Ends)> {
+pub(crate) fn find_ends(
+    pool: &PoolUuid,
+    frame: &HeaderFrame,
+    columns: &[Option<Buf>],
+) -> Option<(DecodedBatch, Ends)> {
     let header = &frame.header;
-    let head = direct_head(pool, frame, columns).or_else(|| head_by_hypothesis(pool, frame, columns))?;
-    let (column, row) = ((frame.tail_block() / header.rows) as usize, frame.tail_block() % header.rows);
+    let head =
+        direct_head(pool, frame, columns).or_else(|| head_by_hypothesis(pool, frame, columns))?;
+    let (column, row) = (
+        (frame.tail_block() / header.rows) as usize,
+        frame.tail_block() % header.rows,
+    );
     let mut tail = vec![0; BLOCK_SIZE];
     let mut found = None;
     let mut blocks = of_row(columns, row);
     // What is known of the head is not in doubt any more.
-    for (at, known) in (0..).zip(head.chunks_exact(BLOCK_SIZE)).filter(|(at, _)| at % header.rows == row) {
+    for (at, known) in (0..)
+        .zip(head.chunks_exact(BLOCK_SIZE))
+        .filter(|(at, _)| at % header.rows == row)
+    {
         blocks[(at / header.rows) as usize] = Some(known);
     }
     search(&header.shape, column, &blocks, &mut tail, |tail| {
-        found = decode_batch(&head, tail, pool, header.segment, header.row).ok().filter(|batch| batch.frame == *frame);
+        found = decode_batch(&head, tail, pool, header.segment, header.row)
+            .ok()
+            .filter(|batch| batch.frame == *frame);
         found.is_some()
     });
     found.map(|batch| (batch, Ends::new(&head, &tail)))
@@ -73,7 +91,8 @@ pub(crate) fn find_ends(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<
 
 fn is_head(pool: &PoolUuid, frame: &HeaderFrame, head: &[u8]) -> bool {
     let (segment, row) = (frame.header.segment, frame.header.row);
-    decode_header(head, pool, segment, row).is_ok_and(|f| f == *frame) && decode_head(head, pool, segment, row).is_ok()
+    decode_header(head, pool, segment, row).is_ok_and(|f| f == *frame)
+        && decode_head(head, pool, segment, row).is_ok()
 }
 
 /// The head blocks as they were read, if they are right.
@@ -81,12 +100,19 @@ fn direct_head(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Buf>]) ->
     let rows = frame.header.rows;
     let mut head = Vec::with_capacity(frame.head_blocks as usize * BLOCK_SIZE);
     for block in 0..frame.head_blocks {
-        head.extend_from_slice(block_of(columns.get((block / rows) as usize)?.as_ref()?, block % rows));
+        head.extend_from_slice(block_of(
+            columns.get((block / rows) as usize)?.as_ref()?,
+            block % rows,
+        ));
     }
     is_head(pool, frame, &head).then_some(head)
 }
 
-fn head_by_hypothesis(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Buf>]) -> Option<Vec<u8>> {
+fn head_by_hypothesis(
+    pool: &PoolUuid,
+    frame: &HeaderFrame,
+    columns: &[Option<Buf>],
+) -> Option<Vec<u8>> {
     let (shape, rows) = (frame.header.shape, frame.header.rows);
     let mut head = vec![0; frame.head_blocks as usize * BLOCK_SIZE];
     // Different things that each block may be.
@@ -94,7 +120,13 @@ fn head_by_hypothesis(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Bu
     for hypothesis in hypotheses(&shape) {
         let mut whole = true;
         for (block, out) in (0..frame.head_blocks).zip(head.chunks_exact_mut(BLOCK_SIZE)) {
-            let there = suppose(&shape, (block / rows) as usize, &of_row(columns, block % rows), hypothesis, out);
+            let there = suppose(
+                &shape,
+                (block / rows) as usize,
+                &of_row(columns, block % rows),
+                hypothesis,
+                out,
+            );
             let known = &mut candidates[block as usize];
             if there && known.len() < HEAD_CANDIDATES && !known.iter().any(|k| k[..] == *out) {
                 known.push(out.to_vec());
@@ -105,7 +137,11 @@ fn head_by_hypothesis(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Bu
             return Some(head);
         }
     }
-    let combinations = candidates.iter().map(Vec::len).fold(1usize, usize::saturating_mul).min(HEAD_COMBINATIONS);
+    let combinations = candidates
+        .iter()
+        .map(Vec::len)
+        .fold(1usize, usize::saturating_mul)
+        .min(HEAD_COMBINATIONS);
     (0..combinations).find_map(|mut number| {
         for (out, of_block) in head.chunks_exact_mut(BLOCK_SIZE).zip(&candidates) {
             out.copy_from_slice(&of_block[number % of_block.len()]);

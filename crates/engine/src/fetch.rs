@@ -1,10 +1,14 @@
 //! Fetch: verified bytes of a run of rows of one column, rebuilt from the other columns if need be.
 //!
-//! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job). 3 If the member is gone,
-//! the read fails or a checksum is wrong: gather the same rows of other columns and rebuild (`fetch/gather.rs`). 4 A run that can not be had as a
-//! whole is fetched row by row (`fetch/split.rs`). 5 A member that keeps a read waiting is gone around (`slow.rs`): further columns are read
-//! meanwhile, and the first right answer counts. One that keeps many waiting is passed over: others are read instead.
-//! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
+//! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job).
+//!   3 If the member is gone,
+//! the read fails or a checksum is wrong: gather the same rows of other columns and rebuild
+//! (`fetch/gather.rs`). 4 A run that can not be had as a whole is fetched row by row
+//! (`fetch/split.rs`). 5 A member that keeps a read waiting is gone around (`slow.rs`): further
+//! columns are read meanwhile, and the first right answer counts. One that keeps many waiting is
+//! passed over: others are read instead.
+//! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it
+//!   is not used again under the read.
 
 use crate::jobs::{Job, VerifyWork, Work, verify};
 use crate::limits::INLINE_VERIFY_BLOCKS;
@@ -28,13 +32,22 @@ pub(crate) enum FetchGoal {
     /// Part `part` of read request `read`.
     Read { read: u32, part: u32 },
     /// Edge `edge` of a read-modify-write, which is packed.
-    Edge { write: u32, edge: u32, packed: Option<Piece> },
+    Edge {
+        write: u32,
+        edge: u32,
+        packed: Option<Piece>,
+    },
     /// Shared content that blocks are compared with.
     Compare { at: u32 },
     /// A page of the index of deduplication; `urgent`: blocks that are written wait for it.
     IndexPage { at: u32, urgent: bool },
-    /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of the head in column `part`.
-    CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
+    /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of
+    /// the head in column `part`.
+    CleanEnd {
+        victim: u32,
+        batch_row: u32,
+        part: Option<u8>,
+    },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
     /// Block `doubt` of those that live in batches whose tables can not be had.
@@ -53,7 +66,8 @@ pub(crate) struct FetchSpec {
     pub(crate) column: Column,
     pub(crate) row: u32,
     pub(crate) rows: u32,
-    /// What is wanted of these rows, in ascending order; empty: all, but no checksum is known, the caller verifies.
+    /// What is wanted of these rows, in ascending order; empty: all, but no checksum is known, the
+    /// caller verifies.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) goal: FetchGoal,
     /// All columns are read row by row: a piece in two rows could not be had otherwise.
@@ -63,8 +77,15 @@ pub(crate) struct FetchSpec {
 impl FetchSpec {
     /// True if a user waits for it, and what comes can be verified here.
     fn is_of_user(&self) -> bool {
-        let is_users = matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. } | FetchGoal::Compare { .. });
-        (is_users || matches!(self.goal, FetchGoal::IndexPage { urgent: true, .. })) && !self.pieces.is_empty()
+        let is_users = matches!(
+            self.goal,
+            FetchGoal::Read { .. }
+                | FetchGoal::Edge { .. }
+                | FetchGoal::Row { .. }
+                | FetchGoal::Compare { .. }
+        );
+        (is_users || matches!(self.goal, FetchGoal::IndexPage { urgent: true, .. }))
+            && !self.pieces.is_empty()
     }
 }
 
@@ -115,7 +136,8 @@ pub(crate) struct Fetch {
     direct_since_ns: Option<u64>,
     /// Since when it is verified by a worker, or had from other columns.
     since_ns: Option<u64>,
-    /// Its own column was read from a member that held the segment, and failed or was not right: that is damage, and not what a rebuild will bring.
+    /// Its own column was read from a member that held the segment, and failed or was not right:
+    /// that is damage, and not what a rebuild will bring.
     own_is_bad: bool,
     /// The `came` of that member when it was asked.
     came: u32,
@@ -128,8 +150,15 @@ impl Engine {
     /// Starts a fetch.
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         self.segments.get_mut(spec.segment).pins += 1;
-        let (member, _) = self.zones.locate(spec.segment).address(spec.row, spec.column);
-        let (is_held, is_watched, singly) = (self.holds(member, spec.segment), spec.is_of_user() && !spec.singly, spec.singly);
+        let (member, _) = self
+            .zones
+            .locate(spec.segment)
+            .address(spec.row, spec.column);
+        let (is_held, is_watched, singly) = (
+            self.holds(member, spec.segment),
+            spec.is_of_user() && !spec.singly,
+            spec.singly,
+        );
         let serial = self.slow.next_serial();
         let fetch = self.fetches.insert(Fetch {
             spec,
@@ -146,11 +175,20 @@ impl Engine {
         if singly {
             return self.gather_singly(fetch, out);
         }
-        let watch = Watch { fetch, serial, member, since_ns: self.now_ns, was_late: false };
+        let watch = Watch {
+            fetch,
+            serial,
+            member,
+            since_ns: self.now_ns,
+            was_late: false,
+        };
         let is_passed_over = is_watched && is_held && self.is_passed_over(fetch, member);
         if !is_held || is_passed_over {
             if is_watched {
-                self.slow.watch_again(Watch { was_late: true, ..watch });
+                self.slow.watch_again(Watch {
+                    was_late: true,
+                    ..watch
+                });
             }
             return self.gather(fetch, out);
         }
@@ -163,7 +201,8 @@ impl Engine {
         }
     }
 
-    /// True if the member of its own column owes too much to be asked: that counts as a late read there.
+    /// True if the member of its own column owes too much to be asked: that counts as a late read
+    /// there.
     fn is_passed_over(&mut self, at: u32, member: MemberId) -> bool {
         let is_bounded = self.superblock.properties.read_latency_bound_ms > 0;
         let is_passed_over = is_bounded && self.slow.owes_much(member) && self.can_ask_more(at);
@@ -176,7 +215,9 @@ impl Engine {
 
     /// Reads the fetch's own column.
     fn read_own(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.direct_since_ns = Some(self.now_ns);
         let came = self.members.list[fetch.member.index()].came;
         // (What another device in its place has done before says nothing of this one.)
@@ -187,18 +228,42 @@ impl Engine {
 
     /// Reads a column of it.
     fn read_column(&mut self, at: u32, column: Column, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.under_way += 1;
         fetch.gathered.ask(column);
-        let (member, offset) = self.zones.locate(fetch.spec.segment).address(fetch.spec.row, column);
+        let (member, offset) = self
+            .zones
+            .locate(fetch.spec.segment)
+            .address(fetch.spec.row, column);
         let buf = self.buffers.get(fetch.spec.rows as usize * BLOCK_SIZE);
-        self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column: column.0, row: None }, out);
+        self.send(
+            member,
+            MemberOp::Read { offset, buf },
+            Purpose::Fetch {
+                fetch: at,
+                column: column.0,
+                row: None,
+            },
+            out,
+        );
     }
 
     /// A read of a fetch, of a column or a row of it, has ended. No bytes: it failed.
-    pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, row: Option<u8>, member: MemberId, buf: Option<Buf>, out: &mut Outbox) {
+    pub(crate) fn fetch_read_done(
+        &mut self,
+        at: u32,
+        column: u8,
+        row: Option<u8>,
+        member: MemberId,
+        buf: Option<Buf>,
+        out: &mut Outbox,
+    ) {
         let now_ns = self.now_ns;
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.under_way -= 1;
         if let Some(row) = row {
             return self.single_read_done(at, column, row, buf, out);
@@ -223,36 +288,54 @@ impl Engine {
 
     /// The read of the fetch's own column has ended, in time or late.
     fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         match (&fetch.stage, buf.map(Buf::freeze)) {
             (Stage::Direct, Some(bytes)) => self.check(at, bytes, out),
             (Stage::Direct, None) => self.own_is_bad(at, None, out),
-            // Others have been asked meanwhile: the first right answer counts. It is looked at here, few reads come this way.
-            (Stage::Gathering | Stage::Rebuilding, Some(bytes)) if verify(&bytes, &fetch.spec.pieces) => self.finish_fetch(at, Some(bytes), out),
+            // Others have been asked meanwhile: the first right answer counts. It is looked at
+            // here, few reads come this way.
+            (Stage::Gathering | Stage::Rebuilding, Some(bytes))
+                if verify(&bytes, &fetch.spec.pieces) =>
+            {
+                self.finish_fetch(at, Some(bytes), out)
+            }
             (Stage::Gathering | Stage::Rebuilding, bytes) => self.own_is_bad(at, bytes, out),
             (Stage::Verifying(_) | Stage::Singly(_) | Stage::Answered, _) => self.drop_answered(at),
         }
     }
 
-    /// Frees the number of a fetch that has been answered when nothing of it is on its way any more.
+    /// Frees the number of a fetch that has been answered when nothing of it is on its way any
+    /// more.
     fn drop_answered(&mut self, at: u32) {
-        if self.fetches.get_mut(at).is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered)) {
+        if self
+            .fetches
+            .get_mut(at)
+            .is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered))
+        {
             self.fetches.remove(at);
         }
     }
 
     /// True if nobody waits for a fetch. What a member never answers stays.
     pub(crate) fn fetches_are_answered(&self) -> bool {
-        self.fetches.iter().all(|fetch| matches!(fetch.stage, Stage::Answered))
+        self.fetches
+            .iter()
+            .all(|fetch| matches!(fetch.stage, Stage::Answered))
     }
 
     /// True if a user waits for it.
     pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
-        self.fetches.get(at).is_some_and(|fetch| fetch.spec.is_of_user())
+        self.fetches
+            .get(at)
+            .is_some_and(|fetch| fetch.spec.is_of_user())
     }
 
     fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         let pieces = &fetch.spec.pieces;
         if pieces.is_empty() {
             return self.finish_fetch(at, Some(bytes), out);
@@ -263,7 +346,12 @@ impl Engine {
             }
             return self.own_is_bad(at, Some(bytes), out);
         }
-        let work = VerifyWork { fetch: at, blocks: bytes.clone(), pieces: pieces.clone(), good: false };
+        let work = VerifyWork {
+            fetch: at,
+            blocks: bytes.clone(),
+            pieces: pieces.clone(),
+            good: false,
+        };
         fetch.stage = Stage::Verifying(bytes);
         fetch.since_ns = Some(self.now_ns);
         out.jobs.push(Job(Work::Verify(Box::new(work))));
@@ -271,30 +359,54 @@ impl Engine {
 
     /// A verify job has run.
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
+        let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else {
+            return;
+        };
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.stages.record(Times::ReadVerify, since_ns, self.now_ns);
         }
-        if good { self.finish_fetch(at, Some(bytes), out) } else { self.own_is_bad(at, Some(bytes), out) }
+        if good {
+            self.finish_fetch(at, Some(bytes), out)
+        } else {
+            self.own_is_bad(at, Some(bytes), out)
+        }
     }
 
-    /// What a user gets of a stored block: itself, or what it was before it was packed. `None` if it does not unpack (the software that wrote it was
-    /// at fault: its checksum is right).
+    /// What a user gets of a stored block: itself, or what it was before it was packed. `None` if
+    /// it does not unpack (the software that wrote it was at fault: its checksum is right).
     pub(crate) fn unpacked(&self, bytes: Payload, packed: Option<Piece>) -> Option<Payload> {
-        let Some(piece) = packed else { return Some(bytes) };
+        let Some(piece) = packed else {
+            return Some(bytes);
+        };
         let mut block = self.buffers.get(BLOCK_SIZE);
-        self.codecs.unpack_stored(&bytes[piece.range()], &mut block).then(|| block.freeze())
+        self.codecs
+            .unpack_stored(&bytes[piece.range()], &mut block)
+            .then(|| block.freeze())
     }
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.stage = Stage::Answered;
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
-            self.stages.record(Times::ReadRebuild, since_ns, self.now_ns);
+            self.stages
+                .record(Times::ReadRebuild, since_ns, self.now_ns);
         }
-        let (segment, goal, row, coming) = (fetch.spec.segment, fetch.spec.goal, fetch.spec.row, fetch.gathered.coming());
-        let further = if bytes.is_none() { fetch.spec.further() } else { None };
+        let (segment, goal, row, coming) = (
+            fetch.spec.segment,
+            fetch.spec.goal,
+            fetch.spec.row,
+            fetch.gathered.coming(),
+        );
+        let further = if bytes.is_none() {
+            fetch.spec.further()
+        } else {
+            None
+        };
         let spec = further.map(|further| (further, fetch.spec.clone()));
         self.drop_answered(at);
         for column in coming {
@@ -304,7 +416,13 @@ impl Engine {
         if let Some((further, spec)) = spec {
             match further {
                 Further::Split => self.split_fetch(spec, out),
-                Further::Singly => self.start_fetch(FetchSpec { singly: true, ..spec }, out),
+                Further::Singly => self.start_fetch(
+                    FetchSpec {
+                        singly: true,
+                        ..spec
+                    },
+                    out,
+                ),
             }
             // Only now: what goes on has it pinned.
             self.segments.unpin(segment);
@@ -318,14 +436,24 @@ impl Engine {
     fn fetched(&mut self, goal: FetchGoal, fetched: Fetched, out: &mut Outbox) {
         match goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
-            FetchGoal::Edge { write, edge, packed } => {
+            FetchGoal::Edge {
+                write,
+                edge,
+                packed,
+            } => {
                 let bytes = fetched.ok().and_then(|bytes| self.unpacked(bytes, packed));
                 self.edge_read(write, edge, bytes);
             }
             FetchGoal::Compare { at } => self.contents_read(at, fetched),
             FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
-            FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
-            FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
+            FetchGoal::CleanEnd {
+                victim,
+                batch_row,
+                part,
+            } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
+            FetchGoal::CleanRun { victim, run } => {
+                self.clean_run_read(victim, run, fetched.ok(), out)
+            }
             FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),
             FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok(), out),
         }

@@ -1,17 +1,20 @@
 //! Flush: everything acknowledged before it becomes durable.
 //!
-//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that holds orders up to it, as soon as no worker has
-//!   blocks of the oldest waiter to pack.
-//! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it notes what is committed, and
-//!   flushes every member with completed writes that no flush covers. Flushes that arrive meanwhile share the next round.
-//!   A pool with a journal serves most waiters by that (`journal.rs`); then 2 and 3 are for what the log alone can do.
-//! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to it are answered. A
-//!   failed member flush latches the member; the answer waits until that loss is on record on the others.
+//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that
+//!   holds orders up to it, as soon as no worker has blocks of the oldest waiter to pack.
+//! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it
+//!   notes what is committed, and flushes every member with completed writes that no flush covers.
+//!   Flushes that arrive meanwhile share the next round. A pool with a journal serves most waiters
+//!   by that (`journal.rs`); then 2 and 3 are for what the log alone can do.
+//! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to
+//!   it are answered. A failed member flush latches the member; the answer waits until that loss is
+//!   on record on the others.
 //!
-//! Data that no flush has covered for the pool's `flush_age_ms` is flushed as if a user had asked for it: a pool at rest has nothing at risk.
+//! Data that no flush has covered for the pool's `flush_age_ms` is flushed as if a user had asked
+//! for it: a pool at rest has nothing at risk.
 //!
-//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and when the log has grown by
-//! [`UNFLUSHED_LOG_BYTES`] since the last one.
+//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and
+//! when the log has grown by [`UNFLUSHED_LOG_BYTES`] since the last one.
 
 use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
@@ -26,7 +29,10 @@ use windrow_units::{MemberId, Order, Seq, VolumeId};
 #[derive(Debug)]
 pub(crate) enum Waiter {
     /// A flush or FUA request.
-    Request { id: RequestId, orders: Option<(Order, Order)> },
+    Request {
+        id: RequestId,
+        orders: Option<(Order, Order)>,
+    },
     /// A control request.
     Control { id: ControlId, reply: ControlReply },
     /// Data at risk has reached the age bound.
@@ -45,16 +51,30 @@ pub(crate) struct Waiting {
 impl Waiting {
     fn answer(self, out: &mut Outbox) {
         match self.waiter {
-            Waiter::Request { id, orders } => out.completions.push(Completion { id, result: Ok(Reply::Done), orders }),
-            Waiter::Control { id, reply } => out.control.push(ControlCompletion { id, result: Ok(reply) }),
+            Waiter::Request { id, orders } => out.completions.push(Completion {
+                id,
+                result: Ok(Reply::Done),
+                orders,
+            }),
+            Waiter::Control { id, reply } => out.control.push(ControlCompletion {
+                id,
+                result: Ok(reply),
+            }),
             Waiter::Age => {}
         }
     }
 
     pub(crate) fn fail(self, out: &mut Outbox) {
         match self.waiter {
-            Waiter::Request { id, .. } => out.completions.push(Completion { id, result: Err(RequestError::Stopped), orders: None }),
-            Waiter::Control { id, .. } => out.control.push(ControlCompletion { id, result: Err(crate::ControlError::Stopped) }),
+            Waiter::Request { id, .. } => out.completions.push(Completion {
+                id,
+                result: Err(RequestError::Stopped),
+                orders: None,
+            }),
+            Waiter::Control { id, .. } => out.control.push(ControlCompletion {
+                id,
+                result: Err(crate::ControlError::Stopped),
+            }),
             Waiter::Age => {}
         }
     }
@@ -92,7 +112,13 @@ pub(crate) struct FlushState {
 impl FlushState {
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        format!("flush waiters {} (first {:?}), round {:?}, wanted {}", self.waiters.len(), self.waiters.front().map(|w| w.horizon), self.round, self.wanted)
+        format!(
+            "flush waiters {} (first {:?}), round {:?}, wanted {}",
+            self.waiters.len(),
+            self.waiters.front().map(|w| w.horizon),
+            self.round,
+            self.wanted
+        )
     }
 
     /// True while members are flushed.
@@ -120,13 +146,22 @@ impl Engine {
         if matches!(waiter, Waiter::Request { .. }) {
             self.note_prompt();
         }
-        let waiting = Waiting { horizon, waiter, since_ns: Some(self.now_ns) };
+        let waiting = Waiting {
+            horizon,
+            waiter,
+            since_ns: Some(self.now_ns),
+        };
         self.listen();
         if horizon <= self.promised() && !self.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
         // Horizons are given in ascending order, but a FUA write answers for its own order only.
-        let at = self.flush.waiters.iter().rposition(|w| w.horizon <= horizon).map_or(0, |i| i + 1);
+        let at = self
+            .flush
+            .waiters
+            .iter()
+            .rposition(|w| w.horizon <= horizon)
+            .map_or(0, |i| i + 1);
         self.flush.waiters.insert(at, waiting);
         self.place(out);
         self.flush_round_check(out);
@@ -139,12 +174,21 @@ impl Engine {
             self.flush.aging = None;
             return;
         }
-        let (through, since_ns) = self.flush.aging.filter(|(through, _)| *through > promised).unwrap_or((newest, self.now_ns));
+        let (through, since_ns) = self
+            .flush
+            .aging
+            .filter(|(through, _)| *through > promised)
+            .unwrap_or((newest, self.now_ns));
         self.flush.aging = Some((through, since_ns));
         if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) {
             self.flush.aging = Some((newest, self.now_ns));
             // (One at a time: a member that hangs answers none of them.)
-            if !self.flush.waiters.iter().any(|waiting| matches!(waiting.waiter, Waiter::Age)) {
+            if !self
+                .flush
+                .waiters
+                .iter()
+                .any(|waiting| matches!(waiting.waiter, Waiter::Age))
+            {
                 self.flush_through(newest, Waiter::Age, out);
             }
         }
@@ -153,7 +197,10 @@ impl Engine {
     /// When data at risk is flushed, if no flush comes before.
     pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
         let age_ms = u64::from(self.superblock.properties.flush_age_ms);
-        self.flush.aging.filter(|_| age_ms > 0).map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
+        self.flush
+            .aging
+            .filter(|_| age_ms > 0)
+            .map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
     }
 
     /// Seals the open user batch if a waiter needs it, begins a round if one is due.
@@ -172,7 +219,11 @@ impl Engine {
         }
         let log_needs = self.log_needs();
         if let Some(needed) = log_needs.or(newest.filter(|horizon| self.is_served_by_log(*horizon)))
-            && !self.flush.waiters.front().is_some_and(|waiting| self.is_reducing(waiting.horizon))
+            && !self
+                .flush
+                .waiters
+                .front()
+                .is_some_and(|waiting| self.is_reducing(waiting.horizon))
         {
             self.seal_users(needed, out);
         }
@@ -181,7 +232,8 @@ impl Engine {
         }
         let committed = self.orders.committed();
         let waited = |w: &Waiting| w.horizon <= committed && self.is_served_by_log(w.horizon);
-        let due = self.flush.waiters.front().is_some_and(waited) || log_needs.is_some_and(|needed| needed <= committed);
+        let due = self.flush.waiters.front().is_some_and(waited)
+            || log_needs.is_some_and(|needed| needed <= committed);
         let much = self.counters.log_bytes - self.flush.log_bytes_at_round >= UNFLUSHED_LOG_BYTES;
         if !due && !self.flush.wanted && !much {
             return;
@@ -194,7 +246,11 @@ impl Engine {
         self.flush.begun += 1;
         self.rebuild_round_begins(self.flush.begun);
         self.flush.log_bytes_at_round = self.counters.log_bytes;
-        let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
+        let dirty: Vec<MemberId> = self
+            .online_members()
+            .into_iter()
+            .filter(|m| self.members.list[m.index()].dirty)
+            .collect();
         self.note_round_for(self.orders.committed());
         self.flush.round = Some(Round {
             through: self.orders.committed(),
@@ -214,23 +270,28 @@ impl Engine {
 
     /// A member flush of the round has ended.
     pub(crate) fn flush_done(&mut self, _member: MemberId, _failed: bool, out: &mut Outbox) {
-        let Some(round) = self.flush.round.as_mut() else { return };
+        let Some(round) = self.flush.round.as_mut() else {
+            return;
+        };
         round.left -= 1;
         if round.left == 0 {
             self.end_round(out);
         }
     }
 
-    /// Ends the round, unless a loss must be recorded first (the superblock writer calls `flush_round_check` again then).
+    /// Ends the round, unless a loss must be recorded first (the superblock writer calls
+    /// `flush_round_check` again then).
     fn end_round(&mut self, out: &mut Outbox) {
         if self.members.unrecorded_loss || self.stopped.is_some() {
-            // The round proves nothing about the member that failed; with the loss on record the others carry the data. A new
-            // round is cheap and has no doubt in it.
+            // The round proves nothing about the member that failed; with the loss on record the
+            // others carry the data. A new round is cheap and has no doubt in it.
             self.flush.round = None;
             self.flush.wanted = true;
             return;
         }
-        let Some(round) = self.flush.round.take() else { return };
+        let Some(round) = self.flush.round.take() else {
+            return;
+        };
         if let Some(since_ns) = round.since_ns {
             self.stages.record(Stage::LogFlush, since_ns, self.now_ns);
         }
@@ -243,7 +304,8 @@ impl Engine {
         self.cleaner.numbers.durable = self.cleaner.numbers.durable.max(round.moves);
         self.answer_waiters(out);
         self.checkpoint_step(out);
-        // The round may have had nothing to flush: then no other event comes for whoever waited for it.
+        // The round may have had nothing to flush: then no other event comes for whoever waited for
+        // it.
         self.rebuild_step(out);
         self.flush_round_check(out);
     }
@@ -251,7 +313,12 @@ impl Engine {
     /// Answers those whose horizon is durable.
     pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
         let promised = self.promised();
-        while self.flush.waiters.front().is_some_and(|w| w.horizon <= promised) {
+        while self
+            .flush
+            .waiters
+            .front()
+            .is_some_and(|w| w.horizon <= promised)
+        {
             if let Some(waiting) = self.flush.waiters.pop_front() {
                 self.answer_waiting(waiting, out);
             }
@@ -260,7 +327,12 @@ impl Engine {
 
     /// A round begins that is for the waiters up to this order.
     pub(crate) fn note_round_for(&mut self, through: Order) {
-        for waiting in self.flush.waiters.iter_mut().take_while(|waiting| waiting.horizon <= through) {
+        for waiting in self
+            .flush
+            .waiters
+            .iter_mut()
+            .take_while(|waiting| waiting.horizon <= through)
+        {
             if let Some(since_ns) = waiting.since_ns.take()
                 && matches!(waiting.waiter, Waiter::Request { .. })
             {

@@ -1,34 +1,44 @@
 //! A new pool: from members and wishes to zones, reserve and the first superblock.
 //!
-//! **Segment size.** A segment takes one extent of each of its members. At least 2000 segments are wanted: a segment is then at
-//! most 0.05 % of the space, so that the few held open or in reserve cost little beside the spare, and a victim is picked
-//! finely. Large extents make cleaning read and write long runs and cover whole erase blocks; beyond 64 MiB nothing more is
-//! gained. So: the largest power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB; members below 64 MiB (tests)
-//! go down to 32 KiB. **Chunk.** 256 KiB on each member: a batch is then one write of that size a member, near the linear rate
-//! of any SSD, and its header and footer are below 1 % of it.
+//! **Segment size.** A segment takes one extent of each of its members. At least 2000 segments are
+//! wanted: a segment is then at most 0.05 % of the space, so that the few held open or in reserve
+//! cost little beside the spare, and a victim is picked finely. Large extents make cleaning read
+//! and write long runs and cover whole erase blocks; beyond 64 MiB nothing more is gained. So: the
+//! largest power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB; members below 64
+//! MiB (tests) go down to 32 KiB. **Chunk.** 256 KiB on each member: a batch is then one write of
+//! that size a member, near the linear rate of any SSD, and its header and footer are below 1 % of
+//! it.
 //!
-//! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must leave to cleaning and
-//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images are larger,
-//! and the ends of columns are left out, too. Why that is enough is in docs/reserve.md and docs/capacity.md.
+//! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must
+//! leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied; batch
+//! headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images
+//! are larger, and the ends of columns are left out, too. Why that is enough is in docs/reserve.md
+//! and docs/capacity.md.
 
 use crate::api::Overhead;
 use crate::limits::{
-    BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
-    JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES,
-    MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, PACKED_UNITS_MAX, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
+    BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX,
+    CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS, JOURNAL_BYTES_MAX,
+    JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX,
+    MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS,
+    PACKED_UNITS_MAX, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
 use windrow_io::{MemberError, MemberIo};
-use windrow_layout::checkpoint::{LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry};
+use windrow_layout::checkpoint::{
+    LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry,
+};
 use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::superblock::{
-    CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, Reduction, SLOT_BYTES, SLOT_COUNT,
-    SLOT_OFFSET, SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
+    CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState,
+    RESERVED_BYTES, Reduction, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, StreamPosition,
+    Superblock, slot_offset,
 };
 use windrow_units::{
-    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order,
-    PlaceCodec, Redundancy, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX,
+    JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy,
+    RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
 };
 
 /// Why a pool can not be made.
@@ -64,20 +74,42 @@ fn floor_power(n: u64) -> u64 {
 
 /// Rows of segment and chunk for a pool.
 fn rows(spec: &PoolSpec) -> Result<(u32, u32), FormatError> {
-    let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0).saturating_sub(RESERVED_BYTES).max(1);
-    if !spec.align_bytes.is_power_of_two() || spec.align_bytes < BLOCK_BYTES || spec.align_bytes > u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES {
+    let smallest = spec
+        .members
+        .iter()
+        .map(|m| m.1)
+        .min()
+        .unwrap_or(0)
+        .saturating_sub(RESERVED_BYTES)
+        .max(1);
+    if !spec.align_bytes.is_power_of_two()
+        || spec.align_bytes < BLOCK_BYTES
+        || spec.align_bytes > u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES
+    {
         return invalid("the alignment is a power of two from 4 KiB to 64 MiB");
     }
-    let least =
-        if smallest >= 64 << 20 { u64::from(DEFAULT_CHUNK_ROWS) * BLOCK_BYTES } else { floor_power((smallest / 256).max(1)).clamp(32 << 10, 256 << 10) };
-    let extent = floor_power((smallest / SEGMENTS_WANTED).max(1)).max(least).max(spec.align_bytes).min(u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES);
+    let least = if smallest >= 64 << 20 {
+        u64::from(DEFAULT_CHUNK_ROWS) * BLOCK_BYTES
+    } else {
+        floor_power((smallest / 256).max(1)).clamp(32 << 10, 256 << 10)
+    };
+    let extent = floor_power((smallest / SEGMENTS_WANTED).max(1))
+        .max(least)
+        .max(spec.align_bytes)
+        .min(u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES);
     let segment_rows = spec.segment_rows.unwrap_or((extent / BLOCK_BYTES) as u32);
-    let chunk_rows = spec.chunk_rows.unwrap_or(DEFAULT_CHUNK_ROWS.min(segment_rows));
+    let chunk_rows = spec
+        .chunk_rows
+        .unwrap_or(DEFAULT_CHUNK_ROWS.min(segment_rows));
     if !(MIN_SEGMENT_ROWS..=MAX_SEGMENT_ROWS).contains(&segment_rows) {
-        return invalid(format!("a segment has {MIN_SEGMENT_ROWS} to {MAX_SEGMENT_ROWS} rows of 4 KiB on each member, {segment_rows} given"));
+        return invalid(format!(
+            "a segment has {MIN_SEGMENT_ROWS} to {MAX_SEGMENT_ROWS} rows of 4 KiB on each member, {segment_rows} given"
+        ));
     }
     if !(4..=MAX_CHUNK_ROWS).contains(&chunk_rows) || !segment_rows.is_multiple_of(chunk_rows) {
-        return invalid(format!("a chunk has 4 to {MAX_CHUNK_ROWS} rows of 4 KiB and divides the segment ({segment_rows} rows), {chunk_rows} given"));
+        return invalid(format!(
+            "a chunk has 4 to {MAX_CHUNK_ROWS} rows of 4 KiB and divides the segment ({segment_rows} rows), {chunk_rows} given"
+        ));
     }
     if !(u64::from(segment_rows) * BLOCK_BYTES).is_multiple_of(spec.align_bytes) {
         return invalid("the segment's extent is not a multiple of the alignment");
@@ -99,7 +131,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) members: &'a [(MemberId, u64)],
 }
 
-/// Zones over members of different sizes: the ranges between one size and the next, while enough members remain.
+/// Zones over members of different sizes: the ranges between one size and the next, while enough
+/// members remain.
 pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
     let extent = u64::from(layout.segment_rows) * BLOCK_BYTES;
     let mut sizes: Vec<u64> = layout.members.iter().map(|m| m.1).collect();
@@ -108,21 +141,41 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
     let (mut start, mut first_segment) = (layout.start, layout.first_segment);
     let mut list = Vec::new();
     for size in sizes {
-        let members: Vec<MemberId> = layout.members.iter().filter(|m| m.1 >= size).map(|m| m.0).collect();
+        let members: Vec<MemberId> = layout
+            .members
+            .iter()
+            .filter(|m| m.1 >= size)
+            .map(|m| m.0)
+            .collect();
         let extents = size.saturating_sub(start) / extent;
-        let shape = match layout.redundancy.shape(members.len(), layout.segment_rows, layout.chunk_rows) {
-            Ok(shape) => shape,
-            // Fewer are left only because the others are too small.
-            Err(error) if list.is_empty() && members.len() == layout.members.len() => return Err(error.into()),
-            Err(_) => break,
-        };
+        let shape =
+            match layout
+                .redundancy
+                .shape(members.len(), layout.segment_rows, layout.chunk_rows)
+            {
+                Ok(shape) => shape,
+                // Fewer are left only because the others are too small.
+                Err(error) if list.is_empty() && members.len() == layout.members.len() => {
+                    return Err(error.into());
+                }
+                Err(_) => break,
+            };
         let segments = Zone::segments_for(members.len(), usize::from(shape.width), extents);
         if segments == 0 {
             continue;
         }
         let mask = members.iter().fold(0u64, |mask, m| mask | 1 << m.0);
-        let segments = u32::try_from(segments).unwrap_or(u32::MAX).min(u32::MAX - 1 - first_segment);
-        list.push(Zone { members: mask, start, first_segment, segments, shape, layout: layout.number });
+        let segments = u32::try_from(segments)
+            .unwrap_or(u32::MAX)
+            .min(u32::MAX - 1 - first_segment);
+        list.push(Zone {
+            members: mask,
+            start,
+            first_segment,
+            segments,
+            shape,
+            layout: layout.number,
+        });
         first_segment += segments;
         start += extents * extent;
     }
@@ -131,42 +184,85 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
 
 fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
     let (segment_rows, chunk_rows) = rows(spec)?;
-    let members: Vec<(MemberId, u64)> = spec.members.iter().enumerate().map(|(index, (_, size))| (MemberId(index as u8), *size)).collect();
+    let members: Vec<(MemberId, u64)> = spec
+        .members
+        .iter()
+        .enumerate()
+        .map(|(index, (_, size))| (MemberId(index as u8), *size))
+        .collect();
     let start = (RESERVED_BYTES + journal_bytes(spec)).next_multiple_of(spec.align_bytes);
-    lay_out(&Layout { redundancy: spec.redundancy, segment_rows, chunk_rows, start, first_segment: 0, number: 0, members: &members })
+    lay_out(&Layout {
+        redundancy: spec.redundancy,
+        segment_rows,
+        chunk_rows,
+        start,
+        first_segment: 0,
+        number: 0,
+        members: &members,
+    })
 }
 
 /// Bytes of each member that the journal takes.
 ///
-/// Default: 1/256 of the smallest member, from 256 KiB to 16 MiB. The log takes over what is in it at the latest when half of it is used; 16 MiB on each of
-/// eight members hold 42 MiB of records, some 25 full batches, and are read in a fraction of a second at a start.
+/// Default: 1/256 of the smallest member, from 256 KiB to 16 MiB. The log takes over what is in it
+/// at the latest when half of it is used; 16 MiB on each of eight members hold 42 MiB of records,
+/// some 25 full batches, and are read in a fraction of a second at a start.
 fn journal_bytes(spec: &PoolSpec) -> u64 {
     let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0);
     let by_size = (smallest / 256).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
     let chunk = u64::from(JOURNAL_CHUNK_MIN);
-    spec.journal.as_ref().map_or(0, |journal| journal.bytes_each.unwrap_or(by_size) / chunk * chunk)
+    spec.journal.as_ref().map_or(0, |journal| {
+        journal.bytes_each.unwrap_or(by_size) / chunk * chunk
+    })
 }
 
 /// The journals of a pool.
 fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
-    let Some(journal) = &spec.journal else { return Ok(Journals::default()) };
+    let Some(journal) = &spec.journal else {
+        return Ok(Journals::default());
+    };
     let (bytes, members) = (journal_bytes(spec), spec.members.len());
     let mask = |range: std::ops::Range<usize>| range.fold(0u64, |mask, m| mask | 1 << m);
     let mut journals = Journals::default();
     if bytes > 0 || journal.devices.is_empty() {
         let copies = spec.redundancy.tolerance() as u8 + 1;
-        journals.internal = JournalArea::fit(mask(0..members), copies, RESERVED_BYTES, bytes, journal_chunk(bytes), journal.granule);
+        journals.internal = JournalArea::fit(
+            mask(0..members),
+            copies,
+            RESERVED_BYTES,
+            bytes,
+            journal_chunk(bytes),
+            journal.granule,
+        );
         if journals.internal.is_none() {
-            let most = u64::from(JOURNAL_CHUNKS_MAX) * u64::from(copies) / members.max(1) as u64 * u64::from(journal_chunk(bytes));
+            let most = u64::from(JOURNAL_CHUNKS_MAX) * u64::from(copies) / members.max(1) as u64
+                * u64::from(journal_chunk(bytes));
             return match bytes > most {
-                true => invalid(format!("a journal takes at most {} GiB of each of these members, {} GiB given", most >> 30, bytes >> 30)),
-                false => invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10)),
+                true => invalid(format!(
+                    "a journal takes at most {} GiB of each of these members, {} GiB given",
+                    most >> 30,
+                    bytes >> 30
+                )),
+                false => invalid(format!(
+                    "a journal takes at least {} KiB of each member, {} KiB given",
+                    JOURNAL_BYTES_MIN >> 10,
+                    bytes >> 10
+                )),
             };
         }
     }
     if let Some(least) = journal.devices.iter().map(|device| device.1).min() {
         let end = members + journal.devices.len();
-        let area = if end <= MAX_MEMBERS { journal_devices(mask(members..end), least, journal.granule, journal.power_safe) } else { None };
+        let area = if end <= MAX_MEMBERS {
+            journal_devices(
+                mask(members..end),
+                least,
+                journal.granule,
+                journal.power_safe,
+            )
+        } else {
+            None
+        };
         journals.external = area;
         if area.is_none() {
             return invalid(journal_devices_rule());
@@ -175,35 +271,69 @@ fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
     Ok(journals)
 }
 
-/// The journal on these devices of its own, the smallest of which has so many bytes: a copy of each chunk on each of them. `None` if they are too small or
-/// too many.
-pub(crate) fn journal_devices(devices: u64, least_bytes: u64, granule: u32, power_safe: bool) -> Option<JournalArea> {
-    let (count, bytes) = (devices.count_ones() as usize, least_bytes.saturating_sub(RESERVED_BYTES).min(JOURNAL_DEVICE_AREA_MAX));
-    let area = JournalArea::fit(devices, count as u8, RESERVED_BYTES, bytes, journal_chunk(bytes), granule)?;
+/// The journal on these devices of its own, the smallest of which has so many bytes: a copy of each
+/// chunk on each of them. `None` if they are too small or too many.
+pub(crate) fn journal_devices(
+    devices: u64,
+    least_bytes: u64,
+    granule: u32,
+    power_safe: bool,
+) -> Option<JournalArea> {
+    let (count, bytes) = (
+        devices.count_ones() as usize,
+        least_bytes
+            .saturating_sub(RESERVED_BYTES)
+            .min(JOURNAL_DEVICE_AREA_MAX),
+    );
+    let area = JournalArea::fit(
+        devices,
+        count as u8,
+        RESERVED_BYTES,
+        bytes,
+        journal_chunk(bytes),
+        granule,
+    )?;
     (count <= JOURNAL_DEVICES_MAX).then_some(JournalArea { power_safe, ..area })
 }
 
 /// What journal devices have to be.
 pub(crate) fn journal_devices_rule() -> String {
-    format!("a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB", (RESERVED_BYTES + JOURNAL_BYTES_MIN) >> 10)
+    format!(
+        "a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB",
+        (RESERVED_BYTES + JOURNAL_BYTES_MIN) >> 10
+    )
 }
 
-/// Bytes of a chunk of a journal of so many: large enough that most rounds fit into one, and small enough that there are many.
+/// Bytes of a chunk of a journal of so many: large enough that most rounds fit into one, and small
+/// enough that there are many.
 fn journal_chunk(bytes: u64) -> u32 {
-    floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT) as u32
+    floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT)
+        as u32
 }
 
-/// All members of a new pool, in the order of their numbers: those for data, then those for the journal.
+/// All members of a new pool, in the order of their numbers: those for data, then those for the
+/// journal.
 fn all_members(spec: &PoolSpec) -> impl Iterator<Item = &(Uuid, u64)> {
-    spec.members.iter().chain(spec.journal.iter().flat_map(|journal| &journal.devices))
+    spec.members
+        .iter()
+        .chain(spec.journal.iter().flat_map(|journal| &journal.devices))
 }
 
-/// How places of a pool with these zones are packed, with room for the widest segments that the redundancy has.
+/// How places of a pool with these zones are packed, with room for the widest segments that the
+/// redundancy has.
 fn place_codec(redundancy: Redundancy, zones: &ZoneMap) -> PlaceCodec {
     let own = zones.max_data_blocks();
     // No zone at all: the members are too small, as will be said soon.
-    let of = |zone: &Zone| redundancy.shape(MAX_MEMBERS, zone.shape.rows, zone.shape.chunk_rows).ok();
-    let widest = zones.zones().first().and_then(of).map_or(own, |shape| shape.data_blocks());
+    let of = |zone: &Zone| {
+        redundancy
+            .shape(MAX_MEMBERS, zone.shape.rows, zone.shape.chunk_rows)
+            .ok()
+    };
+    let widest = zones
+        .zones()
+        .first()
+        .and_then(of)
+        .map_or(own, |shape| shape.data_blocks());
     PlaceCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
 }
 
@@ -240,7 +370,10 @@ pub(crate) enum Shares {
 impl Shares {
     /// By the flags of a pool.
     pub(crate) fn of(features: &Features) -> Self {
-        match (features.incompatible & Features::SHARED != 0, features.incompatible & Features::DEDUP_INDEX != 0) {
+        match (
+            features.incompatible & Features::SHARED != 0,
+            features.incompatible & Features::DEDUP_INDEX != 0,
+        ) {
             (false, _) => Self::No,
             (true, false) => Self::Content,
             (true, true) => Self::Indexed,
@@ -257,51 +390,100 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// What calls for the most pages of the map.
-    pub(crate) const MOST: Self = Self { shares: Shares::Indexed, reduction: Reduction::Capacity };
+    pub(crate) const MOST: Self = Self {
+        shares: Shares::Indexed,
+        reduction: Reduction::Capacity,
+    };
 
     /// Of a pool.
     pub(crate) fn of(superblock: &Superblock) -> Self {
-        Self { shares: Shares::of(&superblock.features), reduction: superblock.properties.reduction }
+        Self {
+            shares: Shares::of(&superblock.features),
+            reduction: superblock.properties.reduction,
+        }
     }
 
-    /// Pages of the map that even the smallest pool has room for: each of them costs it up to eight blocks of the reserve.
+    /// Pages of the map that even the smallest pool has room for: each of them costs it up to eight
+    /// blocks of the reserve.
     fn map_pages_spare(self) -> u64 {
-        if self.reduction == Reduction::Capacity { 64 } else { 24 }
+        if self.reduction == Reduction::Capacity {
+            64
+        } else {
+            24
+        }
     }
 
     /// Blocks that pages of the map are kept for, for each block of payload.
     fn map_factor(self) -> u64 {
-        if self.reduction == Reduction::Capacity { CAPACITY_MAP_FACTOR } else { 1 }
+        if self.reduction == Reduction::Capacity {
+            CAPACITY_MAP_FACTOR
+        } else {
+            1
+        }
     }
 }
 
-/// What of so many blocks may be filled with packed payload: at each column's end of a batch less than one payload is wasted.
+/// What of so many blocks may be filled with packed payload: at each column's end of a batch less
+/// than one payload is wasted.
 fn without_column_ends<'s>(usable: u64, shapes: impl Iterator<Item = &'s Shape>) -> u64 {
     let of = |shape: &Shape| {
         let batch = payload_blocks(shape) / u64::from(shape.rows / shape.chunk_rows).max(1);
-        let lost = (u64::from(PACKED_UNITS_MAX - 1) * u64::from(shape.data)).div_ceil(u64::from(FULL_BLOCK_UNITS));
+        let lost = (u64::from(PACKED_UNITS_MAX - 1) * u64::from(shape.data))
+            .div_ceil(u64::from(FULL_BLOCK_UNITS));
         u128::from(usable) * u128::from(batch.saturating_sub(lost)) / u128::from(batch.max(1))
     };
     shapes.map(of).min().unwrap_or(0) as u64
 }
 
 /// Capacity of a pool whose segments of the layout in force may all be used.
-pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, kept: Kept) -> Result<PoolPlan, FormatError> {
-    let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
+pub(crate) fn plan_zones(
+    zones: &ZoneMap,
+    spare_per_mille: u16,
+    kept: Kept,
+) -> Result<PoolPlan, FormatError> {
+    let holdings: Vec<Holding> = zones
+        .current()
+        .map(|z| Holding {
+            shape: z.shape,
+            segments: z.segments,
+        })
+        .collect();
     plan_holdings(&holdings, zones, spare_per_mille, kept, u64::MAX)
 }
 
 /// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
-pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, kept: Kept, map_pages: u64) -> Result<PoolPlan, FormatError> {
+pub(crate) fn plan_holdings(
+    holdings: &[Holding],
+    zones: &ZoneMap,
+    spare_per_mille: u16,
+    kept: Kept,
+    map_pages: u64,
+) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
     // Segments of the layout in force may come into use at any time.
-    let shapes = || used().map(|h| &h.shape).chain(zones.current().map(|z| &z.shape));
+    let shapes = || {
+        used()
+            .map(|h| &h.shape)
+            .chain(zones.current().map(|z| &z.shape))
+    };
     let payload_least = shapes().map(payload_blocks).min().unwrap_or(1).max(1);
-    let data_most = shapes().chain(zones.zones().iter().map(|z| &z.shape)).map(|shape| u64::from(shape.data)).max().unwrap_or(1);
-    let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
-    let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
-    let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
+    let data_most = shapes()
+        .chain(zones.zones().iter().map(|z| &z.shape))
+        .map(|shape| u64::from(shape.data))
+        .max()
+        .unwrap_or(1);
+    let payload_total: u64 = used()
+        .map(|h| payload_blocks(&h.shape) * u64::from(h.segments))
+        .sum();
+    let max_rows = zones
+        .zones()
+        .iter()
+        .map(|z| z.shape.rows)
+        .max()
+        .unwrap_or(64);
+    let table_pages =
+        u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
     let index_pages = index_pages_for(payload_total, kept.shares);
     let map_pages_max = map_pages_for(payload_total, kept).min(map_pages);
     let pages = map_pages_max + table_pages;
@@ -310,7 +492,8 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let list = leaves.div_ceil(LIST_RECORDS as u64);
     let top = list.div_ceil(LIST_RECORDS as u64).max(1);
     let image = pages + leaves + list + top;
-    // Each stage ends with a part-filled batch: one more header and footer, and its last row is padded.
+    // Each stage ends with a part-filled batch: one more header and footer, and its last row is
+    // padded.
     let partial = (3 + top) * (data_most + 2);
     let image_segments = image.div_ceil(payload_least) as u32;
     // The last batch of a segment can be sealed only with the next one at hand.
@@ -330,9 +513,18 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let held_back = largest_payload(holdings, reserve);
     let whole = (payload_total - held_back).saturating_sub(index_pages);
     let without_spare = whole * u64::from(1000 - spare_per_mille) / 1000;
-    let usable = if kept.reduction == Reduction::Capacity { without_column_ends(without_spare, shapes()) } else { without_spare };
-    let data_blocks: u64 = used().map(|h| h.shape.data_blocks() * u64::from(h.segments)).sum();
-    let working = largest_payload(holdings, reserve - 2 * image_segments - 2 * checkpoint_segments);
+    let usable = if kept.reduction == Reduction::Capacity {
+        without_column_ends(without_spare, shapes())
+    } else {
+        without_spare
+    };
+    let data_blocks: u64 = used()
+        .map(|h| h.shape.data_blocks() * u64::from(h.segments))
+        .sum();
+    let working = largest_payload(
+        holdings,
+        reserve - 2 * image_segments - 2 * checkpoint_segments,
+    );
     let overhead = Overhead {
         batch_bytes: (data_blocks - payload_total) * BLOCK_BYTES,
         checkpoint_bytes: (held_back - working) * BLOCK_BYTES,
@@ -359,26 +551,50 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
 
 /// Most pages that a map of a pool with these zones may have had under any of their layouts.
 pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, kept: Kept, now: u64) -> u64 {
-    let of = |layout: u32| zones.zones().iter().filter(|z| z.layout == layout).map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum::<u64>();
-    zones.zones().iter().map(|z| map_pages_for(of(z.layout), kept)).max().unwrap_or(0).max(now)
+    let of = |layout: u32| {
+        zones
+            .zones()
+            .iter()
+            .filter(|z| z.layout == layout)
+            .map(|z| payload_blocks(&z.shape) * u64::from(z.segments))
+            .sum::<u64>()
+    };
+    zones
+        .zones()
+        .iter()
+        .map(|z| map_pages_for(of(z.layout), kept))
+        .max()
+        .unwrap_or(0)
+        .max(now)
 }
 
 /// Most pages of the map of a pool with this payload, those of the index included.
 fn map_pages_for(payload_total: u64, kept: Kept) -> u64 {
     let shares = kept.shares;
-    // Content that blocks share is in a map of its own: as many pages again, but those close together.
+    // Content that blocks share is in a map of its own: as many pages again, but those close
+    // together.
     let quarters = if shares == Shares::No { 5 } else { 9 };
     let map_of_index = index_pages_for(payload_total, shares).div_ceil(MAP_PAGE_ENTRIES as u64);
-    payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4 + kept.map_pages_spare() + map_of_index
+    payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4
+        + kept.map_pages_spare()
+        + map_of_index
 }
 
 fn index_pages_for(payload_total: u64, shares: Shares) -> u64 {
-    if shares == Shares::Indexed { (payload_total / INDEX_PAGE_BLOCKS + 2).min(INDEX_PAGES_MAX) } else { 0 }
+    if shares == Shares::Indexed {
+        (payload_total / INDEX_PAGE_BLOCKS + 2).min(INDEX_PAGES_MAX)
+    } else {
+        0
+    }
 }
 
-/// Payload of so many of the largest segments: whichever are held back, no more than that is missing.
+/// Payload of so many of the largest segments: whichever are held back, no more than that is
+/// missing.
 fn largest_payload(holdings: &[Holding], mut segments: u32) -> u64 {
-    let mut sizes: Vec<(u64, u32)> = holdings.iter().map(|h| (payload_blocks(&h.shape), h.segments)).collect();
+    let mut sizes: Vec<(u64, u32)> = holdings
+        .iter()
+        .map(|h| (payload_blocks(&h.shape), h.segments))
+        .collect();
     sizes.sort_unstable_by_key(|(payload, _)| std::cmp::Reverse(*payload));
     let mut sum = 0;
     for (payload, count) in sizes {
@@ -390,11 +606,19 @@ fn largest_payload(holdings: &[Holding], mut segments: u32) -> u64 {
 }
 
 fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
-    if spec.name.is_empty() || spec.name.len() > MAX_NAME_BYTES || spec.name.chars().any(|c| c.is_control() || c == '/') {
-        return invalid(format!("a pool's name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters"));
+    if spec.name.is_empty()
+        || spec.name.len() > MAX_NAME_BYTES
+        || spec.name.chars().any(|c| c.is_control() || c == '/')
+    {
+        return invalid(format!(
+            "a pool's name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters"
+        ));
     }
     if spec.members.is_empty() || spec.members.len() > MAX_MEMBERS {
-        return invalid(format!("a pool has 1 to {MAX_MEMBERS} members, {} given", spec.members.len()));
+        return invalid(format!(
+            "a pool has 1 to {MAX_MEMBERS} members, {} given",
+            spec.members.len()
+        ));
     }
     if let Redundancy::Copies(copies) = spec.redundancy
         && !(2..=4).contains(&copies)
@@ -417,13 +641,21 @@ impl Engine {
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
-        let mut plan = plan_zones(&zones, spec.properties.spare_per_mille, Kept { shares: Shares::No, reduction: spec.properties.reduction })?;
+        let mut plan = plan_zones(
+            &zones,
+            spec.properties.spare_per_mille,
+            Kept {
+                shares: Shares::No,
+                reduction: spec.properties.reduction,
+            },
+        )?;
         plan.overhead.journal_bytes_each = journal_bytes(spec);
         Ok(plan)
     }
 
-    /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are
-    /// overwritten, so that nothing of an earlier pool can be taken for this one.
+    /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old
+    /// superblock slots are overwritten, so that nothing of an earlier pool can be taken for this
+    /// one.
     ///
     /// # Errors
     /// If the wishes do not fit together, the members are too small, or one of them fails.
@@ -436,11 +668,29 @@ impl Engine {
             for slot in 0..SLOT_COUNT {
                 io.write(member, SLOT_OFFSET + slot * SLOT_STRIDE, &empty)?;
             }
-            let label =
-                Label { version: windrow_layout::superblock::FORMAT_VERSION, pool: spec.pool, pool_name: spec.name.clone(), member_uuid: *uuid, member };
-            io.write(member, LABEL_OFFSET, &padded(label.encode(), windrow_layout::superblock::LABEL_BYTES))?;
-            let image = Superblock { member, member_uuid: *uuid, ..superblock.clone() }.encode();
-            io.write(member, slot_offset(superblock.generation), &padded(image, SLOT_BYTES))?;
+            let label = Label {
+                version: windrow_layout::superblock::FORMAT_VERSION,
+                pool: spec.pool,
+                pool_name: spec.name.clone(),
+                member_uuid: *uuid,
+                member,
+            };
+            io.write(
+                member,
+                LABEL_OFFSET,
+                &padded(label.encode(), windrow_layout::superblock::LABEL_BYTES),
+            )?;
+            let image = Superblock {
+                member,
+                member_uuid: *uuid,
+                ..superblock.clone()
+            }
+            .encode();
+            io.write(
+                member,
+                slot_offset(superblock.generation),
+                &padded(image, SLOT_BYTES),
+            )?;
         }
         for index in 0..all_members(spec).count() {
             io.flush(MemberId(index as u8))?;
@@ -456,14 +706,28 @@ fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
 
 /// Incompatible flags of a new pool.
 fn first_flags(spec: &PoolSpec, journals: &Journals) -> u64 {
-    let journal = if *journals == Journals::default() { 0 } else { Features::JOURNAL };
-    journal | if spec.properties.reduction == Reduction::Capacity { Features::CAPACITY } else { 0 }
+    let journal = if *journals == Journals::default() {
+        0
+    } else {
+        Features::JOURNAL
+    };
+    journal
+        | if spec.properties.reduction == Reduction::Capacity {
+            Features::CAPACITY
+        } else {
+            0
+        }
 }
 
 fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Superblock {
     let mut replay = [Stream::closed_position(); MAX_STREAMS];
     for (segment, stream) in BASE_STREAMS.into_iter().enumerate() {
-        replay[stream] = StreamPosition { segment: SegmentId(segment as u32), row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
+        replay[stream] = StreamPosition {
+            segment: SegmentId(segment as u32),
+            row: 0,
+            seq: Seq(1),
+            next_segment: SegmentId::NONE,
+        };
     }
     let root = CheckpointRoot {
         id: 1,
@@ -478,7 +742,10 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
     };
     let members = all_members(spec);
     Superblock {
-        features: Features { incompatible: first_flags(spec, &journals), ..Features::default() },
+        features: Features {
+            incompatible: first_flags(spec, &journals),
+            ..Features::default()
+        },
         journals,
         pool: spec.pool,
         pool_name: spec.name.clone(),
@@ -492,7 +759,9 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
         redundancy: spec.redundancy,
         place_offset_bits: place_codec(spec.redundancy, &ZoneMap::new(zones.clone())).offset_bits(),
         created_unix_s: spec.created_unix_s,
-        members: members.map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size)).collect(),
+        members: members
+            .map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size))
+            .collect(),
         zones,
         fences: Vec::new(),
         checkpoints: [Some(root), None],
@@ -504,7 +773,9 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
 #[cfg(test)]
 pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zone> {
     let old = &superblock.zones;
-    let sizes: Vec<(MemberId, u64)> = (0..members as u8).map(|m| (MemberId(m), 24 << 20)).collect();
+    let sizes: Vec<(MemberId, u64)> = (0..members as u8)
+        .map(|m| (MemberId(m), 24 << 20))
+        .collect();
     let layout = Layout {
         redundancy: superblock.redundancy,
         segment_rows: old[0].shape.rows,
@@ -514,15 +785,22 @@ pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zo
         number: 1,
         members: &sizes,
     };
-    old.iter().cloned().chain(lay_out(&layout).expect("members that fit")).collect()
+    old.iter()
+        .cloned()
+        .chain(lay_out(&layout).expect("members that fit"))
+        .collect()
 }
 
-/// Zones of a pool for the model that loses this member: those that there are, and a layout over the others.
+/// Zones of a pool for the model that loses this member: those that there are, and a layout over
+/// the others.
 #[cfg(test)]
 pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec<Zone> {
     let old = &superblock.zones;
     let others = old.iter().fold(0u64, |mask, zone| mask | zone.members) & !(1 << leaves.0);
-    let sizes: Vec<(MemberId, u64)> = (0..MAX_MEMBERS as u8).filter(|m| others >> m & 1 == 1).map(|m| (MemberId(m), 24 << 20)).collect();
+    let sizes: Vec<(MemberId, u64)> = (0..MAX_MEMBERS as u8)
+        .filter(|m| others >> m & 1 == 1)
+        .map(|m| (MemberId(m), 24 << 20))
+        .collect();
     let layout = Layout {
         redundancy: superblock.redundancy,
         segment_rows: old[0].shape.rows,
@@ -532,7 +810,10 @@ pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec
         number: old[0].layout + 1,
         members: &sizes,
     };
-    old.iter().cloned().chain(lay_out(&layout).expect("members that fit")).collect()
+    old.iter()
+        .cloned()
+        .chain(lay_out(&layout).expect("members that fit"))
+        .collect()
 }
 
 /// The superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
@@ -545,10 +826,16 @@ pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: us
         segment_rows: None,
         align_bytes: 4096,
         pool: Uuid([9; 16]),
-        members: (1..=members as u8).map(|m| (Uuid([m; 16]), 24 << 20)).collect(),
+        members: (1..=members as u8)
+            .map(|m| (Uuid([m; 16]), 24 << 20))
+            .collect(),
         created_unix_s: 0,
         properties: windrow_layout::superblock::Properties::DEFAULT,
         journal: None,
     };
-    first_superblock(&spec, zones(&spec).expect("members that fit"), Journals::default())
+    first_superblock(
+        &spec,
+        zones(&spec).expect("members that fit"),
+        Journals::default(),
+    )
 }

@@ -1,7 +1,9 @@
-//! CPU work that leaves the engine as owned values: sealing a batch, verifying blocks, rebuilding blocks.
+//! CPU work that leaves the engine as owned values: sealing a batch, verifying blocks, rebuilding
+//! blocks.
 //!
-//! A job owns everything it needs, touches nothing else and gives the same result wherever it runs. The engine puts the
-//! results back in order itself; drivers may run jobs in any order on any thread.
+//! A job owns everything it needs, touches nothing else and gives the same result wherever it runs.
+//! The engine puts the results back in order itself; drivers may run jobs in any order on any
+//! thread.
 
 use crate::api::WrittenBytes;
 use crate::dedup::CompareWork;
@@ -12,7 +14,9 @@ use crate::stream::BlockCause;
 use crate::write::{PrintWork, ReduceWork};
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape};
+use windrow_units::{
+    BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape,
+};
 
 /// A piece of work. Made by the engine, run once by the driver, handed back.
 #[derive(Debug)]
@@ -52,7 +56,9 @@ impl Job {
     /// Roughly how many bytes it touches: drivers run small jobs where they are.
     pub fn bytes(&self) -> usize {
         match &self.0 {
-            Work::Seal(work) => work.plan.rows as usize * usize::from(work.header.shape.width) * BLOCK_SIZE,
+            Work::Seal(work) => {
+                work.plan.rows as usize * usize::from(work.header.shape.width) * BLOCK_SIZE
+            }
             Work::Verify(work) => work.blocks.len(),
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
             Work::Examine(work) => work.bytes(),
@@ -66,7 +72,8 @@ impl Job {
     }
 }
 
-/// Gathers a batch: copies payloads to their columns, computes checksums, header, footer and redundancy columns.
+/// Gathers a batch: copies payloads to their columns, computes checksums, header, footer and
+/// redundancy columns.
 #[derive(Debug)]
 pub(crate) struct SealWork {
     pub stream: usize,
@@ -96,15 +103,29 @@ impl SealWork {
         self.columns = (0..shape.width).map(|_| self.buffers.get(bytes)).collect();
         self.written = vec![WrittenBytes::default(); usize::from(shape.width)];
         let checkpoint = self.cause == BlockCause::Checkpoint;
-        let cause = |cause: BlockCause| if checkpoint { BlockCause::Checkpoint } else { cause };
+        let cause = |cause: BlockCause| {
+            if checkpoint {
+                BlockCause::Checkpoint
+            } else {
+                cause
+            }
+        };
         let last = rows * usize::from(shape.data) - 1;
         let head = self.plan.head_blocks as usize;
-        let put = |columns: &mut [Buf], written: &mut [WrittenBytes], block: usize, source: &[u8], why: BlockCause| -> u32 {
+        let put = |columns: &mut [Buf],
+                   written: &mut [WrittenBytes],
+                   block: usize,
+                   source: &[u8],
+                   why: BlockCause|
+         -> u32 {
             let (column, row) = (block / rows, block % rows);
             cause(why).add(BLOCK_BYTES, &mut written[column]);
             let target = &mut columns[column][row * BLOCK_SIZE..(row + 1) * BLOCK_SIZE];
             match why {
-                BlockCause::User | BlockCause::Index | BlockCause::Moved | BlockCause::Checkpoint => windrow_reduce::copy_and_checksum(target, source),
+                BlockCause::User
+                | BlockCause::Index
+                | BlockCause::Moved
+                | BlockCause::Checkpoint => windrow_reduce::copy_and_checksum(target, source),
                 BlockCause::Padding => {
                     target.fill(0);
                     0
@@ -117,8 +138,16 @@ impl SealWork {
         };
         self.checksums.clear();
         let whole = (self.plan.payload_blocks - self.plan.packed_blocks) as usize;
-        for (i, (number, payload)) in (0..).zip(&self.payloads).filter(|(_, payload)| payload.len() == BLOCK_SIZE).enumerate() {
-            let why = if self.index_pages.contains(&number) { BlockCause::Index } else { self.cause };
+        for (i, (number, payload)) in (0..)
+            .zip(&self.payloads)
+            .filter(|(_, payload)| payload.len() == BLOCK_SIZE)
+            .enumerate()
+        {
+            let why = if self.index_pages.contains(&number) {
+                BlockCause::Index
+            } else {
+                self.cause
+            };
             let sum = put(&mut self.columns, &mut self.written, head + i, payload, why);
             self.checksums.push(sum);
         }
@@ -128,17 +157,46 @@ impl SealWork {
             of_table = self.put_packed(rows);
         }
         for block in head + self.plan.payload_blocks as usize..last {
-            put(&mut self.columns, &mut self.written, block, &[], BlockCause::Padding);
+            put(
+                &mut self.columns,
+                &mut self.written,
+                block,
+                &[],
+                BlockCause::Padding,
+            );
         }
         let mut ends = self.buffers.get((head + 1) * BLOCK_SIZE);
         let (head_bytes, tail_bytes) = ends.split_at_mut(head * BLOCK_SIZE);
-        let of_table = if of_table.is_empty() { &self.checksums } else { &of_table };
-        batch::encode_ends(&self.header, &self.table, of_table, &self.plan, head_bytes, tail_bytes);
+        let of_table = if of_table.is_empty() {
+            &self.checksums
+        } else {
+            &of_table
+        };
+        batch::encode_ends(
+            &self.header,
+            &self.table,
+            of_table,
+            &self.plan,
+            head_bytes,
+            tail_bytes,
+        );
         for block in 0..head {
             let source = &ends[block * BLOCK_SIZE..(block + 1) * BLOCK_SIZE];
-            put(&mut self.columns, &mut self.written, block, source, BlockCause::Header);
+            put(
+                &mut self.columns,
+                &mut self.written,
+                block,
+                source,
+                BlockCause::Header,
+            );
         }
-        put(&mut self.columns, &mut self.written, last, &ends[head * BLOCK_SIZE..], BlockCause::Header);
+        put(
+            &mut self.columns,
+            &mut self.written,
+            last,
+            &ends[head * BLOCK_SIZE..],
+            BlockCause::Header,
+        );
         encode_redundancy(&shape, &mut self.columns);
         for written in &mut self.written[usize::from(shape.data)..] {
             written.parity += bytes as u64;
@@ -147,15 +205,22 @@ impl SealWork {
 }
 
 impl SealWork {
-    /// Puts the packed payload behind the whole blocks. `checksums`, which has those of the whole blocks, becomes that of all payload in order;
-    /// returned are those of the table: of all payload blocks, then of the packed payload.
+    /// Puts the packed payload behind the whole blocks. `checksums`, which has those of the whole
+    /// blocks, becomes that of all payload in order; returned are those of the table: of all
+    /// payload blocks, then of the packed payload.
     fn put_packed(&mut self, rows: usize) -> Vec<u32> {
         let column_units = (rows * BLOCK_SIZE / PLACE_UNIT) as u64;
         let mut places = self.plan.places();
         let whole = std::mem::take(&mut self.checksums);
-        let (mut of_whole, mut packed) = (whole.iter(), Vec::with_capacity(self.payloads.len() - whole.len()));
-        let first = u64::from(self.plan.head_blocks + self.plan.payload_blocks - self.plan.packed_blocks) * u64::from(FULL_BLOCK_UNITS);
-        let end = u64::from(self.plan.head_blocks + self.plan.payload_blocks) * u64::from(FULL_BLOCK_UNITS);
+        let (mut of_whole, mut packed) = (
+            whole.iter(),
+            Vec::with_capacity(self.payloads.len() - whole.len()),
+        );
+        let first =
+            u64::from(self.plan.head_blocks + self.plan.payload_blocks - self.plan.packed_blocks)
+                * u64::from(FULL_BLOCK_UNITS);
+        let end = u64::from(self.plan.head_blocks + self.plan.payload_blocks)
+            * u64::from(FULL_BLOCK_UNITS);
         let mut behind = first;
         for payload in &self.payloads {
             if payload.len() == BLOCK_SIZE {
@@ -163,31 +228,59 @@ impl SealWork {
                 continue;
             }
             let at = places.next(units_of(payload));
-            fill_gap(&mut self.columns, &mut self.written, behind..at, column_units);
-            let (column, byte) = ((at / column_units) as usize, (at % column_units) as usize * PLACE_UNIT);
-            let sum = windrow_reduce::copy_and_checksum(&mut self.columns[column][byte..byte + payload.len()], payload);
-            self.cause.add(payload.len() as u64, &mut self.written[column]);
+            fill_gap(
+                &mut self.columns,
+                &mut self.written,
+                behind..at,
+                column_units,
+            );
+            let (column, byte) = (
+                (at / column_units) as usize,
+                (at % column_units) as usize * PLACE_UNIT,
+            );
+            let sum = windrow_reduce::copy_and_checksum(
+                &mut self.columns[column][byte..byte + payload.len()],
+                payload,
+            );
+            self.cause
+                .add(payload.len() as u64, &mut self.written[column]);
             behind = at + u64::from(units_of(payload));
             packed.push(sum);
             self.checksums.push(sum);
         }
-        fill_gap(&mut self.columns, &mut self.written, behind..end, column_units);
+        fill_gap(
+            &mut self.columns,
+            &mut self.written,
+            behind..end,
+            column_units,
+        );
         let mut of_table = whole;
         for block in first / u64::from(FULL_BLOCK_UNITS)..end / u64::from(FULL_BLOCK_UNITS) {
             let (column, row) = (block as usize / rows, block as usize % rows);
-            of_table.push(windrow_reduce::checksum(&self.columns[column][row * BLOCK_SIZE..][..BLOCK_SIZE]));
+            of_table.push(windrow_reduce::checksum(
+                &self.columns[column][row * BLOCK_SIZE..][..BLOCK_SIZE],
+            ));
         }
         of_table.extend(packed);
         of_table
     }
 }
 
-/// Zeroes the units between packed payload, which may lie at the end of one column and the start of the next.
-fn fill_gap(columns: &mut [Buf], written: &mut [WrittenBytes], gap: std::ops::Range<u64>, column_units: u64) {
+/// Zeroes the units between packed payload, which may lie at the end of one column and the start of
+/// the next.
+fn fill_gap(
+    columns: &mut [Buf],
+    written: &mut [WrittenBytes],
+    gap: std::ops::Range<u64>,
+    column_units: u64,
+) {
     let mut at = gap.start;
     while at < gap.end {
         let end = gap.end.min((at / column_units + 1) * column_units);
-        let (column, byte) = ((at / column_units) as usize, (at % column_units) as usize * PLACE_UNIT);
+        let (column, byte) = (
+            (at / column_units) as usize,
+            (at % column_units) as usize * PLACE_UNIT,
+        );
         let bytes = (end - at) as usize * PLACE_UNIT;
         columns[column][byte..byte + bytes].fill(0);
         BlockCause::Padding.add(bytes as u64, &mut written[column]);
@@ -239,8 +332,9 @@ pub(crate) fn verify(bytes: &[u8], pieces: &[Piece]) -> bool {
     pieces.iter().all(|piece| piece.is_in(bytes))
 }
 
-/// Rebuilds a run of rows of one column. With pieces only verified bytes are a result, and only those of the pieces: the rows of each are tried
-/// with all that they may be while the redundancy covers what is missing and wrong in them.
+/// Rebuilds a run of rows of one column. With pieces only verified bytes are a result, and only
+/// those of the pieces: the rows of each are tried with all that they may be while the redundancy
+/// covers what is missing and wrong in them.
 #[derive(Debug)]
 pub(crate) struct RebuildWork {
     pub fetch: u32,
@@ -253,7 +347,8 @@ pub(crate) struct RebuildWork {
     /// Columns and rows of them that could not be read, where some rows of a column were.
     pub lost: Vec<(u8, u8)>,
     pub rows: u32,
-    /// What is wanted of it; nothing: take the first reconstruction that is possible, the caller verifies.
+    /// What is wanted of it; nothing: take the first reconstruction that is possible, the caller
+    /// verifies.
     pub pieces: Vec<Piece>,
     pub buffers: BufPool,
     /// Result.
@@ -265,14 +360,27 @@ impl RebuildWork {
         let wanted = usize::from(self.column.0);
         let mut columns: Vec<Option<&[u8]>> = self.columns.iter().map(|c| c.as_deref()).collect();
         let mut out = self.buffers.get(self.rows as usize * BLOCK_SIZE);
-        // The usual case first: nothing is wrong but what is known to be missing, in all rows at once.
-        let mut good = self.lost.is_empty() && rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.pieces);
+        // The usual case first: nothing is wrong but what is known to be missing, in all rows at
+        // once.
+        let mut good = self.lost.is_empty()
+            && rebuild(&self.shape, wanted, &columns, None, &mut out)
+            && verify(&out, &self.pieces);
         if !good && !self.pieces.is_empty() {
             columns[wanted] = self.own.as_deref();
             let of_row = |row: u32| {
-                (0u8..).zip(&columns).map(|(c, bytes)| bytes.filter(|_| !self.lost.contains(&(c, row as u8))).map(|bytes| block_of(bytes, row))).collect()
+                (0u8..)
+                    .zip(&columns)
+                    .map(|(c, bytes)| {
+                        bytes
+                            .filter(|_| !self.lost.contains(&(c, row as u8)))
+                            .map(|bytes| block_of(bytes, row))
+                    })
+                    .collect()
             };
-            good = self.pieces.iter().all(|piece| search_piece(&self.shape, wanted, of_row, piece, &mut out));
+            good = self
+                .pieces
+                .iter()
+                .all(|piece| search_piece(&self.shape, wanted, of_row, piece, &mut out));
         }
         self.rebuilt = good.then(|| out.freeze());
     }
@@ -282,11 +390,22 @@ fn block_of(column: &[u8], row: u32) -> &[u8] {
     &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
-/// Puts a piece of column `wanted` into `out`: its row, or its two rows together, are tried with all that they may be.
-fn search_piece<'a>(shape: &Shape, wanted: usize, of_row: impl Fn(u32) -> Vec<Option<&'a [u8]>>, piece: &Piece, out: &mut [u8]) -> bool {
+/// Puts a piece of column `wanted` into `out`: its row, or its two rows together, are tried with
+/// all that they may be.
+fn search_piece<'a>(
+    shape: &Shape,
+    wanted: usize,
+    of_row: impl Fn(u32) -> Vec<Option<&'a [u8]>>,
+    piece: &Piece,
+    out: &mut [u8],
+) -> bool {
     let (first, last) = piece.rows();
     let start = piece.at as usize % BLOCK_SIZE;
-    let split = if first == last { piece.length as usize } else { BLOCK_SIZE - start };
+    let split = if first == last {
+        piece.length as usize
+    } else {
+        BLOCK_SIZE - start
+    };
     let mut ends: Vec<Vec<u8>> = Vec::new();
     let mut block = vec![0; BLOCK_SIZE];
     if first != last {

@@ -1,13 +1,18 @@
 //! The journal: synchronous writes are durable before their rows are full (docs/journal.md).
 //!
-//! 1 While flushes come, whatever is admitted is kept in the **backlog**, in order, until it is durable.
-//! 2 A flush is served by the log, by the journal, or by both, whichever costs members less (`choice.rs`): full rows can be sealed apart from the rest.
-//! 3 A **round** (`round.rs`) writes what the waiters need as records to the copies of a chunk, flushes these members, and then everything up to
-//!   its last order is *promised*. One round at a time; what comes meanwhile shares the next one.
-//! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last order in it is durable in the log.
+//! 1 While flushes come, whatever is admitted is kept in the **backlog**, in order, until it is
+//!   durable.
+//! 2 A flush is served by the log, by the journal, or by both, whichever costs members less
+//!   (`choice.rs`): full rows can be sealed apart from the rest.
+//! 3 A **round** (`round.rs`) writes what the waiters need as records to the copies of a chunk,
+//!   flushes these members, and then everything up to its last order is *promised*. One round at a
+//!   time; what comes meanwhile shares the next one.
+//! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last
+//!   order in it is durable in the log.
 //!
-//! Invariants: the backlog has no gap in its orders; `promised` never falls, and every order up to it is durable in the log or in a record whose
-//! chunk is not free; nothing that is decided by places in the log (reuse of segments, checkpoint roots) looks at `promised`.
+//! Invariants: the backlog has no gap in its orders; `promised` never falls, and every order up to
+//! it is durable in the log or in a record whose chunk is not free; nothing that is decided by
+//! places in the log (reuse of segments, checkpoint roots) looks at `promised`.
 
 mod backlog;
 mod choice;
@@ -17,7 +22,10 @@ mod round;
 
 pub(crate) use round::JournalWork;
 
-use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS, is_user};
+use crate::limits::{
+    JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS,
+    is_user,
+};
 use crate::piece::Piece;
 use crate::stream::Item;
 use crate::write::Placing;
@@ -32,7 +40,8 @@ use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, Order, Seq};
 /// Where a pool's journals go on after a start.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
-    /// For each journal, in the order of [`Journals::areas`]: what is needed of each chunk, and the chunk that was filled last.
+    /// For each journal, in the order of [`Journals::areas`]: what is needed of each chunk, and the
+    /// chunk that was filled last.
     pub(crate) rings: Vec<(Vec<Order>, u32)>,
     /// The highest number of a record.
     pub(crate) seq: Seq,
@@ -61,7 +70,8 @@ pub(crate) struct Journal {
     left: Order,
     /// No member is whole before the log is durable up to here.
     whole_from: Order,
-    /// The one inside the members is about to lie on fewer of them: until then flushes go to the log.
+    /// The one inside the members is about to lie on fewer of them: until then flushes go to the
+    /// log.
     pub(crate) moves: bool,
     /// Counters since start.
     sums: JournalStatus,
@@ -74,16 +84,37 @@ impl Journal {
         let rings: Vec<Ring> = journals
             .areas()
             .map(|area| {
-                let (last, chunk) = known.next().cloned().unwrap_or((Vec::new(), area.chunks - 1));
+                let (last, chunk) = known
+                    .next()
+                    .cloned()
+                    .unwrap_or((Vec::new(), area.chunks - 1));
                 Ring::new(*area, last, chunk)
             })
             .collect();
-        let settle = if rings.is_empty() { Order(0) } else { resume.accepted };
-        let by_log = if rings.is_empty() { Order(u64::MAX) } else { settle };
-        Self { rings, seq: resume.seq.next(), promised: resume.accepted, by_log, settle, left: settle, whole_from: settle, ..Self::default() }
+        let settle = if rings.is_empty() {
+            Order(0)
+        } else {
+            resume.accepted
+        };
+        let by_log = if rings.is_empty() {
+            Order(u64::MAX)
+        } else {
+            settle
+        };
+        Self {
+            rings,
+            seq: resume.seq.next(),
+            promised: resume.accepted,
+            by_log,
+            settle,
+            left: settle,
+            whole_from: settle,
+            ..Self::default()
+        }
     }
 
-    /// After a start that had records from devices which could not be flushed: what they brought is promised when the log has it.
+    /// After a start that had records from devices which could not be flushed: what they brought is
+    /// promised when the log has it.
     pub(crate) fn promise_no_more_than(&mut self, covered: Order) {
         self.promised = self.promised.min(covered);
     }
@@ -104,14 +135,24 @@ impl Journal {
 
     /// When what is kept of admitted writes is let go of.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
-        (!self.backlog.entries.is_empty()).then_some(self.backlog.flushed_ns + JOURNAL_LISTEN_NS + 1)
+        (!self.backlog.entries.is_empty())
+            .then_some(self.backlog.flushed_ns + JOURNAL_LISTEN_NS + 1)
     }
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let ring = self.ring().map(|r| (self.at, r.chunk, r.offset, r.area.chunks));
-        let backlog = (self.backlog.listening, self.backlog.entries.len(), self.backlog.end);
-        format!("journal {ring:?} promised {} by log {} settle {} backlog {backlog:?} round {:?}", self.promised, self.by_log, self.settle, self.round)
+        let ring = self
+            .ring()
+            .map(|r| (self.at, r.chunk, r.offset, r.area.chunks));
+        let backlog = (
+            self.backlog.listening,
+            self.backlog.entries.len(),
+            self.backlog.end,
+        );
+        format!(
+            "journal {ring:?} promised {} by log {} settle {} backlog {backlog:?} round {:?}",
+            self.promised, self.by_log, self.settle, self.round
+        )
     }
 }
 
@@ -121,25 +162,40 @@ impl Engine {
         &self.superblock.journals
     }
 
-    /// Every order up to the first one is durable in the log, up to the second one in the log or in a journal.
+    /// Every order up to the first one is durable in the log, up to the second one in the log or in
+    /// a journal.
     pub fn durable_orders(&self) -> (Order, Order) {
-        (self.orders.used(self.orders.durable()), self.orders.used(self.promised()))
+        (
+            self.orders.used(self.orders.durable()),
+            self.orders.used(self.promised()),
+        )
     }
 
     /// True if the member is in service, and not being rebuilt.
     pub fn is_whole(&self, member: MemberId) -> bool {
-        self.members.list.get(member.index()).is_some_and(|m| m.online && !m.rebuilding)
+        self.members
+            .list
+            .get(member.index())
+            .is_some_and(|m| m.online && !m.rebuilding)
     }
 
     /// True if the journal in use is the one on devices of its own.
     pub fn uses_journal_devices(&self) -> bool {
-        self.journal.ring().is_some_and(|ring| self.superblock.journals.devices() & ring.area.members != 0)
+        self.journal
+            .ring()
+            .is_some_and(|ring| self.superblock.journals.devices() & ring.area.members != 0)
     }
 
-    /// Which journal is used: the one on its own devices as long as one of them is there and whole. A ring that was left goes on in a fresh chunk, as the
-    /// numbers in a chunk are consecutive. When the last device is gone, the log must have what was promised on it.
+    /// Which journal is used: the one on its own devices as long as one of them is there and whole.
+    /// A ring that was left goes on in a fresh chunk, as the numbers in a chunk are consecutive.
+    /// When the last device is gone, the log must have what was promised on it.
     pub(crate) fn choose_journal(&mut self) {
-        let at = self.journal.rings.iter().position(|ring| self.is_usable(ring)).unwrap_or(self.journal.rings.len());
+        let at = self
+            .journal
+            .rings
+            .iter()
+            .position(|ring| self.is_usable(ring))
+            .unwrap_or(self.journal.rings.len());
         if at == self.journal.at || self.journal.round.is_some() {
             return;
         }
@@ -148,16 +204,23 @@ impl Engine {
             self.journal.left = self.journal.promised;
         }
         self.journal.at = at;
-        self.journal.rings.get_mut(at).into_iter().for_each(Ring::leave_chunk);
+        self.journal
+            .rings
+            .get_mut(at)
+            .into_iter()
+            .for_each(Ring::leave_chunk);
     }
 
-    /// After a start: journals that can not be written where they are. (Members may be copies of the former ones, on devices with larger sectors; nobody
-    /// lets such a device in while the pool is served.) Says which.
+    /// After a start: journals that can not be written where they are. (Members may be copies of
+    /// the former ones, on devices with larger sectors; nobody lets such a device in while the pool
+    /// is served.) Says which.
     pub(crate) fn note_unfit_journals(&mut self, io: &dyn MemberIo) -> Vec<String> {
         let mut notes = Vec::new();
         for ring in &mut self.journal.rings {
             let (area, sector) = (ring.area, |m: &MemberId| io.sector_bytes(*m));
-            let too_large = |m: &MemberId| area.members >> m.0 & 1 == 1 && io.is_present(*m) && sector(m) > area.granule;
+            let too_large = |m: &MemberId| {
+                area.members >> m.0 & 1 == 1 && io.is_present(*m) && sector(m) > area.granule
+            };
             if let Some(member) = (0..io.member_count() as u8).map(MemberId).find(too_large) {
                 ring.unfit = true;
                 let (own, theirs) = (area.granule, sector(&member));
@@ -171,18 +234,32 @@ impl Engine {
 
     /// True if a member that is in service and whole holds copies of it.
     fn is_usable(&self, ring: &Ring) -> bool {
-        !ring.unfit && self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
+        !ring.unfit
+            && self
+                .online_members()
+                .iter()
+                .any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
     }
 
     /// For `status`.
     pub(crate) fn journal_status(&self) -> JournalStatus {
-        let Some(ring) = self.journal.ring() else { return JournalStatus::default() };
+        let Some(ring) = self.journal.ring() else {
+            return JournalStatus::default();
+        };
         let (area, chunks_used) = (&ring.area, ring.used(self.orders.durable()));
         let external = self.uses_journal_devices();
-        JournalStatus { bytes: area.capacity_bytes(), copies: area.copies, external, chunks: area.chunks, chunks_used, ..self.journal.sums }
+        JournalStatus {
+            bytes: area.capacity_bytes(),
+            copies: area.copies,
+            external,
+            chunks: area.chunks,
+            chunks_used,
+            ..self.journal.sums
+        }
     }
 
-    /// Every order up to this one is durable, in the log or in the journal: what flushes are answered by.
+    /// Every order up to this one is durable, in the log or in the journal: what flushes are
+    /// answered by.
     pub(crate) fn promised(&self) -> Order {
         self.orders.durable().max(self.journal.promised)
     }
@@ -195,7 +272,9 @@ impl Engine {
         if self.journal.backlog.bytes > JOURNAL_BACKLOG_BYTES {
             return self.journal.backlog.clear();
         }
-        self.journal.backlog.push(placing.entry(), placing.payload().cloned());
+        self.journal
+            .backlog
+            .push(placing.entry(), placing.payload().cloned());
     }
 
     /// Forgets what is durable, and everything if no flushes come any more.
@@ -208,7 +287,8 @@ impl Engine {
         backlog.release(promised);
     }
 
-    /// A flush has come: what is admitted from now on is kept. What was admitted before is taken from the open batch, as far as it is there.
+    /// A flush has come: what is admitted from now on is kept. What was admitted before is taken
+    /// from the open batch, as far as it is there.
     pub(crate) fn listen(&mut self) {
         if self.journal.rings.is_empty() {
             return;
@@ -220,18 +300,31 @@ impl Engine {
         self.journal.backlog.clear();
         self.journal.backlog.listening = true;
         let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
-        let shares = open.items.iter().any(|item| matches!(item, Item::Reference { .. }));
+        let shares = open
+            .items
+            .iter()
+            .any(|item| matches!(item, Item::Reference { .. }));
         if shares || !self.is_one_user_stream() {
-            // What users wrote is not at hand any more where it has become a reference, and orders that lie in several open batches have gaps in each:
-            // this flush goes to the log, and what comes from now on is kept.
+            // What users wrote is not at hand any more where it has become a reference, and orders
+            // that lie in several open batches have gaps in each: this flush goes to the log, and
+            // what comes from now on is kept.
             return;
         }
         let mut payloads = open.payloads.iter();
         for (entry, _) in open.table.decode() {
-            let payload = if entry.has_payload() { payloads.next() } else { None };
+            let payload = if entry.has_payload() {
+                payloads.next()
+            } else {
+                None
+            };
             // Records are packed in their own way.
             let payload = payload.map(|payload| {
-                let packed = Some(Piece { at: 0, length: payload.len() as u32, checksum: 0 }).filter(Piece::is_packed);
+                let packed = Some(Piece {
+                    at: 0,
+                    length: payload.len() as u32,
+                    checksum: 0,
+                })
+                .filter(Piece::is_packed);
                 self.unpacked(payload.clone(), packed)
             });
             match payload {
@@ -240,13 +333,19 @@ impl Engine {
             }
         }
         for placing in &self.admission.placing {
-            self.journal.backlog.push(placing.entry(), placing.payload().cloned());
+            self.journal
+                .backlog
+                .push(placing.entry(), placing.payload().cloned());
         }
     }
 
-    /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for others.
+    /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for
+    /// others.
     pub(crate) fn serve_waiters(&mut self, horizon: Order, out: &mut Outbox) {
-        if self.journal.round.is_some() || self.control.members_wait() || self.members.unrecorded_loss {
+        if self.journal.round.is_some()
+            || self.control.members_wait()
+            || self.members.unrecorded_loss
+        {
             return;
         }
         self.choose_journal();
@@ -255,8 +354,8 @@ impl Engine {
         }
     }
 
-    /// What the log is to make durable: for the waiters that it serves, for what was readmitted, for chunks to be won back, for members that are to be
-    /// whole. `None`: nothing.
+    /// What the log is to make durable: for the waiters that it serves, for what was readmitted,
+    /// for chunks to be won back, for members that are to be whole. `None`: nothing.
     pub(crate) fn log_needs(&mut self) -> Option<Order> {
         let durable = self.orders.durable();
         if self.journal.rings.is_empty() {
@@ -265,16 +364,27 @@ impl Engine {
         let (mut half, mut most) = (false, false);
         if let Some(ring) = self.journal.ring() {
             let used = ring.used(durable);
-            // Packed records hold more than their bytes; of what they hold no more than one block for each order.
+            // Packed records hold more than their bytes; of what they hold no more than one block
+            // for each order.
             let blocks = self.journal.promised.0.saturating_sub(durable.0);
-            let much = (u64::from(used) * u64::from(ring.area.chunk_bytes)).max(blocks * BLOCK_BYTES) > JOURNAL_LIVE_BYTES_MAX / 2;
-            (half, most) = (much || 2 * used > ring.area.chunks, much || 4 * used > 3 * ring.area.chunks);
+            let much = (u64::from(used) * u64::from(ring.area.chunk_bytes))
+                .max(blocks * BLOCK_BYTES)
+                > JOURNAL_LIVE_BYTES_MAX / 2;
+            (half, most) = (
+                much || 2 * used > ring.area.chunks,
+                much || 4 * used > 3 * ring.area.chunks,
+            );
         }
         if self.orders.committed() > durable {
             self.flush.wanted |= half;
         } else if most && self.waits_for_open_batch() {
             // The oldest chunk waits for that.
-            let open = USER_STREAMS.iter().filter_map(|id| self.stream(*id).open.orders).map(|(_, last)| last).max().unwrap_or_default();
+            let open = USER_STREAMS
+                .iter()
+                .filter_map(|id| self.stream(*id).open.orders)
+                .map(|(_, last)| last)
+                .max()
+                .unwrap_or_default();
             self.journal.by_log = self.journal.by_log.max(open);
         }
         (self.journal.by_log > durable).then_some(self.journal.by_log)
@@ -283,7 +393,13 @@ impl Engine {
     /// True if what is not committed begins in an open batch of users, not in one on its way.
     fn waits_for_open_batch(&self) -> bool {
         let next = self.orders.committed().next();
-        self.users_are_written() || USER_STREAMS.iter().any(|id| self.stream(*id).open.orders.is_some_and(|(first, _)| first <= next))
+        self.users_are_written()
+            || USER_STREAMS.iter().any(|id| {
+                self.stream(*id)
+                    .open
+                    .orders
+                    .is_some_and(|(first, _)| first <= next)
+            })
     }
 
     /// True if the order was not in the log at the start, but in the journal.
@@ -301,16 +417,19 @@ impl Engine {
         self.orders.durable() >= self.journal.settle
     }
 
-    /// A member has come back, or another one is in its place: the records that were written before have no copy on it.
+    /// A member has come back, or another one is in its place: the records that were written before
+    /// have no copy on it.
     pub(crate) fn journal_lost_copies(&mut self) {
         if !self.journal.rings.is_empty() {
             self.journal.whole_from = self.orders.last();
         }
-        // What is written from now on must not be reached through records that the newcomer does not have.
+        // What is written from now on must not be reached through records that the newcomer does
+        // not have.
         self.journal.rings.iter_mut().for_each(Ring::leave_chunk);
     }
 
-    /// True if no record that is needed was written before the last member came back. If not, it asks for that.
+    /// True if no record that is needed was written before the last member came back. If not, it
+    /// asks for that.
     pub(crate) fn journal_is_whole(&mut self) -> bool {
         let whole = self.orders.durable() >= self.journal.whole_from;
         if !whole {
@@ -319,12 +438,18 @@ impl Engine {
         whole
     }
 
-    /// True if the member is a journal device that has left, and nobody else may have what was promised on it.
+    /// True if the member is a journal device that has left, and nobody else may have what was
+    /// promised on it.
     pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
         let is_device = self.superblock.journals.devices() >> member.0 & 1 == 1;
         // A round that is under way decides later that its journal is left.
-        let undecided = self.journal.round.is_some() && self.journal.ring().is_some_and(|ring| !self.is_usable(ring));
-        is_device && (undecided || self.orders.durable() < self.journal.left.max(self.journal.settle))
+        let undecided = self.journal.round.is_some()
+            && self
+                .journal
+                .ring()
+                .is_some_and(|ring| !self.is_usable(ring));
+        is_device
+            && (undecided || self.orders.durable() < self.journal.left.max(self.journal.settle))
     }
 
     /// What only the journal may have.
@@ -332,17 +457,23 @@ impl Engine {
         self.journal.promised
     }
 
-    /// When the open batch of a stream is to be sealed at the latest: what is promised is not at risk, but keeps memory, chunks and dead segments
-    /// waiting.
+    /// When the open batch of a stream is to be sealed at the latest: what is promised is not at
+    /// risk, but keeps memory, chunks and dead segments waiting.
     pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         let open = &self.stream(stream).open;
         if !is_user(stream) {
             return open.since_ns + age;
         }
-        let promised = open.orders.is_some_and(|(_, last)| last <= self.journal.promised);
+        let promised = open
+            .orders
+            .is_some_and(|(_, last)| last <= self.journal.promised);
         let latest = open.since_ns + age * PROMISED_AGE;
-        if promised { latest } else { latest.min(open.at_risk_since_ns + age) }
+        if promised {
+            latest
+        } else {
+            latest.min(open.at_risk_since_ns + age)
+        }
     }
 }
 

@@ -1,16 +1,20 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
-//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open
-//! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
-//! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
-//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which of them wait for others).
-//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables), `weight.rs` and
-//! `reduction.rs` (what data is reckoned with, and what reduction saves is used for). Health:
-//! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
-//! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
+//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement),
+//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open batch),
+//! `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters),
+//! `flush.rs` (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map,
+//! runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
+//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which
+//! of them wait for others). Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves),
+//! `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables),
+//! `weight.rs` and `reduction.rs` (what data is reckoned with, and what reduction saves is used
+//! for). Health: `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs`
+//! (one batch after the other), `rebuild.rs` (members that come back), `background.rs` (the pace of
+//! both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
 //! `restripe.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
-//! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
-//! no randomness, no threads.
+//! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by
+//! [`Engine`]; no locks, no clock, no randomness, no threads.
 
 pub mod api;
 mod background;
@@ -62,7 +66,8 @@ pub use format::FormatError;
 pub use jobs::Job;
 pub use planted::Plant;
 pub use recover::{
-    Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint,
+    Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport,
+    RebuildWork, RebuiltVolume, UnreadCheckpoint,
 };
 pub use reduction::ReductionUse;
 pub use restripe::{RestripeStatus, RestripeWait};
@@ -196,13 +201,19 @@ impl Engine {
             self.restripe_step(out);
             self.open_streams();
             self.clean_step(out);
-            // (Behind what cleaning has just added: a batch that is due would wait for the next event.)
+            // (Behind what cleaning has just added: a batch that is due would wait for the next
+            // event.)
             self.seal_aged(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);
             // Whoever waited for a segment must not wait for another event.
             let freed = self.free_segments(out);
-            if !self.look_at_pace() && !freed && !self.scrub_goes_on() && !self.repairs_go_on() && !self.relieve_exhausted(out) {
+            if !self.look_at_pace()
+                && !freed
+                && !self.scrub_goes_on()
+                && !self.repairs_go_on()
+                && !self.relieve_exhausted(out)
+            {
                 break;
             }
         }
@@ -236,7 +247,9 @@ impl Engine {
             return;
         }
         if reason != StopReason::Shutdown {
-            out.notices.push(Notice::Stopped { reason: self.stop_text(&reason) });
+            out.notices.push(Notice::Stopped {
+                reason: self.stop_text(&reason),
+            });
         }
         self.stopped = Some(reason);
         self.cancel_all_held();
@@ -247,10 +260,23 @@ impl Engine {
     pub(crate) fn stop_text(&self, reason: &StopReason) -> String {
         match reason {
             StopReason::TooManyLost => {
-                let has_data = |at: &usize| self.zones.zones().iter().any(|zone| zone.members >> at & 1 == 1);
-                let is_lost = |at: &usize| !self.members.list[*at].online || self.members.list[*at].rebuilding;
-                let lost: Vec<String> = (0..self.members.list.len()).filter(|at| has_data(at) && is_lost(at)).map(|at| at.to_string()).collect();
-                format!("more members are lost than the redundancy covers (member {})", lost.join(", "))
+                let has_data = |at: &usize| {
+                    self.zones
+                        .zones()
+                        .iter()
+                        .any(|zone| zone.members >> at & 1 == 1)
+                };
+                let is_lost = |at: &usize| {
+                    !self.members.list[*at].online || self.members.list[*at].rebuilding
+                };
+                let lost: Vec<String> = (0..self.members.list.len())
+                    .filter(|at| has_data(at) && is_lost(at))
+                    .map(|at| at.to_string())
+                    .collect();
+                format!(
+                    "more members are lost than the redundancy covers (member {})",
+                    lost.join(", ")
+                )
             }
             StopReason::Internal(what) => format!("internal fault: {what}"),
             StopReason::Shutdown => "it was shut down".to_owned(),
@@ -263,11 +289,19 @@ impl Engine {
     }
 
     fn fail(&self, id: RequestId, error: RequestError, out: &mut Outbox) {
-        out.completions.push(Completion { id, result: Err(error), orders: None });
+        out.completions.push(Completion {
+            id,
+            result: Err(error),
+            orders: None,
+        });
     }
 
     fn answer(&self, id: RequestId, orders: Option<(Order, Order)>, out: &mut Outbox) {
-        out.completions.push(Completion { id, result: Ok(Reply::Done), orders });
+        out.completions.push(Completion {
+            id,
+            result: Ok(Reply::Done),
+            orders,
+        });
     }
 
     /// Fails everything that waits: the pool has stopped.
@@ -311,7 +345,10 @@ impl Engine {
         if self.ranges.has_walks() || !self.survey.is_idle() {
             return Some(self.now_ns);
         }
-        let open = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
+        let open = self
+            .streams
+            .iter()
+            .filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
         let due = open.map(|s| self.open_batch_due_ns(s.id));
         // What is overdue could not be sealed and waits for a completion, not for time.
         due.filter(|due| *due > self.now_ns)

@@ -1,10 +1,12 @@
 //! The map: (volume, block) -> [`MapEntry`], in pages of 256 entries.
 //!
-//! Pages of all volumes live in one arena whose size is bounded at start; a volume has a two-level directory (nodes of
-//! 1024 page numbers), so that a huge thin volume costs memory only where it is written: a node goes with its last page. A look-up is: node, page
-//! number, entry. A page that is not there is a page of holes.
+//! Pages of all volumes live in one arena whose size is bounded at start; a volume has a two-level
+//! directory (nodes of 1024 page numbers), so that a huge thin volume costs memory only where it is
+//! written: a node goes with its last page. A look-up is: node, page number, entry. A page that is
+//! not there is a page of holes.
 //!
-//! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed since.
+//! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed
+//! since.
 
 use crate::weight::is_packed;
 use windrow_io::Table;
@@ -12,7 +14,8 @@ use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, VolumeId};
 
-/// Pages allocated together: one huge page of 2 MiB. An arena whose bound is lower has one chunk of just so many.
+/// Pages allocated together: one huge page of 2 MiB. An arena whose bound is lower has one chunk of
+/// just so many.
 const CHUNK_PAGES: usize = 512;
 const NODE_PAGES: usize = 1024;
 
@@ -38,12 +41,14 @@ const FREE: u32 = u32::MAX;
 pub struct MapArena {
     chunks: Vec<Table<[MapEntry; MAP_PAGE_ENTRIES]>>,
     meta: Vec<PageMeta>,
-    /// Changed since its last image was taken (then it is in the dirty list). Apart from the rest, because every commit looks at it.
+    /// Changed since its last image was taken (then it is in the dirty list). Apart from the rest,
+    /// because every commit looks at it.
     changed: Vec<bool>,
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
-    /// Pages of the table of volumes beyond the first: a checkpoint writes them as well, so they count against the bound.
+    /// Pages of the table of volumes beyond the first: a checkpoint writes them as well, so they
+    /// count against the bound.
     table_pages: usize,
     /// Nodes of the directories of all volumes.
     nodes: usize,
@@ -88,13 +93,19 @@ impl MapArena {
 
     /// Bytes of memory for pages and the nodes of directories now.
     pub fn bytes(&self) -> u64 {
-        let pages = self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16;
-        (pages + self.meta.capacity() * size_of::<PageMeta>() + self.nodes * size_of::<Node>()) as u64
+        let pages =
+            self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16;
+        (pages + self.meta.capacity() * size_of::<PageMeta>() + self.nodes * size_of::<Node>())
+            as u64
     }
 
     /// A fresh page of holes; `None` if the bound is reached.
     fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
-        let meta = PageMeta { volume, index, pointer: PagePointer::default() };
+        let meta = PageMeta {
+            volume,
+            index,
+            pointer: PagePointer::default(),
+        };
         if !self.has_room() {
             return None;
         }
@@ -106,7 +117,10 @@ impl MapArena {
         }
         let slot = self.meta.len();
         if slot / CHUNK_PAGES == self.chunks.len() {
-            self.chunks.push(Table::filled(self.chunk_pages(), [MapEntry::HOLE; MAP_PAGE_ENTRIES]));
+            self.chunks.push(Table::filled(
+                self.chunk_pages(),
+                [MapEntry::HOLE; MAP_PAGE_ENTRIES],
+            ));
         }
         self.meta.push(meta);
         self.changed.push(false);
@@ -138,7 +152,9 @@ impl MapArena {
 
     /// As [`MapArena::meta`], to be changed.
     pub fn meta_mut(&mut self, slot: PageSlot) -> Option<&mut PageMeta> {
-        self.meta.get_mut(slot.0 as usize).filter(|m| m.index != FREE)
+        self.meta
+            .get_mut(slot.0 as usize)
+            .filter(|m| m.index != FREE)
     }
 
     /// Slots that have been in use, free ones among them: they are numbered from 0.
@@ -193,10 +209,13 @@ impl MapArena {
 
     /// Forgets that a page has changed: its image is being taken. True if it had.
     pub fn clear_dirty(&mut self, slot: PageSlot) -> bool {
-        self.changed.get_mut(slot.0 as usize).is_some_and(std::mem::take)
+        self.changed
+            .get_mut(slot.0 as usize)
+            .is_some_and(std::mem::take)
     }
 
-    /// Takes the list of changed pages; they stay marked until their image is taken. Slots may have been freed since.
+    /// Takes the list of changed pages; they stay marked until their image is taken. Slots may have
+    /// been freed since.
     pub fn take_dirty(&mut self) -> Vec<PageSlot> {
         std::mem::take(&mut self.dirty)
     }
@@ -257,9 +276,15 @@ impl VolumeMap {
         }
     }
 
-    /// Makes sure that the page exists; its index is one that a volume can have. None if the arena's bound is reached.
+    /// Makes sure that the page exists; its index is one that a volume can have. None if the
+    /// arena's bound is reached.
     #[must_use]
-    pub fn ensure(&mut self, arena: &mut MapArena, volume: VolumeId, index: u64) -> Option<PageSlot> {
+    pub fn ensure(
+        &mut self,
+        arena: &mut MapArena,
+        volume: VolumeId,
+        index: u64,
+    ) -> Option<PageSlot> {
         if let Some(slot) = self.slot(index) {
             return Some(slot);
         }
@@ -271,7 +296,10 @@ impl VolumeMap {
         }
         let node = self.nodes[at].get_or_insert_with(|| {
             arena.nodes += 1;
-            Box::new(Node { pages: [0; NODE_PAGES], used: 0 })
+            Box::new(Node {
+                pages: [0; NODE_PAGES],
+                used: 0,
+            })
         });
         node.pages[index as usize % NODE_PAGES] = slot.0 + 1;
         node.used += 1;
@@ -285,7 +313,10 @@ impl VolumeMap {
             debug_assert_eq!(entry, MapEntry::HOLE);
             return MapEntry::HOLE;
         };
-        let old = std::mem::replace(&mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES], entry);
+        let old = std::mem::replace(
+            &mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES],
+            entry,
+        );
         self.mapped_blocks += u64::from(entry.is_data());
         self.mapped_blocks -= u64::from(old.is_data());
         let refers = [entry, old].map(|entry| u64::from(entry.is_data() && !entry.has_payload()));
@@ -300,17 +331,30 @@ impl VolumeMap {
     }
 
     /// Fills a page at recovery from its image, without marking it changed.
-    pub fn load(&mut self, arena: &mut MapArena, slot: PageSlot, entries: &[MapEntry; MAP_PAGE_ENTRIES]) {
+    pub fn load(
+        &mut self,
+        arena: &mut MapArena,
+        slot: PageSlot,
+        entries: &[MapEntry; MAP_PAGE_ENTRIES],
+    ) {
         *arena.page_mut(slot) = *entries;
         self.mapped_blocks += entries.iter().filter(|e| e.is_data()).count() as u64;
         self.shared_blocks += entries.iter().filter(|e| e.shared_id().is_some()).count() as u64;
-        self.stored_units += entries.iter().map(|e| u64::from(e.length_units())).sum::<u64>();
+        self.stored_units += entries
+            .iter()
+            .map(|e| u64::from(e.length_units()))
+            .sum::<u64>();
         self.packed_blocks += entries.iter().filter(|e| is_packed(e)).count() as u64;
     }
 
     /// The entries of all its pages.
     pub fn entries<'a>(&'a self, arena: &'a MapArena) -> impl Iterator<Item = MapEntry> + 'a {
-        let slots = self.nodes.iter().flatten().flat_map(|node| node.pages.iter()).filter(|number| **number != 0);
+        let slots = self
+            .nodes
+            .iter()
+            .flatten()
+            .flat_map(|node| node.pages.iter())
+            .filter(|number| **number != 0);
         slots.flat_map(|number| arena.page(PageSlot(number - 1)).iter().copied())
     }
 

@@ -1,10 +1,12 @@
-//! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states and events, `member/exchange.rs` what the
-//! administrator can do with members, `member/writer.rs` the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait for others,
-//! `member/hangs.rs` which have no answer for long.
+//! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states
+//! and events, `member/exchange.rs` what the administrator can do with members, `member/writer.rs`
+//! the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait
+//! for others, `member/hangs.rs` which have no answer for long.
 //!
-//! **A failed write or flush latches the member** at once: nothing is sent to it any more, and before the next
-//! acknowledgement that depends on its absence (a commit that lost a column, a flush) the loss is recorded in a new
-//! superblock generation on all others. Failed reads only count; the reader rebuilds.
+//! **A failed write or flush latches the member** at once: nothing is sent to it any more, and
+//! before the next acknowledgement that depends on its absence (a commit that lost a column, a
+//! flush) the loss is recorded in a new superblock generation on all others. Failed reads only
+//! count; the reader rebuilds.
 
 mod dispatch;
 mod exchange;
@@ -14,7 +16,9 @@ mod send;
 mod shadow;
 mod writer;
 
-pub(crate) use exchange::{Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max};
+pub(crate) use exchange::{
+    Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max,
+};
 pub(crate) use send::{Dispatch, UnderWay};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 
@@ -91,7 +95,8 @@ pub enum Purpose {
         /// Segment.
         segment: SegmentId,
     },
-    /// None any more: its member was taken out of service, and nobody waits for it (docs/members.md, "Members that answer nothing").
+    /// None any more: its member was taken out of service, and nobody waits for it
+    /// (docs/members.md, "Members that answer nothing").
     Disowned {
         /// It may still change something on the device.
         changes: bool,
@@ -101,7 +106,13 @@ pub enum Purpose {
 impl Purpose {
     /// True if the command changes nothing on the member.
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self, Self::Fetch { .. } | Self::Examine { .. } | Self::Label(LabelStep::Read | LabelStep::ReadAgain) | Self::Disowned { changes: false })
+        matches!(
+            self,
+            Self::Fetch { .. }
+                | Self::Examine { .. }
+                | Self::Label(LabelStep::Read | LabelStep::ReadAgain)
+                | Self::Disowned { changes: false }
+        )
     }
 
     /// True if nobody waits for it.
@@ -165,7 +176,10 @@ impl Engine {
     /// A member command has ended.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
         let Some(under_way) = self.members.in_flight.remove(done.tag.0 as u32) else {
-            return self.stop(StopReason::Internal("a member command came back twice"), out);
+            return self.stop(
+                StopReason::Internal("a member command came back twice"),
+                out,
+            );
         };
         self.leave_lane(done.member, &under_way);
         let purpose = under_way.purpose;
@@ -187,10 +201,22 @@ impl Engine {
         self.command_ended(done.member, purpose, done.buf, failed, out);
     }
 
-    /// A command has ended, or will not go because its member is out of use or the pool has stopped: then it has failed.
-    fn command_ended(&mut self, member: MemberId, purpose: Purpose, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
+    /// A command has ended, or will not go because its member is out of use or the pool has
+    /// stopped: then it has failed.
+    fn command_ended(
+        &mut self,
+        member: MemberId,
+        purpose: Purpose,
+        buf: Option<Buf>,
+        failed: bool,
+        out: &mut Outbox,
+    ) {
         match purpose {
-            Purpose::BatchWrite { stream, seq, column } => {
+            Purpose::BatchWrite {
+                stream,
+                seq,
+                column,
+            } => {
                 if !failed {
                     self.members.list[member.index()].dirty = true;
                 }
@@ -201,8 +227,21 @@ impl Engine {
                 self.members.list[member.index()].dirty |= !failed;
                 self.batch_column_ended(stream, seq, out);
             }
-            Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out),
-            Purpose::Examine { examination, column, first, rows } => self.examine_read(examination, column, first..first + rows, buf.filter(|_| !failed), out),
+            Purpose::Fetch { fetch, column, row } => {
+                self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out)
+            }
+            Purpose::Examine {
+                examination,
+                column,
+                first,
+                rows,
+            } => self.examine_read(
+                examination,
+                column,
+                first..first + rows,
+                buf.filter(|_| !failed),
+                out,
+            ),
             Purpose::Rebuild { column } => {
                 self.members.list[member.index()].dirty |= !failed;
                 self.column_piece_written(column, failed, out);
@@ -211,25 +250,42 @@ impl Engine {
             Purpose::JournalWrite => self.record_written(member, failed, out),
             Purpose::JournalFlush => self.records_flushed(out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
-            Purpose::Label(step) => self.label_step_done(member, step, buf.filter(|_| !failed), failed, out),
+            Purpose::Label(step) => {
+                self.label_step_done(member, step, buf.filter(|_| !failed), failed, out)
+            }
             Purpose::Discard { segment } => self.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
     }
 
-    /// Takes a member out of service: it failed, or is taken out. Stops the pool if more are gone than the redundancy covers.
-    pub(crate) fn latch_member(&mut self, member: MemberId, change: Change, error: String, out: &mut Outbox) {
+    /// Takes a member out of service: it failed, or is taken out. Stops the pool if more are gone
+    /// than the redundancy covers.
+    pub(crate) fn latch_member(
+        &mut self,
+        member: MemberId,
+        change: Change,
+        error: String,
+        out: &mut Outbox,
+    ) {
         if !self.members.list[member.index()].online {
             return;
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
         let has_failed = matches!(change, Change::Fault | Change::CutShort);
-        let why = if has_failed { error.clone() } else { "taken out of service by the administrator".to_owned() };
+        let why = if has_failed {
+            error.clone()
+        } else {
+            "taken out of service by the administrator".to_owned()
+        };
         self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
         self.cancel_held(member);
         self.drop_shadow_with(member, out);
-        out.notices.push(if has_failed { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
+        out.notices.push(if has_failed {
+            Notice::MemberFailed { member, error }
+        } else {
+            Notice::MemberOffline { member }
+        });
         match self.after_loss(member, out) {
             AfterLoss::Record => {}
             AfterLoss::Done => return,
@@ -247,30 +303,51 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// Changes the record of a member as the table of states says; the next generation tells of it. What was sealed before the newest
-    /// checkpoint began was durable on all members in use when its root was written.
-    pub(crate) fn change_member(&mut self, member: MemberId, change: Change) -> Result<(), &'static str> {
+    /// Changes the record of a member as the table of states says; the next generation tells of it.
+    /// What was sealed before the newest checkpoint began was durable on all members in use when
+    /// its root was written.
+    pub(crate) fn change_member(
+        &mut self,
+        member: MemberId,
+        change: Change,
+    ) -> Result<(), &'static str> {
         let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
         let generation = self.superblock.generation.next();
-        life::change(&mut self.superblock.members[member.index()], change, newest, generation).map(|_| ())
+        life::change(
+            &mut self.superblock.members[member.index()],
+            change,
+            newest,
+            generation,
+        )
+        .map(|_| ())
     }
 
     pub(crate) fn online_members(&self) -> Vec<MemberId> {
-        (0..self.members.list.len() as u8).map(MemberId).filter(|m| self.is_online(*m)).collect()
+        (0..self.members.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| self.is_online(*m))
+            .collect()
     }
 }
 
 /// True if every zone survives the members that are gone.
 pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
     zones.zones().iter().all(|zone| {
-        let lost = (0..members.len()).filter(|m| zone.members >> m & 1 == 1 && (!members[*m].online || members[*m].rebuilding)).count();
+        let lost = (0..members.len())
+            .filter(|m| {
+                zone.members >> m & 1 == 1 && (!members[*m].online || members[*m].rebuilding)
+            })
+            .count();
         lost <= zone.shape.tolerance()
     })
 }
 
-/// True if a pool of these zones and any others beside them does not start without these members (a mask): more than the redundancy covers.
+/// True if a pool of these zones and any others beside them does not start without these members (a
+/// mask): more than the redundancy covers.
 pub(crate) fn nobody_without(zones: &[Zone], members: u64) -> bool {
-    zones.iter().any(|zone| (zone.members & members).count_ones() as usize > zone.shape.tolerance())
+    zones
+        .iter()
+        .any(|zone| (zone.members & members).count_ones() as usize > zone.shape.tolerance())
 }
 
 /// Adds counters.

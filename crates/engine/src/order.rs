@@ -1,7 +1,8 @@
 //! Orders: which are given, which committed, which durable.
 //!
-//! Every order up to `committed` is in a batch whose member writes are complete; every order up to `durable` is covered by
-//! successful flushes as well. Batches may report their orders in any sequence; the prefix advances when it is closed.
+//! Every order up to `committed` is in a batch whose member writes are complete; every order up to
+//! `durable` is covered by successful flushes as well. Batches may report their orders in any
+//! sequence; the prefix advances when it is closed.
 
 use std::collections::BTreeMap;
 use windrow_units::Order;
@@ -13,7 +14,8 @@ pub struct Orders {
     committed: u64,
     ahead: BTreeMap<u64, u64>,
     durable: u64,
-    /// The last order that was in effect at the start, and the first one that was given since: those between were never used.
+    /// The last order that was in effect at the start, and the first one that was given since:
+    /// those between were never used.
     unused: (u64, u64),
 }
 
@@ -21,17 +23,32 @@ impl Orders {
     /// A clock that will give `next` first; everything below is durable.
     pub fn new(next: Order) -> Self {
         let before = next.0 - 1;
-        Self { next: next.0, committed: before, ahead: BTreeMap::new(), durable: before, unused: (before, next.0) }
+        Self {
+            next: next.0,
+            committed: before,
+            ahead: BTreeMap::new(),
+            durable: before,
+            unused: (before, next.0),
+        }
     }
 
-    /// A clock after a start: everything up to `covered` is durable, what follows up to `accepted` will be committed again, and what lies between
-    /// `accepted` and `next` was never used.
+    /// A clock after a start: everything up to `covered` is durable, what follows up to `accepted`
+    /// will be committed again, and what lies between `accepted` and `next` was never used.
     pub fn resume(covered: Order, accepted: Order, next: Order) -> Self {
         let unused = (accepted.0, next.0);
         if covered >= accepted {
-            return Self { unused, ..Self::new(next) };
+            return Self {
+                unused,
+                ..Self::new(next)
+            };
         }
-        let mut orders = Self { next: next.0, committed: covered.0, ahead: BTreeMap::new(), durable: covered.0, unused };
+        let mut orders = Self {
+            next: next.0,
+            committed: covered.0,
+            ahead: BTreeMap::new(),
+            durable: covered.0,
+            unused,
+        };
         if next > accepted.next() {
             orders.commit(accepted.next(), Order(next.0 - 1));
         }
@@ -73,7 +90,11 @@ impl Orders {
     /// The last order up to `order` that was ever used: for those who look from outside.
     pub fn used(&self, order: Order) -> Order {
         let (accepted, first) = self.unused;
-        if order.0 < first { order.min(Order(accepted)) } else { order }
+        if order.0 < first {
+            order.min(Order(accepted))
+        } else {
+            order
+        }
     }
 
     /// Every order up to this one is committed.
@@ -99,11 +120,17 @@ mod tests {
     #[test]
     fn orders_that_were_never_used_count_when_all_before_them_do() {
         let mut orders = Orders::resume(Order(10), Order(14), Order(20));
-        assert_eq!((orders.committed(), orders.durable(), orders.last()), (Order(10), Order(10), Order(19)));
+        assert_eq!(
+            (orders.committed(), orders.durable(), orders.last()),
+            (Order(10), Order(10), Order(19))
+        );
         orders.commit(Order(11), Order(14));
         assert_eq!(orders.committed(), Order(19));
         let nothing = Orders::resume(Order(14), Order(14), Order(20));
-        assert_eq!((nothing.committed(), nothing.durable()), (Order(19), Order(19)));
+        assert_eq!(
+            (nothing.committed(), nothing.durable()),
+            (Order(19), Order(19))
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Blocks that were admitted and are not committed yet: what reads see before the map does.
 //!
-//! A record lives while versions of its block are on their way. `newest` is what a read must return; `installed` is the newest
-//! order whose effect the map already shows (a commit, or a trim, which takes effect on admission). A committing version
-//! installs only if its order is above `installed`.
+//! A record lives while versions of its block are on their way. `newest` is what a read must
+//! return; `installed` is the newest order whose effect the map already shows (a commit, or a trim,
+//! which takes effect on admission). A committing version installs only if its order is above
+//! `installed`.
 
 mod index;
 
@@ -97,8 +98,9 @@ impl Link for PendingBlock {
     }
 }
 
-/// All records. They lie close together and are used again last in, first out, and the index is as large as they are many:
-/// what a write touches here stays in the cache, however much there is room for.
+/// All records. They lie close together and are used again last in, first out, and the index is as
+/// large as they are many: what a write touches here stays in the cache, however much there is room
+/// for.
 #[derive(Debug, Default)]
 pub struct Pending {
     index: Index,
@@ -109,7 +111,11 @@ pub struct Pending {
 impl Pending {
     /// With room for `capacity` records, so that the table never grows in service.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { index: Index::with_capacity(capacity), records: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
+        Self {
+            index: Index::with_capacity(capacity),
+            records: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+        }
     }
 
     /// The number of a block's record.
@@ -132,7 +138,12 @@ impl Pending {
 
     /// A new version of a block is on its way. `known` is what [`Pending::find`] just gave for it.
     #[inline]
-    pub fn admit(&mut self, key: BlockKey, known: Option<PendingSlot>, content: Content) -> PendingSlot {
+    pub fn admit(
+        &mut self,
+        key: BlockKey,
+        known: Option<PendingSlot>,
+        content: Content,
+    ) -> PendingSlot {
         if let Some(slot) = known {
             let record = &mut self.records[slot.0 as usize];
             debug_assert!(record.key == key && record.in_flight > 0);
@@ -141,7 +152,13 @@ impl Pending {
             return slot;
         }
         debug_assert_eq!(self.find(key), None);
-        let record = PendingBlock { key, newest: content, installed: Order(0), in_flight: 1, next: NONE };
+        let record = PendingBlock {
+            key,
+            newest: content,
+            installed: Order(0),
+            in_flight: 1,
+            next: NONE,
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.records[at as usize] = record;
@@ -156,7 +173,8 @@ impl Pending {
         PendingSlot(at)
     }
 
-    /// The version with order `order` of the record in `slot` commits. Forgets the record after the last version.
+    /// The version with order `order` of the record in `slot` commits. Forgets the record after the
+    /// last version.
     #[inline]
     pub fn commit(&mut self, slot: PendingSlot, order: Order) -> Committed {
         let record = &mut self.records[slot.0 as usize];
@@ -166,18 +184,27 @@ impl Pending {
         }
         record.in_flight -= 1;
         if record.in_flight > 0 {
-            return Committed { superseded, last: None };
+            return Committed {
+                superseded,
+                last: None,
+            };
         }
         let was_data = record.newest.is_data();
         record.newest = Content::Hole;
         self.index.remove(&mut self.records, slot.0);
         self.free.push(slot.0);
-        Committed { superseded, last: Some(was_data) }
+        Committed {
+            superseded,
+            last: Some(was_data),
+        }
     }
 
     /// The blocks that have a record, and whether their newest version is data.
     pub fn newest(&self) -> impl Iterator<Item = (BlockKey, bool)> + '_ {
-        self.records.iter().filter(|record| record.in_flight > 0).map(|record| (record.key, record.newest.is_data()))
+        self.records
+            .iter()
+            .filter(|record| record.in_flight > 0)
+            .map(|record| (record.key, record.newest.is_data()))
     }
 
     /// True if nothing is on its way.
@@ -186,7 +213,13 @@ impl Pending {
     }
 
     /// Calls `f` for each record of `volume` in `first .. end`, whichever way is shorter.
-    pub fn for_range(&mut self, volume: VolumeId, first: Lba, end: Lba, mut f: impl FnMut(BlockKey, &mut PendingBlock)) {
+    pub fn for_range(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        end: Lba,
+        mut f: impl FnMut(BlockKey, &mut PendingBlock),
+    ) {
         if self.is_empty() {
             return;
         }
@@ -198,14 +231,22 @@ impl Pending {
                 }
             }
         } else {
-            let (low, high) = (BlockKey::new(volume, first), BlockKey::new(volume, Lba(end.0 - 1)));
-            for record in self.records.iter_mut().filter(|r| r.in_flight > 0 && (low..=high).contains(&r.key)) {
+            let (low, high) = (
+                BlockKey::new(volume, first),
+                BlockKey::new(volume, Lba(end.0 - 1)),
+            );
+            for record in self
+                .records
+                .iter_mut()
+                .filter(|r| r.in_flight > 0 && (low..=high).contains(&r.key))
+            {
                 f(record.key, record);
             }
         }
     }
 
-    /// True if so many blocks are fewer than there are records. Of these there are as many as there have ever been blocks on their way at the same time.
+    /// True if so many blocks are fewer than there are records. Of these there are as many as there
+    /// have ever been blocks on their way at the same time.
     fn is_shorter_by_block(&self, blocks: u64) -> bool {
         blocks <= self.records.len() as u64
     }
@@ -215,22 +256,36 @@ impl Pending {
 mod tests {
     use super::*;
 
-    /// After a burst of writes, with a few on their way, each page that a large trim emptied had the records of the whole burst gone through.
+    /// After a burst of writes, with a few on their way, each page that a large trim emptied had
+    /// the records of the whole burst gone through.
     #[test]
     fn a_page_is_looked_up_after_a_burst() {
         let volume = VolumeId(1);
         let mut pending = Pending::default();
-        let slots: Vec<_> = (0..1000).map(|lba| pending.admit(BlockKey::new(volume, Lba(lba)), None, Content::Zero)).collect();
-        slots[3..].iter().for_each(|slot| _ = pending.commit(*slot, Order(1)));
+        let slots: Vec<_> = (0..1000)
+            .map(|lba| pending.admit(BlockKey::new(volume, Lba(lba)), None, Content::Zero))
+            .collect();
+        slots[3..]
+            .iter()
+            .for_each(|slot| _ = pending.commit(*slot, Order(1)));
         assert!(pending.is_shorter_by_block(256));
         let found = |pending: &mut Pending, first, end| {
             let mut found = Vec::new();
-            pending.for_range(volume, Lba(first), Lba(end), |key, _| found.push(key.lba().0));
+            pending.for_range(volume, Lba(first), Lba(end), |key, _| {
+                found.push(key.lba().0)
+            });
             found.sort_unstable();
             found
         };
-        assert_eq!((found(&mut pending, 1, 257), found(&mut pending, 0, 1 << 40)), (vec![1, 2], vec![0, 1, 2]));
-        slots[..3].iter().for_each(|slot| _ = pending.commit(*slot, Order(2)));
-        assert!(found(&mut pending, 0, 256).is_empty() && found(&mut pending, 0, 1 << 40).is_empty());
+        assert_eq!(
+            (found(&mut pending, 1, 257), found(&mut pending, 0, 1 << 40)),
+            (vec![1, 2], vec![0, 1, 2])
+        );
+        slots[..3]
+            .iter()
+            .for_each(|slot| _ = pending.commit(*slot, Order(2)));
+        assert!(
+            found(&mut pending, 0, 256).is_empty() && found(&mut pending, 0, 1 << 40).is_empty()
+        );
     }
 }

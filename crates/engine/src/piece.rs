@@ -1,6 +1,7 @@
 //! Pieces: payload within bytes that were read, each with its checksum.
 //!
-//! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two neighbouring ones of one column.
+//! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two
+//! neighbouring ones of one column.
 
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
@@ -18,12 +19,20 @@ pub(crate) struct Piece {
 impl Piece {
     /// The whole block in row `row` of the run.
     pub(crate) fn row(row: u32, checksum: u32) -> Self {
-        Self { at: row * BLOCK_SIZE as u32, length: BLOCK_SIZE as u32, checksum }
+        Self {
+            at: row * BLOCK_SIZE as u32,
+            length: BLOCK_SIZE as u32,
+            checksum,
+        }
     }
 
     /// `units` units from unit `unit` of the run on.
     pub(crate) fn of_units(unit: u32, units: u16, checksum: u32) -> Self {
-        Self { at: unit * PLACE_UNIT as u32, length: u32::from(units) * PLACE_UNIT as u32, checksum }
+        Self {
+            at: unit * PLACE_UNIT as u32,
+            length: u32::from(units) * PLACE_UNIT as u32,
+            checksum,
+        }
     }
 
     /// Its bytes within the run.
@@ -33,12 +42,18 @@ impl Piece {
 
     /// First and last row of the run that it lies in.
     pub(crate) fn rows(&self) -> (u32, u32) {
-        (self.at / BLOCK_SIZE as u32, (self.at + self.length.max(1) - 1) / BLOCK_SIZE as u32)
+        (
+            self.at / BLOCK_SIZE as u32,
+            (self.at + self.length.max(1) - 1) / BLOCK_SIZE as u32,
+        )
     }
 
     /// The same piece in a run that begins `rows` rows later.
     pub(crate) fn behind(self, rows: u32) -> Self {
-        Self { at: self.at - rows * BLOCK_SIZE as u32, ..self }
+        Self {
+            at: self.at - rows * BLOCK_SIZE as u32,
+            ..self
+        }
     }
 
     /// True if the bytes have their checksum.
@@ -55,5 +70,9 @@ impl Piece {
 /// Units of a payload in memory: a block as it is, or what is stored of it.
 #[inline]
 pub(crate) fn units_of(payload: &[u8]) -> u16 {
-    if payload.len() == BLOCK_SIZE { FULL_BLOCK_UNITS } else { (payload.len() / PLACE_UNIT) as u16 }
+    if payload.len() == BLOCK_SIZE {
+        FULL_BLOCK_UNITS
+    } else {
+        (payload.len() / PLACE_UNIT) as u16
+    }
 }

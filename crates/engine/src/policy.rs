@@ -1,19 +1,23 @@
 //! The pool's policy at work: which stream a block goes to (docs/policies.md).
 //!
-//! 1 Each user block is shown to the placement when it is placed, each moved block when it is moved; the placement names a class, and
-//!   [`Classes`] the stream of the class.
-//! 2 The first stream of users' writes and the first of moved blocks are there in every pool, and all guarantees rest on them: the room of users
-//!   (`write/room.rs`), the floors (`write/seal.rs`). The **further streams** take a block only if they surely can seal it; what they do not take goes to the first one.
-//!   They take segments only above the floor of users.
-//! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins, then it is used. Whichever kept checkpoint is replayed, its
-//!   chain is found. It stays open: a stream that is not wanted any more holds its open segment.
-//! 4 Where there may be shared content (docs/dedup.md) users' writes go to the first stream only. What a start readmits from a journal goes there, too: it has the
-//!   segments for it in hand.
-//! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
+//! 1 Each user block is shown to the placement when it is placed, each moved block when it is
+//!   moved; the placement names a class, and [`Classes`] the stream of the class.
+//! 2 The first stream of users' writes and the first of moved blocks are there in every pool, and
+//!   all guarantees rest on them: the room of users (`write/room.rs`), the floors
+//!   (`write/seal.rs`). The **further streams** take a block only if they surely can seal it; what
+//!   they do not take goes to the first one. They take segments only above the floor of users.
+//! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins,
+//!   then it is used. Whichever kept checkpoint is replayed, its chain is found. It stays open: a
+//!   stream that is not wanted any more holds its open segment.
+//! 4 Where there may be shared content (docs/dedup.md) users' writes go to the first stream only.
+//!   What a start readmits from a journal goes there, too: it has the segments for it in hand.
+//! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a
+//!   start begins to learn anew.
 
 use crate::limits::{
-    CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, ORDERS_OPEN_MAX, PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER,
-    USER_STREAMS, is_cleaned, is_user,
+    CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, ORDERS_OPEN_MAX,
+    PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
+    is_cleaned, is_user,
 };
 use crate::pending::{BlockKey, PendingSlot};
 use crate::segment::{SegmentState, Segments};
@@ -41,7 +45,8 @@ pub(crate) struct Policy {
     opens: bool,
     /// The stream of the block that is to be placed next, once it is known.
     next_user: Option<usize>,
-    /// Blocks that went to the first stream because the one they were meant for could not take them.
+    /// Blocks that went to the first stream because the one they were meant for could not take
+    /// them.
     pub(crate) overflowed: u64,
     /// Blocks that went to further streams.
     pub(crate) further: u64,
@@ -66,7 +71,10 @@ impl Survey for Look<'_> {
         for id in (0..self.0.count()).map(SegmentId) {
             let segment = self.0.get(id);
             if segment.state == SegmentState::Sealed && is_data(segment.stream) {
-                each(self.0.spot(id), segment.weight() / u32::from(FULL_BLOCK_UNITS));
+                each(
+                    self.0.spot(id),
+                    segment.weight() / u32::from(FULL_BLOCK_UNITS),
+                );
             }
         }
     }
@@ -78,27 +86,54 @@ fn is_data(stream: u8) -> bool {
 
 /// Streams beyond the first of either kind that a pool can afford.
 ///
-/// Each holds two segments at most, the open one and the one it goes on in, and these are missing to what can be cleaned. All together they hold no more than the
-/// spare that the least spare factor leaves (so the claims of docs/reserve.md hold whatever the factor becomes), and no more than an eighth of the present one.
+/// Each holds two segments at most, the open one and the one it goes on in, and these are missing
+/// to what can be cleaned. All together they hold no more than the spare that the least spare
+/// factor leaves (so the claims of docs/reserve.md hold whatever the factor becomes), and no more
+/// than an eighth of the present one.
 pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
     let data = u64::from(plan.segments.saturating_sub(plan.reserve_segments));
     let least = data * u64::from(SPARE_PER_MILLE_MIN) / 1000 / EXTRA_STREAM_SEGMENTS;
     let wanted = data * u64::from(spare_per_mille) / 1000 / EXTRA_STREAM_SPARE;
-    least.min(wanted).min((USER_STREAMS.len() + CLEANED_STREAMS.len() - 2) as u64) as u32
+    least
+        .min(wanted)
+        .min((USER_STREAMS.len() + CLEANED_STREAMS.len() - 2) as u64) as u32
 }
 
 impl Policy {
-    /// The policy of these properties. `pages`: most pages of the map. `bytes_max`: most bytes for what a placement knows.
+    /// The policy of these properties. `pages`: most pages of the map. `bytes_max`: most bytes for
+    /// what a placement knows.
     ///
     /// # Errors
     /// It would take more memory, or there are more blocks than it can number.
-    pub(crate) fn new(properties: &Properties, plan: &PoolPlan, segment_blocks: u32, segments: u32, pages: u64, bytes_max: u64) -> Result<Self, String> {
-        let kind = PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate);
+    pub(crate) fn new(
+        properties: &Properties,
+        plan: &PoolPlan,
+        segment_blocks: u32,
+        segments: u32,
+        pages: u64,
+        bytes_max: u64,
+    ) -> Result<Self, String> {
+        let kind =
+            PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate);
         let classes = Classes::new(kind, extra_streams(plan, properties.spare_per_mille));
-        // With one stream of either kind there is nothing to tell apart; but what is learnt also says which segments to clean.
-        let needed = if classes.is_plain() && kind != PlacementKind::Learned { 0 } else { u64::from(kind.bytes_per_block()) };
-        let blocks = if needed == 0 { 0 } else { pages * MAP_PAGE_ENTRIES as u64 };
-        let bytes = blocks * needed + if needed == 0 { 0 } else { PLACEMENT_FIXED_BYTES };
+        // With one stream of either kind there is nothing to tell apart; but what is learnt also
+        // says which segments to clean.
+        let needed = if classes.is_plain() && kind != PlacementKind::Learned {
+            0
+        } else {
+            u64::from(kind.bytes_per_block())
+        };
+        let blocks = if needed == 0 {
+            0
+        } else {
+            pages * MAP_PAGE_ENTRIES as u64
+        };
+        let bytes = blocks * needed
+            + if needed == 0 {
+                0
+            } else {
+                PLACEMENT_FIXED_BYTES
+            };
         if bytes > bytes_max {
             return Err(format!(
                 "placement '{}' would keep {bytes} bytes in memory for this pool, {bytes_max} are allowed; use separate or generations",
@@ -106,9 +141,16 @@ impl Policy {
             ));
         }
         let Ok(blocks) = u32::try_from(blocks) else {
-            return Err(format!("placement '{}' can not tell more than 2^32 blocks apart; use separate or generations", kind.name()));
+            return Err(format!(
+                "placement '{}' can not tell more than 2^32 blocks apart; use separate or generations",
+                kind.name()
+            ));
         };
-        let kept = if classes.is_plain() && kind != PlacementKind::Learned { PlacementKind::Separate } else { kind };
+        let kept = if classes.is_plain() && kind != PlacementKind::Learned {
+            PlacementKind::Separate
+        } else {
+            kind
+        };
         let placement = AnyPlacement::new(kept, blocks, segments, segment_blocks, classes.classes);
         Ok(Self {
             kind,
@@ -129,7 +171,19 @@ impl Policy {
     pub(crate) fn plain() -> Self {
         let kind = PlacementKind::Separate;
         let (classes, placement) = (Classes::new(kind, 0), AnyPlacement::new(kind, 0, 0, 1, 2));
-        Self { kind, classes, placement, blocks: 0, bytes: 0, survey_in: 1, opens: false, next_user: None, overflowed: 0, further: 0, last_further: Order(0) }
+        Self {
+            kind,
+            classes,
+            placement,
+            blocks: 0,
+            bytes: 0,
+            survey_in: 1,
+            opens: false,
+            next_user: None,
+            overflowed: 0,
+            further: 0,
+            last_further: Order(0),
+        }
     }
 
     /// The same placement with the same streams.
@@ -164,15 +218,27 @@ impl Policy {
         }
         let at = |streams: &[usize]| streams.iter().position(|s| *s == stream).unwrap_or(0) as u8;
         if is_user(stream) {
-            self.placement.tag(self.classes.class_of_user(at(&USER_STREAMS).min(self.classes.users - 1)))
+            self.placement.tag(
+                self.classes
+                    .class_of_user(at(&USER_STREAMS).min(self.classes.users - 1)),
+            )
         } else {
-            self.placement.tag(self.classes.class_of_moved(at(&CLEANED_STREAMS).min(self.classes.moved - 1)))
+            self.placement.tag(
+                self.classes
+                    .class_of_moved(at(&CLEANED_STREAMS).min(self.classes.moved - 1)),
+            )
         }
     }
 
     fn extra(&self) -> impl Iterator<Item = usize> + use<> {
-        let (users, moved) = (usize::from(self.classes.users), usize::from(self.classes.moved));
-        USER_STREAMS[1..users].iter().chain(&CLEANED_STREAMS[1..moved]).copied()
+        let (users, moved) = (
+            usize::from(self.classes.users),
+            usize::from(self.classes.moved),
+        );
+        USER_STREAMS[1..users]
+            .iter()
+            .chain(&CLEANED_STREAMS[1..moved])
+            .copied()
     }
 }
 
@@ -181,26 +247,50 @@ impl Engine {
     ///
     /// # Errors
     /// See [`Policy::new`].
-    pub(crate) fn policy_for(&self, properties: &Properties, plan: &PoolPlan) -> Result<Policy, String> {
-        let shapes = self.zones.current().map(|zone| crate::format::payload_blocks(&zone.shape));
+    pub(crate) fn policy_for(
+        &self,
+        properties: &Properties,
+        plan: &PoolPlan,
+    ) -> Result<Policy, String> {
+        let shapes = self
+            .zones
+            .current()
+            .map(|zone| crate::format::payload_blocks(&zone.shape));
         let segment_blocks = shapes.max().unwrap_or(1) as u32;
-        Policy::new(properties, plan, segment_blocks, self.segments.count(), self.volumes.arena.max_pages(), self.limits.placement_bytes)
+        Policy::new(
+            properties,
+            plan,
+            segment_blocks,
+            self.segments.count(),
+            self.volumes.arena.max_pages(),
+            self.limits.placement_bytes,
+        )
     }
 
-    /// Puts a policy in force; what the present one has learnt stays if it is the same. Else the marks of segments go: they say nothing to another placement.
+    /// Puts a policy in force; what the present one has learnt stays if it is the same. Else the
+    /// marks of segments go: they say nothing to another placement.
     pub(crate) fn take_policy(&mut self, policy: Policy) {
         if !self.policy.is_like(&policy) {
             self.segments.forget_marks();
-            self.policy = Policy { last_further: self.policy.last_further, ..policy };
+            self.policy = Policy {
+                last_further: self.policy.last_further,
+                ..policy
+            };
         }
     }
 
     /// The number of a block for the placement.
     fn policy_block(&self, key: BlockKey) -> Option<u32> {
         let page = MAP_PAGE_ENTRIES as u64;
-        let slot = self.volumes.get(key.volume())?.map.slot(key.lba().0 / page)?;
+        let slot = self
+            .volumes
+            .get(key.volume())?
+            .map
+            .slot(key.lba().0 / page)?;
         let block = u64::from(slot.0) * page + key.lba().0 % page;
-        u32::try_from(block).ok().filter(|block| *block < self.policy.blocks)
+        u32::try_from(block)
+            .ok()
+            .filter(|block| *block < self.policy.blocks)
     }
 
     /// The stream that a user's block is meant for. Told to the placement once for each block.
@@ -228,9 +318,18 @@ impl Engine {
         stream
     }
 
-    /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to wait.
-    pub(crate) fn choose_stream(&mut self, data: Option<(BlockKey, PendingSlot)>, entry_bytes: usize, units: u16, out: &mut Outbox) -> Option<usize> {
-        let meant = data.map_or(STREAM_USER, |(key, pending)| self.stream_of_user(key, pending));
+    /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to
+    /// wait.
+    pub(crate) fn choose_stream(
+        &mut self,
+        data: Option<(BlockKey, PendingSlot)>,
+        entry_bytes: usize,
+        units: u16,
+        out: &mut Outbox,
+    ) -> Option<usize> {
+        let meant = data.map_or(STREAM_USER, |(key, pending)| {
+            self.stream_of_user(key, pending)
+        });
         if meant != STREAM_USER && !self.wants_one_user_stream() {
             match self.extra_takes(meant, entry_bytes, units, out) {
                 Takes::Yes => return Some(meant),
@@ -238,7 +337,8 @@ impl Engine {
                 Takes::No => {}
             }
         }
-        self.make_room(STREAM_USER, entry_bytes, units, out).then_some(STREAM_USER)
+        self.make_room(STREAM_USER, entry_bytes, units, out)
+            .then_some(STREAM_USER)
     }
 
     /// The block whose stream was asked for has been placed in `stream`.
@@ -259,22 +359,42 @@ impl Engine {
             && let Some(block) = self.policy_block(key)
         {
             let segment = self.stream(stream).position.segment;
-            self.policy.placement.placed(block, segment.0, self.segments.user_clock);
+            self.policy
+                .placement
+                .placed(block, segment.0, self.segments.user_clock);
         }
     }
 
     /// The version of a block that was newest until now dies.
-    fn note_death(&mut self, key: BlockKey, block: u32, pending: Option<PendingSlot>, trimmed: bool) {
+    fn note_death(
+        &mut self,
+        key: BlockKey,
+        block: u32,
+        pending: Option<PendingSlot>,
+        trimmed: bool,
+    ) {
         if !self.policy.placement.watches_deaths() {
             return;
         }
-        // A version on its way has no place yet that anybody knows of; the one in the map was told dead when that one came.
+        // A version on its way has no place yet that anybody knows of; the one in the map was told
+        // dead when that one came.
         let flying = pending.is_some_and(|slot| self.pending.record(slot).in_flight > 1);
-        let entry = self.volumes.get(key.volume()).map(|v| v.map.get(&self.volumes.arena, key.lba()));
-        let place = entry.filter(|entry| entry.has_payload() && !flying).map(|entry| self.segments.spot(self.codec.segment(entry.place())));
+        let entry = self
+            .volumes
+            .get(key.volume())
+            .map(|v| v.map.get(&self.volumes.arena, key.lba()));
+        let place = entry
+            .filter(|entry| entry.has_payload() && !flying)
+            .map(|entry| self.segments.spot(self.codec.segment(entry.place())));
         if place.is_some() || flying {
-            let place = place.unwrap_or(Place { segment: 0, tag: 0, age: 0 });
-            self.policy.placement.died(block, self.segments.user_clock, place, trimmed);
+            let place = place.unwrap_or(Place {
+                segment: 0,
+                tag: 0,
+                age: 0,
+            });
+            self.policy
+                .placement
+                .died(block, self.segments.user_clock, place, trimmed);
         }
     }
 
@@ -295,7 +415,9 @@ impl Engine {
             && self.pending.find(key).is_none()
         {
             let place = self.segments.spot(segment);
-            self.policy.placement.died(block, self.segments.user_clock, place, true);
+            self.policy
+                .placement
+                .died(block, self.segments.user_clock, place, true);
         }
     }
 
@@ -308,7 +430,10 @@ impl Engine {
         let class = match self.policy_block(key) {
             Some(block) => self.policy.placement.moved(block, now, place),
             None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
-            None => self.policy.classes.class_of_moved(self.policy.classes.moved - 1),
+            None => self
+                .policy
+                .classes
+                .class_of_moved(self.policy.classes.moved - 1),
         };
         CLEANED_STREAMS[usize::from(self.policy.classes.moved(class))]
     }
@@ -330,7 +455,8 @@ impl Engine {
         }
     }
 
-    /// Now and then the placement looks at all segments: about eight times while a segment's worth is written for each eighth of them.
+    /// Now and then the placement looks at all segments: about eight times while a segment's worth
+    /// is written for each eighth of them.
     fn survey_segments(&mut self, now: u32) {
         self.policy.survey_in -= 1;
         if self.policy.survey_in == 0 {
@@ -341,21 +467,36 @@ impl Engine {
         }
     }
 
-    /// Whether a further stream takes an entry; makes room for it as far as that is sure. It never begins what it could not seal: it enters the last
-    /// chunk of its segment only with the next one in hand.
-    pub(crate) fn extra_takes(&mut self, stream: usize, entry_bytes: usize, units: u16, out: &mut Outbox) -> Takes {
+    /// Whether a further stream takes an entry; makes room for it as far as that is sure. It never
+    /// begins what it could not seal: it enters the last chunk of its segment only with the next
+    /// one in hand.
+    pub(crate) fn extra_takes(
+        &mut self,
+        stream: usize,
+        entry_bytes: usize,
+        units: u16,
+        out: &mut Outbox,
+    ) -> Takes {
         loop {
             let s = self.stream(stream);
-            if s.position.segment == SegmentId::NONE || s.usable_from > self.checkpoint.kept_oldest {
+            if s.position.segment == SegmentId::NONE || s.usable_from > self.checkpoint.kept_oldest
+            {
                 return Takes::No;
             }
             let shape = *self.zones.shape(s.position.segment);
             let last_chunk = s.position.row + shape.chunk_rows >= shape.rows;
-            if s.open.is_empty() && last_chunk && s.position.next_segment == SegmentId::NONE && !self.reserve_for_extra(stream) {
+            if s.open.is_empty()
+                && last_chunk
+                && s.position.next_segment == SegmentId::NONE
+                && !self.reserve_for_extra(stream)
+            {
                 return Takes::No;
             }
             let s = self.stream(stream);
-            if s.open.table.takes(&shape, s.position.row, entry_bytes, units) {
+            if s.open
+                .table
+                .takes(&shape, s.position.row, entry_bytes, units)
+            {
                 return Takes::Yes;
             }
             if s.open.is_empty() {
@@ -371,7 +512,9 @@ impl Engine {
         if self.segments.free_count() <= self.floor(STREAM_USER) {
             return false;
         }
-        let Some(next) = self.segments.reserve() else { return false };
+        let Some(next) = self.segments.reserve() else {
+            return false;
+        };
         let s = self.stream_mut(stream);
         s.reserved.push_back(next);
         s.position.next_segment = next;
@@ -380,7 +523,11 @@ impl Engine {
 
     /// Opens the further streams that the policy wants.
     pub(crate) fn open_streams(&mut self) {
-        if !self.policy.opens || self.read_only || self.control.shutting_down() || !self.is_settled_after_start() {
+        if !self.policy.opens
+            || self.read_only
+            || self.control.shutting_down()
+            || !self.is_settled_after_start()
+        {
             return;
         }
         let mut ready = true;
@@ -391,14 +538,22 @@ impl Engine {
                     ready = false;
                     continue;
                 }
-                let Some(segment) = self.segments.reserve() else { return };
-                // Software that knows three streams only must not open the pool. The flag is in force with the root that names the stream.
+                let Some(segment) = self.segments.reserve() else {
+                    return;
+                };
+                // Software that knows three streams only must not open the pool. The flag is in
+                // force with the root that names the stream.
                 self.superblock.features.incompatible |= Features::STREAMS;
                 self.segments.open(segment, id);
                 self.scrub.forget_segment(segment);
                 let usable_from = self.checkpoint.current() + 1;
                 let s = self.stream_mut(id);
-                s.position = StreamPosition { segment, row: 0, seq: s.position.seq, next_segment: SegmentId::NONE };
+                s.position = StreamPosition {
+                    segment,
+                    row: 0,
+                    seq: s.position.seq,
+                    next_segment: SegmentId::NONE,
+                };
                 s.usable_from = usable_from;
             }
             if self.stream(id).usable_from > self.checkpoint.kept_oldest {
@@ -413,7 +568,11 @@ impl Engine {
 
     /// Streams of users' writes that are used.
     pub(crate) fn user_streams(&self) -> u8 {
-        if self.wants_one_user_stream() { 1 } else { self.policy.classes.users }
+        if self.wants_one_user_stream() {
+            1
+        } else {
+            self.policy.classes.users
+        }
     }
 
     /// True if users' writes may go to the first stream only.
@@ -421,7 +580,8 @@ impl Engine {
         self.shares()
     }
 
-    /// True if everything in further streams of users is durable: then a power cut leaves no gap in the orders of the first one.
+    /// True if everything in further streams of users is durable: then a power cut leaves no gap in
+    /// the orders of the first one.
     pub(crate) fn is_further_durable(&self) -> bool {
         self.policy.last_further <= self.orders.durable()
     }
@@ -431,7 +591,8 @@ impl Engine {
         !self.is_one_user_stream()
     }
 
-    /// True if further streams of users hold nothing that counts: then the first one has all orders, without a gap.
+    /// True if further streams of users hold nothing that counts: then the first one has all
+    /// orders, without a gap.
     pub(crate) fn is_one_user_stream(&self) -> bool {
         USER_STREAMS[1..].iter().all(|id| {
             let s = self.stream(*id);
@@ -445,12 +606,22 @@ impl Engine {
         for id in USER_STREAMS {
             let s = self.stream(id);
             let flying = s.in_flight.iter().find_map(|batch| batch.orders);
-            first = flying.or(s.open.orders).map_or(first, |(begin, _)| first.min(begin));
+            first = flying
+                .or(s.open.orders)
+                .map_or(first, |(begin, _)| first.min(begin));
         }
-        if let Some((begin, _)) = self.admission.placing.front().and_then(|placing| placing.entry().orders()) {
+        if let Some((begin, _)) = self
+            .admission
+            .placing
+            .front()
+            .and_then(|placing| placing.entry().orders())
+        {
             first = first.min(begin);
         }
-        first = self.admission.next_of_part().map_or(first, |begin| first.min(begin));
+        first = self
+            .admission
+            .next_of_part()
+            .map_or(first, |begin| first.min(begin));
         Order(first.0 - 1)
     }
 
@@ -459,19 +630,29 @@ impl Engine {
         let committed = self.orders.committed();
         for id in USER_STREAMS {
             let s = self.stream_mut(id);
-            while s.unsettled.front().is_some_and(|(_, last)| *last <= committed) {
+            while s
+                .unsettled
+                .front()
+                .is_some_and(|(_, last)| *last <= committed)
+            {
                 s.unsettled.pop_front();
             }
         }
     }
 
-    /// An open batch of users that holds back the orders of too many others is sealed: until it is committed, all of them have to be replayed.
+    /// An open batch of users that holds back the orders of too many others is sealed: until it is
+    /// committed, all of them have to be replayed.
     pub(crate) fn seal_laggards(&mut self, newest: Order, out: &mut Outbox) {
         if self.policy.classes.users == 1 {
             return;
         }
         for id in USER_STREAMS {
-            if self.stream(id).open.orders.is_some_and(|(first, _)| first.0 + ORDERS_OPEN_MAX < newest.0) {
+            if self
+                .stream(id)
+                .open
+                .orders
+                .is_some_and(|(first, _)| first.0 + ORDERS_OPEN_MAX < newest.0)
+            {
                 self.seal(id, out);
             }
         }
@@ -481,7 +662,12 @@ impl Engine {
     pub(crate) fn seal_users(&mut self, horizon: Order, out: &mut Outbox) -> bool {
         let mut sealed = true;
         for id in USER_STREAMS {
-            if self.stream(id).open.orders.is_some_and(|(first, _)| first <= horizon) {
+            if self
+                .stream(id)
+                .open
+                .orders
+                .is_some_and(|(first, _)| first <= horizon)
+            {
                 sealed &= self.seal(id, out);
             }
         }
@@ -490,17 +676,25 @@ impl Engine {
 
     /// True if no batch of users is on its way.
     pub(crate) fn users_are_written(&self) -> bool {
-        USER_STREAMS.iter().all(|id| self.stream(*id).in_flight.is_empty())
+        USER_STREAMS
+            .iter()
+            .all(|id| self.stream(*id).in_flight.is_empty())
     }
 
     /// True if batches of moved blocks are on their way.
     pub(crate) fn moves_are_flying(&self) -> bool {
-        CLEANED_STREAMS.iter().any(|id| !self.stream(*id).in_flight.is_empty())
+        CLEANED_STREAMS
+            .iter()
+            .any(|id| !self.stream(*id).in_flight.is_empty())
     }
 
     /// The number up to which all batches of moved blocks are committed, whatever their stream.
     pub(crate) fn moves_committed_through(&self) -> windrow_units::Seq {
-        let flying = CLEANED_STREAMS.iter().filter_map(|id| self.stream(*id).in_flight.front()).map(|batch| batch.number.0).min();
+        let flying = CLEANED_STREAMS
+            .iter()
+            .filter_map(|id| self.stream(*id).in_flight.front())
+            .map(|batch| batch.number.0)
+            .min();
         windrow_units::Seq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
     }
 }

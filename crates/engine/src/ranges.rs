@@ -1,15 +1,19 @@
-//! Trims, zeroed ranges, shrinks and deletes: one record each, their effect on the map applied in bounded steps.
+//! Trims, zeroed ranges, shrinks and deletes: one record each, their effect on the map applied in
+//! bounded steps.
 //!
-//! 1 On admission the operation takes its order and its record goes to the user stream; older versions that are still on
-//!   their way are told not to install.
-//! 2 A small range is applied to the map at once. The effect of a large one begins at once: what is left to do is a *walk*, a
-//!   set of block intervals.
-//! 3 Each step of the engine does a bounded part of the oldest walk, page by page; pages that do not exist cost nothing. The number
-//!   of walks is bounded: further large ranges wait for admission.
-//! 4 Whoever looks at or writes a block inside what is left first has the block's page walked ([`Engine::settle_range`]), so
-//!   nobody can tell that the walk is not finished, and a newer write is never wiped by it.
+//! 1 On admission the operation takes its order and its record goes to the user stream; older
+//!   versions that are still on their way are told not to install.
+//! 2 A small range is applied to the map at once. The effect of a large one begins at once: what is
+//!   left to do is a *walk*, a set of block intervals.
+//! 3 Each step of the engine does a bounded part of the oldest walk, page by page; pages that do
+//!   not exist cost nothing. The number of walks is bounded: further large ranges wait for
+//!   admission.
+//! 4 Whoever looks at or writes a block inside what is left first has the block's page walked
+//!   ([`Engine::settle_range`]), so nobody can tell that the walk is not finished, and a newer
+//!   write is never wiped by it.
 //!
-//! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is in flight.
+//! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is
+//! in flight.
 
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
@@ -34,7 +38,12 @@ struct Walk {
 impl Walk {
     /// Takes what is left in `low .. high`, a part of one interval.
     fn take(&mut self, low: u64, high: u64) -> Option<(u64, u64)> {
-        let (first, end) = self.left.range(..high).next_back().map(|(first, end)| (*first, *end)).filter(|(_, end)| low < *end)?;
+        let (first, end) = self
+            .left
+            .range(..high)
+            .next_back()
+            .map(|(first, end)| (*first, *end))
+            .filter(|(_, end)| low < *end)?;
         self.left.remove(&first);
         if first < low {
             self.left.insert(first, low);
@@ -52,8 +61,9 @@ pub struct Ranges {
     walks: VecDeque<Walk>,
     /// Volumes being deleted.
     pub deleting: Vec<VolumeId>,
-    /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk is under way, because replay
-    /// starts behind the walk's record and would never finish what the copied pages do not show yet.
+    /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk
+    /// is under way, because replay starts behind the walk's record and would never finish what the
+    /// copied pages do not show yet.
     pub barrier: bool,
 }
 
@@ -76,7 +86,14 @@ impl Ranges {
 
 impl Engine {
     /// Begins the effect of a range operation of order `order` on blocks `first .. end`.
-    pub(crate) fn begin_range(&mut self, volume: VolumeId, first: Lba, end: Lba, order: Order, state: RangeState) {
+    pub(crate) fn begin_range(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        end: Lba,
+        order: Order,
+        state: RangeState,
+    ) {
         if first >= end {
             return;
         }
@@ -99,15 +116,28 @@ impl Engine {
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
             return self.apply_small(volume, first.0, end.0, order, state);
         }
-        self.ranges.walks.push_back(Walk { volume, order, state, left: BTreeMap::from([(first.0, end.0)]) });
-        // Their space is given back already: the walk must find them while that is known, not when their records are gone.
+        self.ranges.walks.push_back(Walk {
+            volume,
+            order,
+            state,
+            left: BTreeMap::from([(first.0, end.0)]),
+        });
+        // Their space is given back already: the walk must find them while that is known, not when
+        // their records are gone.
         for key in in_flight {
             self.settle_range(volume, key.lba());
         }
     }
 
     /// Applies a range of few pages at once, after what older walks have left to do there.
-    fn apply_small(&mut self, volume: VolumeId, first: u64, end: u64, order: Order, state: RangeState) {
+    fn apply_small(
+        &mut self,
+        volume: VolumeId,
+        first: u64,
+        end: u64,
+        order: Order,
+        state: RangeState,
+    ) {
         let page = MAP_PAGE_ENTRIES as u64;
         let mut at = first;
         while at < end {
@@ -142,29 +172,45 @@ impl Engine {
     }
 
     /// Sets blocks `first .. end` of one page.
-    fn apply_to_page(&mut self, volume: VolumeId, first: u64, end: u64, order: Order, state: RangeState) {
+    fn apply_to_page(
+        &mut self,
+        volume: VolumeId,
+        first: u64,
+        end: u64,
+        order: Order,
+        state: RangeState,
+    ) {
         let index = first / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+            return;
+        };
         let entry = match state {
             RangeState::Hole => MapEntry::HOLE,
             RangeState::Zero => MapEntry::ZERO,
         };
         let exists = v.map.slot(index).is_some();
-        // Zeroed ranges leave pages for data: they take new ones only from the first three quarters.
+        // Zeroed ranges leave pages for data: they take new ones only from the first three
+        // quarters.
         let scarce = arena.used_pages() >= arena.max_pages() / 4 * 3;
-        if !exists && (state == RangeState::Hole || scarce || v.map.ensure(arena, volume, index).is_none()) {
-            // No page: holes already. A zeroed range that gets no page stays a hole, which reads the same.
+        if !exists
+            && (state == RangeState::Hole || scarce || v.map.ensure(arena, volume, index).is_none())
+        {
+            // No page: holes already. A zeroed range that gets no page stays a hole, which reads
+            // the same.
             return;
         }
         for lba in first..end {
-            let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+            let Some((v, arena)) = self.volumes.get_mut(volume) else {
+                return;
+            };
             if v.map.get(arena, Lba(lba)) == entry {
                 continue;
             }
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
                 let segment = self.codec.segment(old.place());
-                self.segments.remove_live(segment, old.length_units(), order, Seq(0));
+                self.segments
+                    .remove_live(segment, old.length_units(), order, Seq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
             }
             if let Some(id) = old.shared_id() {
@@ -188,24 +234,34 @@ impl Engine {
         }
     }
 
-    /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that was trimmed will not: it installs nothing any more.)
+    /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that
+    /// was trimmed will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
         if self.planted == Plant::KeptPages && index % 2 == 1 {
             return;
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
-        let Some(slot) = v.map.slot(index) else { return };
+        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+            return;
+        };
+        let Some(slot) = v.map.slot(index) else {
+            return;
+        };
         if arena.page(slot).iter().any(|e| *e != MapEntry::HOLE) {
             return;
         }
         let first = index * MAP_PAGE_ENTRIES as u64;
         let mut waited_for = false;
         let last = Lba(first + MAP_PAGE_ENTRIES as u64);
-        self.pending.for_range(volume, Lba(first), last, |_, record| waited_for |= !matches!(record.newest, Content::Hole));
+        self.pending
+            .for_range(volume, Lba(first), last, |_, record| {
+                waited_for |= !matches!(record.newest, Content::Hole)
+            });
         if waited_for {
             return;
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+            return;
+        };
         if let Some(pointer) = v.map.drop_page(arena, index)
             && pointer.present
         {
@@ -220,7 +276,9 @@ impl Engine {
         }
         let mut budget = WALK_PAGES_PER_STEP;
         while budget > 0 {
-            let Some(walk) = self.ranges.walks.front_mut() else { break };
+            let Some(walk) = self.ranges.walks.front_mut() else {
+                break;
+            };
             let Some((first, end)) = walk.left.pop_first() else {
                 self.ranges.walks.pop_front();
                 continue;
@@ -229,7 +287,10 @@ impl Engine {
             let page = MAP_PAGE_ENTRIES as u64;
             // Skip to the first page that exists: only zeroed ranges need pages of their own.
             let start = match (state, self.volumes.get(volume)) {
-                (RangeState::Hole, Some(v)) => v.map.next_page(first / page, end.div_ceil(page)).map_or(end, |p| (p * page).max(first)),
+                (RangeState::Hole, Some(v)) => v
+                    .map
+                    .next_page(first / page, end.div_ceil(page))
+                    .map_or(end, |p| (p * page).max(first)),
                 (RangeState::Zero, Some(_)) => first,
                 (_, None) => end,
             };
@@ -250,7 +311,8 @@ impl Engine {
     /// Forgets deleted volumes whose walk is done.
     fn finish_deletes(&mut self) {
         if !self.checkpoint.is_idle() {
-            // The image being written may have its table page before and its leaves after: it must not lose a volume between them.
+            // The image being written may have its table page before and its leaves after: it must
+            // not lose a volume between them.
             return;
         }
         let mut at = 0;
@@ -259,7 +321,12 @@ impl Engine {
             let walking = self.ranges.walks.iter().any(|w| w.volume == volume);
             let mut in_flight = false;
             if !walking {
-                self.pending.for_range(volume, Lba(0), Lba(1 << crate::limits::LBA_BITS), |_, _| in_flight = true);
+                self.pending.for_range(
+                    volume,
+                    Lba(0),
+                    Lba(1 << crate::limits::LBA_BITS),
+                    |_, _| in_flight = true,
+                );
             }
             if walking || in_flight {
                 at += 1;
@@ -273,7 +340,11 @@ impl Engine {
 
     fn drop_remaining_pages(&mut self, volume: VolumeId) {
         let mut next = 0;
-        while let Some(index) = self.volumes.get(volume).and_then(|v| v.map.next_page(next, u64::from(u32::MAX))) {
+        while let Some(index) = self
+            .volumes
+            .get(volume)
+            .and_then(|v| v.map.next_page(next, u64::from(u32::MAX)))
+        {
             self.drop_page_if_empty(volume, index);
             next = index + 1;
         }
@@ -281,9 +352,12 @@ impl Engine {
 
     /// Begins the background work of a deleted volume.
     pub(crate) fn begin_delete(&mut self, volume: VolumeId, order: Order) {
-        let Some(v) = self.volumes.get(volume) else { return };
+        let Some(v) = self.volumes.get(volume) else {
+            return;
+        };
         let end = Lba(v.blocks().max(1));
-        self.volumes.change(volume, |record| record.state = VolumeState::Deleting);
+        self.volumes
+            .change(volume, |record| record.state = VolumeState::Deleting);
         self.begin_range(volume, Lba(0), end, order, RangeState::Hole);
         self.ranges.deleting.push(volume);
     }

@@ -1,9 +1,11 @@
 //! Reads: pending blocks first, then the map; neighbours on one member are read together.
 //!
-//! 1 For each block: content on its way, else the map's entry. 2 Blocks without payload are slices of one buffer of zeroes or
-//! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch, whole ones and packed ones apart. 4 Packed ones are
-//! unpacked when they come, many of them by a job. 5 When all parts are there, the
-//! edges are cut to the bytes asked for and the answer is the list of parts: no byte of a whole block is copied on the way.
+//! 1 For each block: content on its way, else the map's entry. 2 Blocks without payload are slices
+//!   of one buffer of zeroes or
+//! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch, whole ones
+//! and packed ones apart. 4 Packed ones are unpacked when they come, many of them by a job. 5 When
+//! all parts are there, the edges are cut to the bytes asked for and the answer is the list of
+//! parts: no byte of a whole block is copied on the way.
 
 use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
@@ -12,11 +14,17 @@ use crate::limits::{INLINE_UNPACK_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
 use crate::{Engine, Notice, Outbox};
-use windrow_io::{BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
+use windrow_io::{
+    BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError,
+    RequestId,
+};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_reduce::Codecs;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId};
+use windrow_units::{
+    BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place,
+    PlaceCodec, SegmentId, VolumeId,
+};
 
 /// Blocks that are read together.
 #[derive(Debug)]
@@ -38,7 +46,15 @@ impl Run {
     }
 
     pub(crate) fn spec(self, goal: FetchGoal) -> FetchSpec {
-        FetchSpec { segment: self.segment, column: self.column, row: self.row, rows: self.rows, pieces: self.pieces, goal, singly: false }
+        FetchSpec {
+            segment: self.segment,
+            column: self.column,
+            row: self.row,
+            rows: self.rows,
+            pieces: self.pieces,
+            goal,
+            singly: false,
+        }
     }
 }
 
@@ -57,8 +73,15 @@ struct PartInfo {
 impl PartInfo {
     /// Where the block with this number is.
     fn place(&self, codec: &PlaceCodec, number: u32) -> Place {
-        let piece = self.packed.get(number as usize).copied().unwrap_or_else(|| Piece::row(number, 0));
-        codec.pack(self.segment, self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / PLACE_UNIT as u64)
+        let piece = self
+            .packed
+            .get(number as usize)
+            .copied()
+            .unwrap_or_else(|| Piece::row(number, 0));
+        codec.pack(
+            self.segment,
+            self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / PLACE_UNIT as u64,
+        )
     }
 }
 
@@ -78,10 +101,26 @@ pub(crate) struct UnpackWork {
 impl UnpackWork {
     pub(crate) fn run(&mut self) {
         let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
-        let unpack = |(piece, block): (&Piece, &mut [u8])| self.codecs.unpack_stored(&self.stored[piece.range()], block);
-        let good: Vec<bool> = self.pieces.iter().zip(blocks.chunks_exact_mut(BLOCK_SIZE)).map(unpack).collect();
-        let bad: Vec<u32> = (0..).zip(good).filter(|(_, good)| !good).map(|(number, _)| number).collect();
-        self.unpacked = if bad.is_empty() { Ok(blocks.freeze()) } else { Err(bad) };
+        let unpack = |(piece, block): (&Piece, &mut [u8])| {
+            self.codecs
+                .unpack_stored(&self.stored[piece.range()], block)
+        };
+        let good: Vec<bool> = self
+            .pieces
+            .iter()
+            .zip(blocks.chunks_exact_mut(BLOCK_SIZE))
+            .map(unpack)
+            .collect();
+        let bad: Vec<u32> = (0..)
+            .zip(good)
+            .filter(|(_, good)| !good)
+            .map(|(number, _)| number)
+            .collect();
+        self.unpacked = if bad.is_empty() {
+            Ok(blocks.freeze())
+        } else {
+            Err(bad)
+        };
     }
 
     /// Bytes it reads and writes.
@@ -114,7 +153,14 @@ pub(crate) struct ReadRequest {
 
 impl Engine {
     /// A read request.
-    pub(crate) fn read_request(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u32, out: &mut Outbox) {
+    pub(crate) fn read_request(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        offset: u64,
+        length: u32,
+        out: &mut Outbox,
+    ) {
         if let Err(error) = self.check_range(volume, offset, u64::from(length)) {
             return self.fail(id, error, out);
         }
@@ -126,26 +172,49 @@ impl Engine {
             match self.read_block(volume, Lba(lba), &mut parts) {
                 Ok(()) => {}
                 Err(error) => {
-                    // It has no place to read: an emergency rebuild, or the loss of shared content, left it behind.
+                    // It has no place to read: an emergency rebuild, or the loss of shared content,
+                    // left it behind.
                     self.note_lost(BlockKey::new(volume, Lba(lba)), out);
                     return self.fail(id, error, out);
                 }
             }
         }
         let skip = (offset - first * BLOCK_BYTES) as usize;
-        let mut read =
-            ReadRequest { id, volume, skip, length: length as usize, parts: Vec::with_capacity(parts.len()), infos: Vec::new(), left: 0, failed: false };
+        let mut read = ReadRequest {
+            id,
+            volume,
+            skip,
+            length: length as usize,
+            parts: Vec::with_capacity(parts.len()),
+            infos: Vec::new(),
+            left: 0,
+            failed: false,
+        };
         let mut runs = Vec::new();
         for (i, part) in parts.into_iter().enumerate() {
             match part {
                 Part::Ready(payload) => {
                     read.parts.push(Some(payload));
-                    read.infos.push(PartInfo { first: Lba(0), segment: SegmentId::NONE, block: 0, packed: Vec::new() });
+                    read.infos.push(PartInfo {
+                        first: Lba(0),
+                        segment: SegmentId::NONE,
+                        block: 0,
+                        packed: Vec::new(),
+                    });
                 }
                 Part::Fetch(run) => {
                     read.parts.push(None);
-                    let packed = if run.is_packed() { run.pieces.clone() } else { Vec::new() };
-                    read.infos.push(PartInfo { first: run.first, segment: run.segment, block: run.block, packed });
+                    let packed = if run.is_packed() {
+                        run.pieces.clone()
+                    } else {
+                        Vec::new()
+                    };
+                    read.infos.push(PartInfo {
+                        first: run.first,
+                        segment: run.segment,
+                        block: run.block,
+                        packed,
+                    });
                     runs.push((i as u32, run));
                 }
             }
@@ -161,14 +230,22 @@ impl Engine {
     }
 
     /// Adds one block to the parts.
-    fn read_block(&mut self, volume: VolumeId, lba: Lba, parts: &mut Vec<Part>) -> Result<(), RequestError> {
+    fn read_block(
+        &mut self,
+        volume: VolumeId,
+        lba: Lba,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), RequestError> {
         if let Some(record) = self.pending.get(BlockKey::new(volume, lba)) {
             let content = record.newest.clone();
             self.push_content(content, parts);
             return Ok(());
         }
         self.settle_range(volume, lba);
-        let entry = self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+        let entry = self
+            .volumes
+            .get(volume)
+            .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
         match entry.state() {
             Some(BlockState::Hole) => self.push_content(Content::Hole, parts),
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
@@ -178,7 +255,8 @@ impl Engine {
                 Some(content) => self.push_mapped(lba, content, parts),
                 None => return Err(RequestError::Io),
             },
-            // States of later features never appear in a pool that this version opened; `Lost` is an error by definition.
+            // States of later features never appear in a pool that this version opened; `Lost` is
+            // an error by definition.
             _ => return Err(RequestError::Io),
         }
         Ok(())
@@ -205,7 +283,13 @@ impl Engine {
         let block = self.codec.block(entry.place());
         let (column, row, batch_end) = self.locate_block(segment, block);
         let within = (self.codec.offset_units(entry.place()) % u64::from(FULL_BLOCK_UNITS)) as u32;
-        let piece = |row: u32| Piece::of_units(row * u32::from(FULL_BLOCK_UNITS) + within, entry.length_units(), entry.checksum());
+        let piece = |row: u32| {
+            Piece::of_units(
+                row * u32::from(FULL_BLOCK_UNITS) + within,
+                entry.length_units(),
+                entry.checksum(),
+            )
+        };
         if let Some(Part::Fetch(run)) = parts.last_mut()
             && run.segment == segment
             && run.column == column
@@ -213,7 +297,10 @@ impl Engine {
             && row >= run.row
             && row <= run.row + run.rows
         {
-            let (next, end) = (piece(row - run.row), run.pieces.last().map_or(0, |last| last.at + last.length));
+            let (next, end) = (
+                piece(row - run.row),
+                run.pieces.last().map_or(0, |last| last.at + last.length),
+            );
             if next.at >= end && next.is_packed() == run.is_packed() {
                 run.rows = next.rows().1 + 1;
                 run.pieces.push(next);
@@ -221,7 +308,16 @@ impl Engine {
             }
         }
         let first = piece(0);
-        parts.push(Part::Fetch(Run { first: lba, segment, block, column, row, rows: first.rows().1 + 1, batch_end, pieces: vec![first] }));
+        parts.push(Part::Fetch(Run {
+            first: lba,
+            segment,
+            block,
+            column,
+            row,
+            rows: first.rows().1 + 1,
+            batch_end,
+            pieces: vec![first],
+        }));
     }
 
     /// Column, row and end of the batch of a data block.
@@ -234,7 +330,9 @@ impl Engine {
 
     /// Part of a read has come, or blocks of it can not be had.
     pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
-        let Some(read) = self.reads.get_mut(at) else { return };
+        let Some(read) = self.reads.get_mut(at) else {
+            return;
+        };
         let info = &mut read.infos[part as usize];
         if let Ok(stored) = &fetched
             && !info.packed.is_empty()
@@ -243,7 +341,15 @@ impl Engine {
             let pieces = std::mem::take(&mut info.packed);
             let is_small = pieces.len() <= INLINE_UNPACK_BLOCKS;
             let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
-            let mut work = UnpackWork { read: at, part, stored: stored.clone(), pieces, buffers, codecs, unpacked: Err(Vec::new()) };
+            let mut work = UnpackWork {
+                read: at,
+                part,
+                stored: stored.clone(),
+                pieces,
+                buffers,
+                codecs,
+                unpacked: Err(Vec::new()),
+            };
             if !is_small {
                 return out.jobs.push(Job(Work::Unpack(Box::new(work))));
             }
@@ -261,10 +367,21 @@ impl Engine {
                 self.damage.clear(volume, first, end);
             }
             Err(lost) => {
-                let places: Vec<(BlockKey, Place)> =
-                    lost.into_iter().map(|number| (BlockKey::new(volume, Lba(first.0 + u64::from(number))), info.place(&self.codec, number))).collect();
+                let places: Vec<(BlockKey, Place)> = lost
+                    .into_iter()
+                    .map(|number| {
+                        (
+                            BlockKey::new(volume, Lba(first.0 + u64::from(number))),
+                            info.place(&self.codec, number),
+                        )
+                    })
+                    .collect();
                 // What has been written anew since is not lost.
-                for (key, _) in places.into_iter().filter(|(key, place)| self.is_newest(*key, *place)).collect::<Vec<_>>() {
+                for (key, _) in places
+                    .into_iter()
+                    .filter(|(key, place)| self.is_newest(*key, *place))
+                    .collect::<Vec<_>>()
+                {
                     self.note_lost(key, out);
                 }
             }
@@ -277,7 +394,11 @@ impl Engine {
     /// True if the newest version of a block is the one at this place.
     fn is_newest(&mut self, key: BlockKey, place: Place) -> bool {
         self.settle_range(key.volume(), key.lba());
-        let of = |volume, lba| self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+        let of = |volume, lba| {
+            self.volumes
+                .get(volume)
+                .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba))
+        };
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
         self.pending.get(key).is_none() && stored.has_payload() && stored.place() == place
@@ -309,23 +430,51 @@ impl Engine {
         {
             *last = last.slice(0, last.len() - surplus);
         }
-        out.completions.push(Completion { id: read.id, result: Ok(Reply::Data(parts)), orders: None });
+        out.completions.push(Completion {
+            id: read.id,
+            result: Ok(Reply::Data(parts)),
+            orders: None,
+        });
     }
 
-    /// A read was answered from redundancy although its member is online: say so, and log the blocks anew so that the damaged
-    /// copy is no longer needed. `pieces` are what was rebuilt, `bytes` the rows that they lie in.
-    pub(crate) fn note_repair(&mut self, member: MemberId, goal: FetchGoal, pieces: &[Piece], bytes: Option<&Payload>, out: &mut Outbox) {
-        let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else { return };
-        let Some(read) = self.reads.get_mut(read) else { return };
+    /// A read was answered from redundancy although its member is online: say so, and log the
+    /// blocks anew so that the damaged copy is no longer needed. `pieces` are what was rebuilt,
+    /// `bytes` the rows that they lie in.
+    pub(crate) fn note_repair(
+        &mut self,
+        member: MemberId,
+        goal: FetchGoal,
+        pieces: &[Piece],
+        bytes: Option<&Payload>,
+        out: &mut Outbox,
+    ) {
+        let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else {
+            return;
+        };
+        let Some(read) = self.reads.get_mut(read) else {
+            return;
+        };
         let (volume, info) = (read.volume, &read.infos[part as usize]);
         let first = Lba(info.first.0 + u64::from(number));
-        let places: Vec<Place> = (number..).take(pieces.len()).map(|number| info.place(&self.codec, number)).collect();
-        out.notices.push(Notice::Repaired { volume, lba: first.0, member });
+        let places: Vec<Place> = (number..)
+            .take(pieces.len())
+            .map(|number| info.place(&self.codec, number))
+            .collect();
+        out.notices.push(Notice::Repaired {
+            volume,
+            lba: first.0,
+            member,
+        });
         let Some(bytes) = bytes else { return };
         for ((i, piece), from) in (0..).zip(pieces).zip(places) {
             let key = BlockKey::new(volume, Lba(first.0 + i));
             let stored = bytes.slice(piece.at as usize, piece.length as usize);
-            self.queue_repair(RepairFor::Read, (key, windrow_units::Order(0), from), piece.checksum, stored);
+            self.queue_repair(
+                RepairFor::Read,
+                (key, windrow_units::Order(0), from),
+                piece.checksum,
+                stored,
+            );
         }
     }
 
@@ -338,7 +487,14 @@ impl Engine {
                 Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let packed = run.pieces.first().copied().filter(Piece::is_packed);
-                    self.start_fetch(run.spec(FetchGoal::Edge { write, edge, packed }), out);
+                    self.start_fetch(
+                        run.spec(FetchGoal::Edge {
+                            write,
+                            edge,
+                            packed,
+                        }),
+                        out,
+                    );
                 }
                 None => self.edge_read(write, edge, None),
             },
@@ -346,7 +502,15 @@ impl Engine {
     }
 
     /// Block status: runs of equal state from the offset on.
-    pub(crate) fn block_status(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, max_extents: u32, out: &mut Outbox) {
+    pub(crate) fn block_status(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+        max_extents: u32,
+        out: &mut Outbox,
+    ) {
         if let Err(error) = self.check_range(volume, offset, length) {
             return self.fail(id, error, out);
         }
@@ -364,14 +528,22 @@ impl Engine {
             match extents.last_mut() {
                 Some(last) if last.state == state => last.length += stop - at,
                 _ if full => break,
-                _ => extents.push(Extent { length: stop - at, state }),
+                _ => extents.push(Extent {
+                    length: stop - at,
+                    state,
+                }),
             }
             at = stop;
         }
-        out.completions.push(Completion { id, result: Ok(Reply::Extents(extents)), orders: None });
+        out.completions.push(Completion {
+            id,
+            result: Ok(Reply::Extents(extents)),
+            orders: None,
+        });
     }
 
-    /// State of a block and for how many blocks at least it goes on (whole missing pages are skipped).
+    /// State of a block and for how many blocks at least it goes on (whole missing pages are
+    /// skipped).
     fn status_at(&mut self, volume: VolumeId, lba: Lba) -> (ExtentState, u64) {
         if let Some(record) = self.pending.get(BlockKey::new(volume, lba)) {
             let state = match record.newest {
@@ -382,11 +554,16 @@ impl Engine {
             return (state, 1);
         }
         self.settle_range(volume, lba);
-        let Some(v) = self.volumes.get(volume) else { return (ExtentState::Hole, 1) };
+        let Some(v) = self.volumes.get(volume) else {
+            return (ExtentState::Hole, 1);
+        };
         let page = MAP_PAGE_ENTRIES as u64;
         if v.map.slot(lba.0 / page).is_none() {
             // What is on its way to such a page will not come into the map.
-            let next = v.map.next_page(lba.0 / page + 1, v.blocks().div_ceil(page)).unwrap_or(v.blocks().div_ceil(page));
+            let next = v
+                .map
+                .next_page(lba.0 / page + 1, v.blocks().div_ceil(page))
+                .unwrap_or(v.blocks().div_ceil(page));
             return (ExtentState::Hole, next * page - lba.0);
         }
         let state = match v.map.get(&self.volumes.arena, lba).state() {

@@ -1,18 +1,23 @@
 //! Rebuild of members that come back (docs/members.md).
 //!
-//! A member that is rebuilt takes part in all writes. What it has missed are the segments that are *stale* on it: each of their batches is
-//! examined, and the columns of the member are written as they must be. When that is flushed the segment is whole; when none is stale any
-//! more the member is online, by a new superblock generation.
+//! A member that is rebuilt takes part in all writes. What it has missed are the segments that are
+//! *stale* on it: each of their batches is examined, and the columns of the member are written as
+//! they must be. When that is flushed the segment is whole; when none is stale any more the member
+//! is online, by a new superblock generation.
 //!
-//! The segments with the least redundancy left come first, of those the oldest. Only committed batches are looked at: what comes later
-//! is written to the member by its stream. How fast it goes, and how it gives way to users, is in `background.rs`.
+//! The segments with the least redundancy left come first, of those the oldest. Only committed
+//! batches are looked at: what comes later is written to the member by its stream. How fast it
+//! goes, and how it gives way to users, is in `background.rs`.
 
 mod columns;
 
 use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS, REBUILD_RETRY_NS, RESTRIPE_VICTIMS};
+use crate::limits::{
+    REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
+    REBUILD_RETRY_NS, RESTRIPE_VICTIMS,
+};
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
@@ -64,13 +69,15 @@ pub(crate) struct Rebuild {
     hurried: u32,
     /// The newest checkpoint that was asked for so.
     hurried_for: u64,
-    /// Those of them that are to be emptied: what can not be had in them may be dead, and the others get whole redundancy elsewhere.
+    /// Those of them that are to be emptied: what can not be had in them may be dead, and the
+    /// others get whole redundancy elsewhere.
     to_empty: Vec<SegmentId>,
     /// When they are tried again.
     retry_at_ns: u64,
     /// The wish of the superblock writer that puts on record that members are whole.
     recording: Option<u64>,
-    /// The wish of the superblock writer that puts on record that the last member that came in takes part.
+    /// The wish of the superblock writer that puts on record that the last member that came in
+    /// takes part.
     joined_wish: u64,
     /// Rebuilt on these members, and not covered by a flush.
     unflushed: Vec<(SegmentId, u64)>,
@@ -87,10 +94,23 @@ impl Rebuild {
     /// For `status`.
     pub(crate) fn status(&self, now_ns: u64) -> RebuildStatus {
         let current: u64 = self.current.iter().map(|current| current.left_bytes).sum();
-        let waits_ms = if self.sums.members.is_empty() { 0 } else { self.retry_at_ns.saturating_sub(now_ns).div_ceil(1_000_000) };
+        let waits_ms = if self.sums.members.is_empty() {
+            0
+        } else {
+            self.retry_at_ns.saturating_sub(now_ns).div_ceil(1_000_000)
+        };
         let is_moving = waits_ms == 0 && !self.sums.members.is_empty();
-        let bytes_per_second = if is_moving { self.meter.rate(now_ns, self.sums.written_bytes) } else { 0 };
-        RebuildStatus { left_bytes: self.queued_bytes + current + self.failed_bytes, bytes_per_second, waits_ms, ..self.sums.clone() }
+        let bytes_per_second = if is_moving {
+            self.meter.rate(now_ns, self.sums.written_bytes)
+        } else {
+            0
+        };
+        RebuildStatus {
+            left_bytes: self.queued_bytes + current + self.failed_bytes,
+            bytes_per_second,
+            waits_ms,
+            ..self.sums.clone()
+        }
     }
 
     /// True if none of its reads, jobs and writes is under way.
@@ -106,18 +126,28 @@ impl Rebuild {
     /// When it tries again what it could not have, or goes on after a pause.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         let waits = self.retry_at_ns > now_ns;
-        let retry = waits.then_some(if self.hurries { self.retry_at_ns.min(now_ns + REBUILD_LOOK_NS) } else { self.retry_at_ns });
-        retry.into_iter().chain(self.throttle.wake_at_ns(now_ns)).min().filter(|_| self.active)
+        let retry = waits.then_some(if self.hurries {
+            self.retry_at_ns.min(now_ns + REBUILD_LOOK_NS)
+        } else {
+            self.retry_at_ns
+        });
+        retry
+            .into_iter()
+            .chain(self.throttle.wake_at_ns(now_ns))
+            .min()
+            .filter(|_| self.active)
     }
 }
 
-/// True if a member that may have missed something since checkpoint `missed_from` may have missed a part of this segment.
+/// True if a member that may have missed something since checkpoint `missed_from` may have missed a
+/// part of this segment.
 pub(crate) fn missed_segments(segment: &Segment, missed_from: u64) -> bool {
     segment.filled_rows > 0 && segment.last_checkpoint >= missed_from
 }
 
 impl Engine {
-    /// After a start from checkpoint `root`: which segments are stale on the members that are rebuilt.
+    /// After a start from checkpoint `root`: which segments are stale on the members that are
+    /// rebuilt.
     pub(crate) fn settle_stale(&mut self, root: u64) {
         let members = self.rebuilding();
         let mut since_known = 0u64;
@@ -131,10 +161,18 @@ impl Engine {
         for id in self.zones.clone().segments() {
             let on = self.members_of(id);
             let s = self.segments.get(id);
-            // Since when a member may have missed something says more than a list that is not there.
-            let missed = |m: &usize| since_known >> m & 1 == 1 && missed_segments(s, self.superblock.members[*m].missed_from);
+            // Since when a member may have missed something says more than a list that is not
+            // there.
+            let missed = |m: &usize| {
+                since_known >> m & 1 == 1
+                    && missed_segments(s, self.superblock.members[*m].missed_from)
+            };
             let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
-            let stale = if s.filled_rows > 0 { (s.stale & !since_known | by_checkpoint) & members & on } else { 0 };
+            let stale = if s.filled_rows > 0 {
+                (s.stale & !since_known | by_checkpoint) & members & on
+            } else {
+                0
+            };
             self.segments.get_mut(id).stale = stale;
             if stale != 0 {
                 self.segments.mark_dirty(id);
@@ -143,15 +181,23 @@ impl Engine {
         self.rebuild.active = members != 0;
     }
 
-    /// Members that hold a part of a segment, as a bit mask: of a zone with more members than columns only some do.
+    /// Members that hold a part of a segment, as a bit mask: of a zone with more members than
+    /// columns only some do.
     pub(crate) fn members_of(&self, segment: SegmentId) -> u64 {
         let location = self.zones.locate(segment);
-        (0..usize::from(self.zones.shape(segment).width)).fold(0, |mask, position| mask | 1 << location.extent(position).0.0)
+        (0..usize::from(self.zones.shape(segment).width)).fold(0, |mask, position| {
+            mask | 1 << location.extent(position).0.0
+        })
     }
 
     /// Members being rebuilt, as a bit mask.
     pub(crate) fn rebuilding(&self) -> u64 {
-        self.members.list.iter().enumerate().filter(|(_, m)| m.online && m.rebuilding).fold(0, |mask, (m, _)| mask | 1 << m)
+        self.members
+            .list
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| m.online && m.rebuilding)
+            .fold(0, |mask, (m, _)| mask | 1 << m)
     }
 
     fn is_stale(&self, segment: SegmentId) -> bool {
@@ -171,14 +217,22 @@ impl Engine {
             return;
         }
         let members = self.rebuilding();
-        self.rebuild.meter.note(self.now_ns, self.rebuild.sums.written_bytes);
+        self.rebuild
+            .meter
+            .note(self.now_ns, self.rebuild.sums.written_bytes);
         self.note_flushed();
         let stop = members == 0 || self.control.shutting_down();
         loop {
             self.close_rebuilt(stop);
             if stop && members == 0 && self.rebuild.current.is_empty() {
                 // The last of them has failed.
-                self.rebuild = Rebuild { sums: RebuildStatus { members: Vec::new(), ..self.rebuild.sums.clone() }, ..Rebuild::default() };
+                self.rebuild = Rebuild {
+                    sums: RebuildStatus {
+                        members: Vec::new(),
+                        ..self.rebuild.sums.clone()
+                    },
+                    ..Rebuild::default()
+                };
                 return;
             }
             if stop || !self.behind_barrier() {
@@ -194,7 +248,8 @@ impl Engine {
         }
     }
 
-    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
+    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the
+    /// others only.
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
         self.journal_lost_copies();
         // The wish that follows puts it on record that it takes part.
@@ -202,17 +257,36 @@ impl Engine {
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
-        let current = rebuild.current.iter_mut().map(|current| &mut current.members);
-        let flushing = rebuild.flushing.iter_mut().flat_map(|(segments, _)| segments.iter_mut());
-        for members in rebuild.unflushed.iter_mut().chain(flushing).map(|(_, members)| members).chain(current) {
+        let current = rebuild
+            .current
+            .iter_mut()
+            .map(|current| &mut current.members);
+        let flushing = rebuild
+            .flushing
+            .iter_mut()
+            .flat_map(|(segments, _)| segments.iter_mut());
+        for members in rebuild
+            .unflushed
+            .iter_mut()
+            .chain(flushing)
+            .map(|(_, members)| members)
+            .chain(current)
+        {
             *members &= !(1 << member.0);
         }
     }
 
     /// Says who is rebuilt and was not before, and how much there is to do.
     fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
-        self.rebuild.sums.members.retain(|member| members >> member.0 & 1 == 1);
-        let new: Vec<MemberId> = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).filter(|m| !self.rebuild.sums.members.contains(m)).collect();
+        self.rebuild
+            .sums
+            .members
+            .retain(|member| members >> member.0 & 1 == 1);
+        let new: Vec<MemberId> = (0..64)
+            .filter(|m| members >> m & 1 == 1)
+            .map(MemberId)
+            .filter(|m| !self.rebuild.sums.members.contains(m))
+            .collect();
         if new.is_empty() {
             return;
         }
@@ -221,27 +295,52 @@ impl Engine {
         self.rebuild.failed.clear();
         self.rebuild.remaining.clear();
         self.fill_queue();
-        // (A copy of a member in service misses nothing: nothing is said of it before it is complete.)
-        for member in new.into_iter().filter(|member| self.shadowed_by(*member).is_none()) {
-            let stale = |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
+        // (A copy of a member in service misses nothing: nothing is said of it before it is
+        // complete.)
+        for member in new
+            .into_iter()
+            .filter(|member| self.shadowed_by(*member).is_none())
+        {
+            let stale =
+                |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
             let segments = self.rebuild.queue.iter().filter(stale).count() as u32;
-            out.notices.push(Notice::MemberRebuilding { member, segments });
+            out.notices
+                .push(Notice::MemberRebuilding { member, segments });
         }
     }
 
-    /// A segment at hand with something to begin; else the next one of the queue, which then is at hand.
+    /// A segment at hand with something to begin; else the next one of the queue, which then is at
+    /// hand.
     fn next_to_rebuild(&mut self) -> Option<usize> {
-        if let Some(at) = self.rebuild.current.iter().position(|current| current.row < current.end) {
+        if let Some(at) = self
+            .rebuild
+            .current
+            .iter()
+            .position(|current| current.row < current.end)
+        {
             return Some(at);
         }
         while let Some((segment, bytes)) = self.rebuild.queue.pop() {
             self.rebuild.queued_bytes -= bytes;
             if self.is_stale(segment) {
                 self.segments.get_mut(segment).pins += 1;
-                let (end, remaining) = (self.committed_rows(segment), self.rebuild.remaining.get(&segment).copied());
+                let (end, remaining) = (
+                    self.committed_rows(segment),
+                    self.rebuild.remaining.get(&segment).copied(),
+                );
                 let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment));
                 let (members, again) = (self.rebuilding(), remaining.is_some());
-                self.rebuild.current.push(Current { segment, row: 0, end, left_bytes, members, examinations: 0, writes: 0, damaged: false, again });
+                self.rebuild.current.push(Current {
+                    segment,
+                    row: 0,
+                    end,
+                    left_bytes,
+                    members,
+                    examinations: 0,
+                    writes: 0,
+                    damaged: false,
+                    again,
+                });
                 return Some(self.rebuild.current.len() - 1);
             }
         }
@@ -257,7 +356,10 @@ impl Engine {
     /// Begins with the next batch of a segment at hand.
     fn rebuild_batch(&mut self, at: usize, out: &mut Outbox) {
         let segment = self.rebuild.current[at].segment;
-        let (row, rows) = self.segments.get(segment).batch_at(self.rebuild.current[at].row);
+        let (row, rows) = self
+            .segments
+            .get(segment)
+            .batch_at(self.rebuild.current[at].row);
         self.rebuild.current[at].row = row + rows;
         let read = self.examine(ExamineGoal::Rebuild, segment, row, rows, out);
         if read == 0 {
@@ -269,9 +371,14 @@ impl Engine {
         self.rebuild.current[at].examinations += 1;
         let properties = &self.superblock.properties;
         let of_member = u64::from(rows) * BLOCK_BYTES;
-        let (bound, floor) = (time_at(of_member, properties.rebuild_rate), time_at(of_member, properties.rebuild_rate_min.max(1)));
+        let (bound, floor) = (
+            time_at(of_member, properties.rebuild_rate),
+            time_at(of_member, properties.rebuild_rate_min.max(1)),
+        );
         let bytes = self.batch_bytes(segment, rows);
-        self.rebuild.throttle.begin(self.now_ns, bytes, bound, floor);
+        self.rebuild
+            .throttle
+            .begin(self.now_ns, bytes, bound, floor);
     }
 
     /// Bytes of a batch on all members: about what an examination needs of memory.
@@ -281,44 +388,69 @@ impl Engine {
 
     /// Lets go of the segments of which nothing is under way and nothing is left to begin.
     fn close_rebuilt(&mut self, stop: bool) {
-        let is_closed = |current: &mut Current| (current.row >= current.end || stop) && current.examinations == 0 && current.writes == 0;
+        let is_closed = |current: &mut Current| {
+            (current.row >= current.end || stop) && current.examinations == 0 && current.writes == 0
+        };
         for current in self.rebuild.current.extract_if(.., is_closed) {
             self.segments.unpin(current.segment);
             if current.damaged {
                 self.rebuild.failed.push(current.segment);
                 self.rebuild.failed_bytes += current.left_bytes;
-                self.rebuild.remaining.insert(current.segment, current.left_bytes);
+                self.rebuild
+                    .remaining
+                    .insert(current.segment, current.left_bytes);
             } else if current.row >= current.end && !stop {
                 if self.rebuild.remaining.remove(&current.segment).is_some() {
                     self.rebuild.sums.written_bytes += current.left_bytes;
                 }
-                self.rebuild.unflushed.push((current.segment, current.members));
+                self.rebuild
+                    .unflushed
+                    .push((current.segment, current.members));
             }
         }
         // A member that flushes serves nobody meanwhile: beside users it is asked to seldom.
-        let is_due = !self.users.are_about(self.now_ns) || self.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
+        let is_due = !self.users.are_about(self.now_ns)
+            || self.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
         if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
             self.flush_rebuilt();
         }
     }
 
-    /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt are written.
-    pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
+    /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt
+    /// are written.
+    pub(crate) fn rebuild_examined(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+        found: Option<Examined>,
+        out: &mut Outbox,
+    ) {
         // One that came in after the segment was begun gets it later.
-        let members = self.rebuild.current.iter().find(|current| current.segment == segment).map_or(0, |current| current.members);
+        let members = self
+            .rebuild
+            .current
+            .iter()
+            .find(|current| current.segment == segment)
+            .map_or(0, |current| current.members);
         let stale = self.segments.get(segment).stale & self.rebuilding() & members;
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
             _ if self.stopped.is_some() => {}
-            // What is on the member now may be the only good copy of a part: nothing that is not verified is written over it.
+            // What is on the member now may be the only good copy of a part: nothing that is not
+            // verified is written over it.
             _ if damaged => self.rebuild.sums.damaged_batches += 1,
             None => {}
             Some(_) if self.planted == Plant::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
-                    let target = if stale >> member.0 & 1 == 1 { member } else { self.shadow_of(member).unwrap_or(member) };
+                    let target = if stale >> member.0 & 1 == 1 {
+                        member
+                    } else {
+                        self.shadow_of(member).unwrap_or(member)
+                    };
                     if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
                         if bytes != u64::from(rows) * BLOCK_BYTES {
@@ -333,8 +465,15 @@ impl Engine {
                 }
             }
         }
-        self.rebuild.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
-        if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == segment) {
+        self.rebuild
+            .throttle
+            .end(self.now_ns, self.batch_bytes(segment, rows));
+        if let Some(current) = self
+            .rebuild
+            .current
+            .iter_mut()
+            .find(|current| current.segment == segment)
+        {
             current.examinations -= 1;
             current.writes += writes;
             current.damaged |= damaged;
@@ -345,19 +484,26 @@ impl Engine {
         }
     }
 
-    /// So many blocks of a batch are read once more, on one member or more; each counts for the rates as if it were all on one.
+    /// So many blocks of a batch are read once more, on one member or more; each counts for the
+    /// rates as if it were all on one.
     pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
         let bytes = u64::from(blocks) * BLOCK_BYTES;
         self.rebuild.sums.read_bytes += bytes;
         let properties = &self.superblock.properties;
-        self.rebuild.throttle.charge(time_at(bytes, properties.rebuild_rate), 0);
+        self.rebuild
+            .throttle
+            .charge(time_at(bytes, properties.rebuild_rate), 0);
     }
 
     /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
         let stale = self.segments.get(segment).stale & self.rebuilding();
-        let is_stale = |c: &u8| stale & self.stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0) != 0;
-        (0..self.zones.shape(segment).width).filter(is_stale).fold(0, |mask, c| mask | 1 << c)
+        let is_stale = |c: &u8| {
+            stale & self.stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0) != 0
+        };
+        (0..self.zones.shape(segment).width)
+            .filter(is_stale)
+            .fold(0, |mask, c| mask | 1 << c)
     }
 
     /// Asks for a round of flushes that covers what has been rebuilt.
@@ -367,12 +513,16 @@ impl Engine {
         }
     }
 
-    /// Round `number` of flushes begins: it covers all that has been rebuilt by now, whoever it is for.
+    /// Round `number` of flushes begins: it covers all that has been rebuilt by now, whoever it is
+    /// for.
     pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
         self.note_flushed();
         let rebuild = &mut self.rebuild;
         rebuild.round_ns = self.now_ns;
-        let mut segments = rebuild.flushing.take().map_or_else(Vec::new, |(segments, _)| segments);
+        let mut segments = rebuild
+            .flushing
+            .take()
+            .map_or_else(Vec::new, |(segments, _)| segments);
         segments.append(&mut rebuild.unflushed);
         if !segments.is_empty() {
             rebuild.flushing = Some((segments, number));
@@ -382,7 +532,10 @@ impl Engine {
     /// What a flush covers is whole.
     fn note_flushed(&mut self) {
         let ended = self.flush.ended;
-        let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended) else { return };
+        let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended)
+        else {
+            return;
+        };
         let rebuilding = self.rebuilding();
         for (segment, members) in segments {
             self.rebuild.sums.segments_done += 1;
@@ -394,19 +547,48 @@ impl Engine {
     /// Looks for stale segments.
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
-        let at_hand: Vec<SegmentId> = self.rebuild.current.iter().map(|current| current.segment).collect();
-        for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment)) {
+        let at_hand: Vec<SegmentId> = self
+            .rebuild
+            .current
+            .iter()
+            .map(|current| current.segment)
+            .collect();
+        for segment in (0..self.segments.count())
+            .map(SegmentId)
+            .filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment))
+        {
             let on = self.members_of(segment);
-            let lost = (0..64).map(MemberId).filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
-            stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
+            let lost = (0..64)
+                .map(MemberId)
+                .filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment))
+                .count();
+            stale.push((
+                lost,
+                u64::MAX - self.segments.get(segment).last_checkpoint,
+                segment,
+            ));
         }
-        stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
-        self.rebuild.remaining.retain(|segment, _| stale.iter().any(|(_, _, other)| other == segment));
-        let bytes = |segment| self.rebuild.remaining.get(&segment).copied().unwrap_or_else(|| self.stale_bytes(segment));
-        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| (segment, bytes(segment))).collect();
+        stale.sort_unstable_by_key(|(lost, age, segment)| {
+            (*lost, *age, std::cmp::Reverse(segment.0))
+        });
+        self.rebuild
+            .remaining
+            .retain(|segment, _| stale.iter().any(|(_, _, other)| other == segment));
+        let bytes = |segment| {
+            self.rebuild
+                .remaining
+                .get(&segment)
+                .copied()
+                .unwrap_or_else(|| self.stale_bytes(segment))
+        };
+        self.rebuild.queue = stale
+            .into_iter()
+            .map(|(_, _, segment)| (segment, bytes(segment)))
+            .collect();
         self.rebuild.queued_bytes = self.rebuild.queue.iter().map(|(_, bytes)| bytes).sum();
         self.rebuild.failed_bytes = 0;
-        self.rebuild.sums.segments_total = self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
+        self.rebuild.sums.segments_total =
+            self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
     }
 
     /// Nothing is left in the queue. True if there is nothing to do now.
@@ -415,7 +597,11 @@ impl Engine {
         if self.rebuild.flushing.is_some() || !self.rebuild.unflushed.is_empty() {
             return true;
         }
-        let is_left = self.rebuild.failed.iter().any(|segment| self.is_stale(*segment));
+        let is_left = self
+            .rebuild
+            .failed
+            .iter()
+            .any(|segment| self.is_stale(*segment));
         if is_left && self.now_ns < self.rebuild.retry_at_ns {
             self.empty_failed();
             self.leave_failed(out);
@@ -423,9 +609,15 @@ impl Engine {
             return true;
         }
         self.fill_queue();
-        let all_failed = self.rebuild.queue.iter().all(|(segment, _)| self.rebuild.failed.contains(segment)) && !self.rebuild.queue.is_empty();
+        let all_failed = self
+            .rebuild
+            .queue
+            .iter()
+            .all(|(segment, _)| self.rebuild.failed.contains(segment))
+            && !self.rebuild.queue.is_empty();
         if all_failed && self.rebuild.retry_at_ns == 0 {
-            // All that is left could not be had: the members stay as they are, and it is tried again after a while.
+            // All that is left could not be had: the members stay as they are, and it is tried
+            // again after a while.
             self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
             self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
@@ -440,8 +632,9 @@ impl Engine {
         if !self.rebuild.queue.is_empty() {
             return false;
         }
-        // A generation that calls it whole must not be the first one that it gets: if the power goes while that is written, its own superblock is too
-        // old for it to count, and a journal device that does not count though it should is waited for.
+        // A generation that calls it whole must not be the first one that it gets: if the power
+        // goes while that is written, its own superblock is too old for it to count, and a journal
+        // device that does not count though it should is waited for.
         if self.superblock_writer.done < self.rebuild.joined_wish || !self.journal_is_whole() {
             return true;
         }
@@ -462,38 +655,50 @@ impl Engine {
         true
     }
 
-    /// Has segments cleaned of which something could not be had, one after the other: cleaning might never choose them, and what is left of them keeps the members from
-    /// being whole. What lives there and can not be had stays, and so does its segment.
+    /// Has segments cleaned of which something could not be had, one after the other: cleaning
+    /// might never choose them, and what is left of them keeps the members from being whole. What
+    /// lives there and can not be had stays, and so does its segment.
     fn empty_failed(&mut self) {
         while self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
-            let Some(segment) = self.rebuild.to_empty.pop() else { return };
+            let Some(segment) = self.rebuild.to_empty.pop() else {
+                return;
+            };
             if self.is_stale(segment) && self.segments.take_candidate(segment) {
                 self.begin_victim(segment);
             }
         }
     }
 
-    /// Asks for the checkpoints that what is dead waits for before it is free: it need not be had then, and the members are whole without another try. (It may have been free
-    /// already, and written again by what a start did not accept.) At most [`REBUILD_CHECKPOINTS`] between two tries: damage that stays must not cause checkpoints without end.
+    /// Asks for the checkpoints that what is dead waits for before it is free: it need not be had
+    /// then, and the members are whole without another try. (It may have been free already, and
+    /// written again by what a start did not accept.) At most [`REBUILD_CHECKPOINTS`] between two
+    /// tries: damage that stays must not cause checkpoints without end.
     fn hurry_failed(&mut self) {
         let waits = |segment: &&SegmentId| {
-            self.is_stale(**segment) && (self.segments.get(**segment).state == SegmentState::Dead || self.segments.waits_for_checkpoint(**segment))
+            self.is_stale(**segment)
+                && (self.segments.get(**segment).state == SegmentState::Dead
+                    || self.segments.waits_for_checkpoint(**segment))
         };
         self.rebuild.hurries = self.rebuild.failed.iter().any(|segment| waits(&segment));
         if !self.rebuild.hurries {
             return;
         }
-        // (Each is counted once, however long it takes to begin. What supersedes the dead is durable with it.)
+        // (Each is counted once, however long it takes to begin. What supersedes the dead is
+        // durable with it.)
         let next = self.checkpoint.begun + 1;
-        if self.checkpoint.is_idle() && self.rebuild.hurried < REBUILD_CHECKPOINTS && self.rebuild.hurried_for != next {
+        if self.checkpoint.is_idle()
+            && self.rebuild.hurried < REBUILD_CHECKPOINTS
+            && self.rebuild.hurried_for != next
+        {
             self.rebuild.hurried += 1;
             self.rebuild.hurried_for = next;
             self.checkpoint.request();
         }
     }
 
-    /// Has streams leave segments of which something could not be had. Nobody empties a segment that is written, and where users write nothing it would never be full: the members
-    /// would not be whole before that (simulator, seed 9971860).
+    /// Has streams leave segments of which something could not be had. Nobody empties a segment
+    /// that is written, and where users write nothing it would never be full: the members would not
+    /// be whole before that (simulator, seed 9971860).
     fn leave_failed(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() && !self.control.shutting_down() {
             let failed = std::mem::take(&mut self.rebuild.failed);
@@ -502,14 +707,26 @@ impl Engine {
         }
     }
 
-    /// Members that are whole count when that is on record, and not before: after a power cut they would be rebuilt again. False: it is not yet.
+    /// Members that are whole count when that is on record, and not before: after a power cut they
+    /// would be rebuilt again. False: it is not yet.
     fn whole_members(&mut self, out: &mut Outbox) -> bool {
-        if self.rebuild.recording.is_some_and(|wish| self.superblock_writer.done < wish) {
+        if self
+            .rebuild
+            .recording
+            .is_some_and(|wish| self.superblock_writer.done < wish)
+        {
             return false;
         }
         if self.rebuild.recording.take().is_some() {
-            let is_whole = |member: &MemberId| self.superblock.members[member.index()].state == MemberState::Online;
-            let (whole, others): (Vec<_>, Vec<_>) = self.rebuild.sums.members.iter().partition(|member| is_whole(member));
+            let is_whole = |member: &MemberId| {
+                self.superblock.members[member.index()].state == MemberState::Online
+            };
+            let (whole, others): (Vec<_>, Vec<_>) = self
+                .rebuild
+                .sums
+                .members
+                .iter()
+                .partition(|member| is_whole(member));
             self.rebuild.sums.members = others;
             for member in whole {
                 self.members.list[member.index()].rebuilding = false;

@@ -1,45 +1,80 @@
 //! Blocks of a row from the other blocks of the row.
 //!
-//! What is missing is known, what is silently wrong is not: a hypothesis says which columns are not to be believed, and the caller
-//! says (by a checksum, or by decoding) whether what follows from it is right. Every hypothesis that the code can still correct is
-//! tried: of `p` redundancy columns each missing column takes one, and each disbelieved column one.
+//! What is missing is known, what is silently wrong is not: a hypothesis says which columns are not
+//! to be believed, and the caller says (by a checksum, or by decoding) whether what follows from it
+//! is right. Every hypothesis that the code can still correct is tried: of `p` redundancy columns
+//! each missing column takes one, and each disbelieved column one.
 //!
-//! 1 [`search`] is for one block. It is missing or disbelieved itself, so with P nothing else may be wrong, and with P and Q one more
-//!   column: to leave out each other column in turn is all there is. Of copies each may be the right one.
-//! 2 [`hypotheses`] is for several blocks that are right or wrong together, as the head of a batch is: all sets of columns up to the
-//!   tolerance. With P and Q and 64 columns they are 2081.
+//! 1 [`search`] is for one block. It is missing or disbelieved itself, so with P nothing else may
+//!   be wrong, and with P and Q one more column: to leave out each other column in turn is all
+//!   there is. Of copies each may be the right one.
+//! 2 [`hypotheses`] is for several blocks that are right or wrong together, as the head of a batch
+//!   is: all sets of columns up to the tolerance. With P and Q and 64 columns they are 2081.
 //!
 //! Nothing here says that bytes are right: without a check by the caller they must not be used.
 
 use windrow_parity::{Column, Parity};
 use windrow_units::{Code, Shape};
 
-/// Rebuilds column `wanted` from the others (all of the length of `out`), leaving out `suspect` as well; what is read of the wanted
-/// column does not matter. Of copies it takes the first. False if too much is missing.
-pub(crate) fn rebuild(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], suspect: Option<usize>, out: &mut [u8]) -> bool {
-    let usable = |c: usize| if c == wanted || Some(c) == suspect { None } else { columns[c] };
+/// Rebuilds column `wanted` from the others (all of the length of `out`), leaving out `suspect` as
+/// well; what is read of the wanted column does not matter. Of copies it takes the first. False if
+/// too much is missing.
+pub(crate) fn rebuild(
+    shape: &Shape,
+    wanted: usize,
+    columns: &[Option<&[u8]>],
+    suspect: Option<usize>,
+    out: &mut [u8],
+) -> bool {
+    let usable = |c: usize| {
+        if c == wanted || Some(c) == suspect {
+            None
+        } else {
+            columns[c]
+        }
+    };
     let data = usize::from(shape.data);
     let code = match shape.code {
         Code::None => return false,
         Code::Copies => {
-            let copy = (wanted % data..columns.len()).step_by(data).find_map(usable);
+            let copy = (wanted % data..columns.len())
+                .step_by(data)
+                .find_map(usable);
             copy.iter().for_each(|copy| out.copy_from_slice(copy));
             return copy.is_some();
         }
         Code::P => Parity::P,
         Code::PQ => Parity::PQ,
     };
-    let mut of_code: Vec<Column<'_>> = (0..columns.len()).map(|c| usable(c).map_or(Column::Absent, Column::Present)).collect();
+    let mut of_code: Vec<Column<'_>> = (0..columns.len())
+        .map(|c| usable(c).map_or(Column::Absent, Column::Present))
+        .collect();
     of_code[wanted] = Column::Lost(out);
     windrow_parity::reconstruct(code, data, &mut of_code).is_ok()
 }
 
-/// Calls `accept` with everything that block `wanted` of a row may be until it says yes; `out` holds the block then. The columns are
-/// those of one row, as far as they could be read; what was read of the wanted one is the first candidate.
-pub(crate) fn search(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], out: &mut [u8], mut accept: impl FnMut(&[u8]) -> bool) -> bool {
-    let stride = if shape.code == Code::Copies { usize::from(shape.data) } else { columns.len() };
-    let copies = (wanted % stride..columns.len()).step_by(stride).filter(|c| *c != wanted);
-    for found in std::iter::once(wanted).chain(copies).filter_map(|c| columns[c]) {
+/// Calls `accept` with everything that block `wanted` of a row may be until it says yes; `out`
+/// holds the block then. The columns are those of one row, as far as they could be read; what was
+/// read of the wanted one is the first candidate.
+pub(crate) fn search(
+    shape: &Shape,
+    wanted: usize,
+    columns: &[Option<&[u8]>],
+    out: &mut [u8],
+    mut accept: impl FnMut(&[u8]) -> bool,
+) -> bool {
+    let stride = if shape.code == Code::Copies {
+        usize::from(shape.data)
+    } else {
+        columns.len()
+    };
+    let copies = (wanted % stride..columns.len())
+        .step_by(stride)
+        .filter(|c| *c != wanted);
+    for found in std::iter::once(wanted)
+        .chain(copies)
+        .filter_map(|c| columns[c])
+    {
         if accept(found) {
             out.copy_from_slice(found);
             return true;
@@ -49,7 +84,9 @@ pub(crate) fn search(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], ou
         return false;
     }
     let others = (0..columns.len()).filter(|c| *c != wanted && columns[*c].is_some());
-    std::iter::once(None).chain(others.map(Some)).any(|suspect| rebuild(shape, wanted, columns, suspect, out) && accept(out))
+    std::iter::once(None)
+        .chain(others.map(Some))
+        .any(|suspect| rebuild(shape, wanted, columns, suspect, out) && accept(out))
 }
 
 /// What is not believed.
@@ -61,7 +98,8 @@ pub(crate) enum Hypothesis {
     Without(Option<usize>, Option<usize>),
 }
 
-/// Every hypothesis about a run of rows, the likely ones first: nothing but what is missing is wrong, one column is, two are.
+/// Every hypothesis about a run of rows, the likely ones first: nothing but what is missing is
+/// wrong, one column is, two are.
 pub(crate) fn hypotheses(shape: &Shape) -> impl Iterator<Item = Hypothesis> + use<> {
     let (width, copies) = match shape.code {
         Code::None => (0, 0),
@@ -71,18 +109,42 @@ pub(crate) fn hypotheses(shape: &Shape) -> impl Iterator<Item = Hypothesis> + us
     let singles = if width == 0 { 0 } else { width + 1 };
     let pairs = if shape.tolerance() > 1 { width } else { 0 };
     let single = (0..singles).map(|n| Hypothesis::Without(n.checked_sub(1), None));
-    let pair = (0..pairs).flat_map(move |a| (a + 1..pairs).map(move |b| Hypothesis::Without(Some(a), Some(b))));
-    (0..copies).map(Hypothesis::AllBut).chain(single).chain(pair)
+    let pair = (0..pairs)
+        .flat_map(move |a| (a + 1..pairs).map(move |b| Hypothesis::Without(Some(a), Some(b))));
+    (0..copies)
+        .map(Hypothesis::AllBut)
+        .chain(single)
+        .chain(pair)
 }
 
 /// Block `wanted` of a row if the hypothesis is right; false if it can not be had then.
-pub(crate) fn suppose(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], hypothesis: Hypothesis, out: &mut [u8]) -> bool {
+pub(crate) fn suppose(
+    shape: &Shape,
+    wanted: usize,
+    columns: &[Option<&[u8]>],
+    hypothesis: Hypothesis,
+    out: &mut [u8],
+) -> bool {
     let found = match hypothesis {
-        Hypothesis::AllBut(copy) => columns[copy * usize::from(shape.data) + wanted % usize::from(shape.data)],
-        Hypothesis::Without(a, b) if a != Some(wanted) && b != Some(wanted) && columns[wanted].is_some() => columns[wanted],
-        Hypothesis::Without(None, other) | Hypothesis::Without(other, None) => return rebuild(shape, wanted, columns, other, out),
+        Hypothesis::AllBut(copy) => {
+            columns[copy * usize::from(shape.data) + wanted % usize::from(shape.data)]
+        }
+        Hypothesis::Without(a, b)
+            if a != Some(wanted) && b != Some(wanted) && columns[wanted].is_some() =>
+        {
+            columns[wanted]
+        }
+        Hypothesis::Without(None, other) | Hypothesis::Without(other, None) => {
+            return rebuild(shape, wanted, columns, other, out);
+        }
         Hypothesis::Without(Some(a), Some(b)) if a == wanted || b == wanted => {
-            return rebuild(shape, wanted, columns, Some(if a == wanted { b } else { a }), out);
+            return rebuild(
+                shape,
+                wanted,
+                columns,
+                Some(if a == wanted { b } else { a }),
+                out,
+            );
         }
         // The block is missing, and two more would be: beyond what a code corrects.
         Hypothesis::Without(..) => return false,

@@ -1,14 +1,18 @@
 //! What compression and deduplication save: spare space, or capacity (docs/capacity.md).
 //!
-//! With `spare` a pool takes as many blocks as it would without them: `used_blocks` is compared with the plan. With `capacity` the charge is (`weight.rs`): what blocks take
-//! as they are stored, and 256 units for each that is on its way. So an overwrite of a packed block needs what that block lacks of a whole one, until it is committed. The plan
-//! keeps pages of the map for more blocks than there is payload (`format.rs`), which makes the reserve larger.
+//! With `spare` a pool takes as many blocks as it would without them: `used_blocks` is compared
+//! with the plan. With `capacity` the charge is (`weight.rs`): what blocks take as they are stored,
+//! and 256 units for each that is on its way. So an overwrite of a packed block needs what that
+//! block lacks of a whole one, until it is committed. The plan keeps pages of the map for more
+//! blocks than there is payload (`format.rs`), which makes the reserve larger.
 //!
-//! 1 **The property changes.** The other way's plan must hold what there is, else it is refused with what is missing. 2 The superblock that says so is written. Until it is in
-//! force a crash brings either way, so the pool keeps to both: the smaller bounds and the larger reserve, and what is admitted fits by blocks and by charge. 3 Then the
-//! new way alone counts.
+//! 1 **The property changes.** The other way's plan must hold what there is, else it is refused
+//!   with what is missing. 2 The superblock that says so is written. Until it is in
+//! force a crash brings either way, so the pool keeps to both: the smaller bounds and the larger
+//! reserve, and what is admitted fits by blocks and by charge. 3 Then the new way alone counts.
 //!
-//! The flag that comes with `capacity` stays: after it there may be more ids of shared content than older software expects.
+//! The flag that comes with `capacity` stays: after it there may be more ids of shared content than
+//! older software expects.
 
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
 use windrow_layout::superblock::{Features, Properties, Reduction};
@@ -27,7 +31,10 @@ pub(crate) struct Need {
 impl Need {
     /// Both.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { blocks: self.blocks + other.blocks, units: self.units + other.units }
+        Self {
+            blocks: self.blocks + other.blocks,
+            units: self.units + other.units,
+        }
     }
 }
 
@@ -56,13 +63,17 @@ pub struct ReductionUse {
     pub way: Reduction,
     /// Bytes of blocks that hold data.
     pub blocks_bytes: u64,
-    /// What these are charged: what they take as they are stored, with 32 bytes more for each packed one, and whole blocks for what is on its way.
+    /// What these are charged: what they take as they are stored, with 32 bytes more for each
+    /// packed one, and whole blocks for what is on its way.
     pub charged_bytes: u64,
-    /// Bytes of payload in all segments but the reserve: what live data and the garbage among it share.
+    /// Bytes of payload in all segments but the reserve: what live data and the garbage among it
+    /// share.
     pub room_bytes: u64,
-    /// (user + moved) / user in millionths that uniform overwrites of everything would settle at, by the closed form for first-in-first-out cleaning, with what is live now.
+    /// (user + moved) / user in millionths that uniform overwrites of everything would settle at,
+    /// by the closed form for first-in-first-out cleaning, with what is live now.
     pub cleaning_now_ppm: u64,
-    /// The same, were the pool filled by `spare` with data that is reduced as that which is there; 0: not known, as nothing is.
+    /// The same, were the pool filled by `spare` with data that is reduced as that which is there;
+    /// 0: not known, as nothing is.
     pub cleaning_full_spare_ppm: u64,
     /// The same by `capacity`.
     pub cleaning_full_capacity_ppm: u64,
@@ -72,22 +83,32 @@ pub struct ReductionUse {
 fn cleaning_ppm(live: f64) -> u64 {
     // (The spare factor is 3 % at least, so it is finite where a pool is within its bounds.)
     let factor = fifo_waf(live.clamp(0.0, 0.999));
-    if factor.is_finite() { (factor * 1_000_000.0) as u64 } else { 0 }
+    if factor.is_finite() {
+        (factor * 1_000_000.0) as u64
+    } else {
+        0
+    }
 }
 
 impl Engine {
     /// True if the charge is what counts.
     fn counts_charge(&self) -> bool {
-        self.superblock.properties.reduction == Reduction::Capacity || self.reduction.change.is_some()
+        self.superblock.properties.reduction == Reduction::Capacity
+            || self.reduction.change.is_some()
     }
 
     /// What counts against usable space, in bytes.
     pub fn used_bytes(&self) -> u64 {
-        if self.counts_charge() { self.volumes.charge * PLACE_UNIT as u64 } else { self.volumes.used_blocks * BLOCK_BYTES }
+        if self.counts_charge() {
+            self.volumes.charge * PLACE_UNIT as u64
+        } else {
+            self.volumes.used_blocks * BLOCK_BYTES
+        }
     }
 
-    /// What has to have space in a pool with this plan, in bytes: what counts, and the pages of the index of deduplication beyond those that the plan leaves room for (a larger
-    /// pool wrote them; a start gives them up).
+    /// What has to have space in a pool with this plan, in bytes: what counts, and the pages of the
+    /// index of deduplication beyond those that the plan leaves room for (a larger pool wrote them;
+    /// a start gives them up).
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
         self.used_bytes() + self.index_pages_beyond(plan) * BLOCK_BYTES
     }
@@ -95,7 +116,8 @@ impl Engine {
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
         let beyond = self.index_pages_beyond(&self.plan);
-        let units_max = (self.plan.usable_bytes / PLACE_UNIT as u64).saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
+        let units_max = (self.plan.usable_bytes / PLACE_UNIT as u64)
+            .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.volumes.charge + need.units <= units_max;
         let blocks_max = match &self.reduction.change {
             Some(change) => change.blocks_max,
@@ -109,10 +131,17 @@ impl Engine {
         }
     }
 
-    /// A plan for the way that is set, bounded by the one before as long as it is not known which a start would find.
+    /// A plan for the way that is set, bounded by the one before as long as it is not known which a
+    /// start would find.
     pub(crate) fn bounded_by_change(&self, plan: PoolPlan) -> PoolPlan {
-        let Some(Change { before, .. }) = self.reduction.change.as_deref() else { return plan };
-        let usable_bytes = if self.superblock.properties.reduction == Reduction::Capacity { plan.usable_bytes } else { before.usable_bytes };
+        let Some(Change { before, .. }) = self.reduction.change.as_deref() else {
+            return plan;
+        };
+        let usable_bytes = if self.superblock.properties.reduction == Reduction::Capacity {
+            plan.usable_bytes
+        } else {
+            before.usable_bytes
+        };
         PoolPlan {
             usable_bytes,
             map_bytes: plan.map_bytes.min(before.map_bytes),
@@ -126,34 +155,60 @@ impl Engine {
 
     /// True if a command has to wait until it is known which way is in force.
     pub(crate) fn waits_for_reduction(&self, command: &Control) -> bool {
-        let changes_plan = matches!(command, Control::SetProperties(_) | Control::Grow { .. } | Control::Remove { .. } | Control::VolumeDedup { .. });
+        let changes_plan = matches!(
+            command,
+            Control::SetProperties(_)
+                | Control::Grow { .. }
+                | Control::Remove { .. }
+                | Control::VolumeDedup { .. }
+        );
         changes_plan && self.reduction.change.is_some()
     }
 
     /// Sets properties among which what reduction is used for is another one.
-    pub(crate) fn change_reduction(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
+    pub(crate) fn change_reduction(
+        &mut self,
+        id: ControlId,
+        properties: Properties,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
         if self.restripe_status().active || self.restripe_is_coming() {
             let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }
         let before = self.plan.clone();
         let was = std::mem::replace(&mut self.superblock.properties, properties);
-        let plan = self.plan_now(properties.spare_per_mille).map_err(|error| ControlError::NoSpace(error.to_string()));
+        let plan = self
+            .plan_now(properties.spare_per_mille)
+            .map_err(|error| ControlError::NoSpace(error.to_string()));
         let fits = plan.and_then(|plan| self.check_way(&plan).map(|()| plan));
-        let policy = fits.and_then(|plan| self.policy_for(&properties, &plan).map_err(ControlError::Invalid).map(|policy| (plan, policy)));
+        let policy = fits.and_then(|plan| {
+            self.policy_for(&properties, &plan)
+                .map_err(ControlError::Invalid)
+                .map(|policy| (plan, policy))
+        });
         let (plan, policy) = policy.inspect_err(|_| self.superblock.properties = was)?;
-        let spare = if properties.reduction == Reduction::Capacity { &before } else { &plan };
+        let spare = if properties.reduction == Reduction::Capacity {
+            &before
+        } else {
+            &plan
+        };
         let blocks_max = spare.usable_bytes / BLOCK_BYTES;
         if properties.reduction == Reduction::Capacity {
             self.superblock.features.incompatible |= Features::CAPACITY;
         }
         self.superblock_writer.wanted += 1;
         let wish = self.superblock_writer.wanted;
-        self.reduction.change = Some(Box::new(Change { wish, before, blocks_max }));
+        self.reduction.change = Some(Box::new(Change {
+            wish,
+            before,
+            blocks_max,
+        }));
         let plan = self.bounded_by_change(plan);
         self.take_plan(plan);
         self.take_policy(policy);
-        self.segments.set_rule(crate::recover::victim_rule(&properties));
+        self.segments
+            .set_rule(crate::recover::victim_rule(&properties));
         self.control.when_recorded(id, wish);
         self.superblock_step(out);
         Ok(())
@@ -163,16 +218,27 @@ impl Engine {
     fn check_way(&self, plan: &PoolPlan) -> Result<(), ControlError> {
         let (way, usable) = (self.superblock.properties.reduction, plan.usable_bytes);
         let (used, what) = match way {
-            Reduction::Spare => (self.volumes.used_blocks * BLOCK_BYTES, "bytes of blocks hold data"),
-            Reduction::Capacity => (self.volumes.charge * PLACE_UNIT as u64, "bytes are stored or on their way"),
+            Reduction::Spare => (
+                self.volumes.used_blocks * BLOCK_BYTES,
+                "bytes of blocks hold data",
+            ),
+            Reduction::Capacity => (
+                self.volumes.charge * PLACE_UNIT as u64,
+                "bytes are stored or on their way",
+            ),
         };
         if used > usable {
             let (name, more) = (way.name(), used - usable);
-            return Err(ControlError::NoSpace(format!("{used} {what}, {usable} would be usable with reduction={name}: trim or delete {more} bytes first")));
+            return Err(ControlError::NoSpace(format!(
+                "{used} {what}, {usable} would be usable with reduction={name}: trim or delete {more} bytes first"
+            )));
         }
         let (pages, most) = (self.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
-            let text = format!("the map has {pages} pages, {most} would be allowed with reduction={}: trim or delete something first", way.name());
+            let text = format!(
+                "the map has {pages} pages, {most} would be allowed with reduction={}: trim or delete something first",
+                way.name()
+            );
             return Err(ControlError::NoSpace(text));
         }
         Ok(())
@@ -181,7 +247,12 @@ impl Engine {
     /// The way that was set is in force as soon as the superblock says so.
     pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
         let done = self.superblock_writer.done;
-        if self.reduction.change.take_if(|change| change.wish <= done).is_none() {
+        if self
+            .reduction
+            .change
+            .take_if(|change| change.wish <= done)
+            .is_none()
+        {
             return;
         }
         if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
@@ -197,7 +268,11 @@ impl Engine {
         let room = self.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * PLACE_UNIT as u64;
         // What a block is charged, of a whole one.
-        let each = if blocks == 0 { 0.0 } else { (charge as f64 / (blocks * u64::from(FULL_BLOCK_UNITS)) as f64).min(1.0) };
+        let each = if blocks == 0 {
+            0.0
+        } else {
+            (charge as f64 / (blocks * u64::from(FULL_BLOCK_UNITS)) as f64).min(1.0)
+        };
         let known = |ppm: u64| if blocks == 0 { 0 } else { ppm };
         ReductionUse {
             way: self.superblock.properties.reduction,

@@ -1,14 +1,20 @@
-//! Growth: the pool takes a new layout over more members, and what lies in the old one moves over (docs/growth.md).
+//! Growth: the pool takes a new layout over more members, and what lies in the old one moves over
+//! (docs/growth.md).
 //!
-//! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool, with segment numbers of its own. 2 One superblock
-//! generation, marked as growing, introduces the new members as spares; the next one brings members and zones into force, or is taken back by a
-//! third if more members fail meanwhile than the redundancy covers. 3 From then on streams take segments of the new layout; those of the old one are read,
-//! rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4 Cleaning empties them, the emptiest first, when it has
-//! nothing more urgent to do, at the pace of a rebuild (`background.rs`): a segment at a time while users are about, with pauses. 5 When nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its zones leave the
-//! superblock.
+//! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool,
+//!   with segment numbers of its own. 2 One superblock
+//! generation, marked as growing, introduces the new members as spares; the next one brings members
+//! and zones into force, or is taken back by a third if more members fail meanwhile than the
+//! redundancy covers. 3 From then on streams take segments of the new layout; those of the old one
+//! are read, rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4
+//! Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the pace of
+//! a rebuild (`background.rs`): a segment at a time while users are about, with pauses. 5 When
+//! nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its
+//! zones leave the superblock.
 //!
-//! Space: what is held back is reckoned from the segments that may be used at the moment ([`Engine::plan_now`]), so usable space, the bound on
-//! map pages and the checkpoint's reserve grow together, step by step.
+//! Space: what is held back is reckoned from the segments that may be used at the moment
+//! ([`Engine::plan_now`]), so usable space, the bound on map pages and the checkpoint's reserve
+//! grow together, step by step.
 
 mod coming;
 mod removal;
@@ -27,7 +33,8 @@ use std::collections::VecDeque;
 use windrow_layout::superblock::Features;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Uuid, ZoneMap};
 
-/// How far the data has moved to the layout in force. All zero if there was only one since the start.
+/// How far the data has moved to the layout in force. All zero if there was only one since the
+/// start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RestripeStatus {
     /// There are older layouts.
@@ -36,13 +43,16 @@ pub struct RestripeStatus {
     pub segments_done: u32,
     /// Segments of older layouts.
     pub segments_total: u32,
-    /// Segments of older layouts that hold blocks which can not be read: they stay until these are overwritten or trimmed.
+    /// Segments of older layouts that hold blocks which can not be read: they stay until these are
+    /// overwritten or trimmed.
     pub segments_damaged: u32,
-    /// Of those done, the ones since the start of the engine, or since the last grow if that is later.
+    /// Of those done, the ones since the start of the engine, or since the last grow if that is
+    /// later.
     pub segments_since: u32,
     /// Milliseconds since then.
     pub active_ms: u64,
-    /// Bytes of live blocks that were moved only to be striped over other members, since the start of the engine.
+    /// Bytes of live blocks that were moved only to be striped over other members, since the start
+    /// of the engine.
     pub moved_bytes: u64,
     /// Bytes of live blocks in older layouts: what is left to be moved.
     #[serde(default)]
@@ -115,7 +125,8 @@ pub(crate) struct Restripe {
     leaving: u64,
     /// Segments that the next victim needs, if there were too few for it.
     short_of: u32,
-    /// A removal goes on record when everything up to this order is durable: it was counted when it was found to fit.
+    /// A removal goes on record when everything up to this order is durable: it was counted when it
+    /// was found to fit.
     fits_from: Order,
     /// Counts checkpoints forced for a removal: what is left in older layouts, and what users do.
     rest: Rest<(u32, u64)>,
@@ -137,7 +148,11 @@ impl Restripe {
 
     /// A victim has been emptied, or what is left of it could not be.
     pub(crate) fn victim_ended(&mut self, segment: SegmentId, left_bytes: u64, now_ns: u64) {
-        if let Some(at) = self.victims.iter().position(|victim| victim.segment == segment) {
+        if let Some(at) = self
+            .victims
+            .iter()
+            .position(|victim| victim.segment == segment)
+        {
             let victim = self.victims.swap_remove(at);
             self.throttle.end(now_ns, victim.of_each);
             self.moved_bytes += victim.live_bytes.saturating_sub(left_bytes);
@@ -165,7 +180,11 @@ impl Engine {
         self.restripe.map_bytes_wanted = map_bytes_wanted;
         self.restripe.dropped = self.superblock.is_growing();
         let flags = &mut self.superblock.features.incompatible;
-        *flags = if self.zones.leaving() != 0 { *flags | Features::LEAVING } else { *flags & !Features::LEAVING };
+        *flags = if self.zones.leaving() != 0 {
+            *flags | Features::LEAVING
+        } else {
+            *flags & !Features::LEAVING
+        };
         if self.zones.has_superseded() {
             self.begin_restripe();
             self.reckon_plan();
@@ -177,7 +196,13 @@ impl Engine {
         let older = self.segments.older_count();
         self.restripe.active = true;
         self.restripe.leaving = self.zones.leaving();
-        self.restripe.total = self.zones.zones().iter().filter(|z| z.layout != layout).map(|z| z.segments).sum();
+        self.restripe.total = self
+            .zones
+            .zones()
+            .iter()
+            .filter(|z| z.layout != layout)
+            .map(|z| z.segments)
+            .sum();
         (self.restripe.left_at_begin, self.restripe.planned_for) = (older, older);
         (self.restripe.began_ns, self.restripe.ended_ns) = (self.now_ns, self.now_ns);
         (self.restripe.emptied_at, self.restripe.looked) = (None, None);
@@ -187,8 +212,15 @@ impl Engine {
     /// For `status`.
     pub(crate) fn restripe_status(&self) -> RestripeStatus {
         let (state, left) = (&self.restripe, self.segments.older_count());
-        let damaged = |id: &SegmentId| self.segments.get(*id).state == SegmentState::Aside && !self.segments.waits_for_checkpoint(*id);
-        let until = if state.active { self.now_ns } else { state.ended_ns };
+        let damaged = |id: &SegmentId| {
+            self.segments.get(*id).state == SegmentState::Aside
+                && !self.segments.waits_for_checkpoint(*id)
+        };
+        let until = if state.active {
+            self.now_ns
+        } else {
+            state.ended_ns
+        };
         RestripeStatus {
             active: state.active,
             segments_done: state.total - left.min(state.total),
@@ -198,8 +230,16 @@ impl Engine {
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
             left_bytes: self.segments.older().map(|id| self.live_bytes(id)).sum(),
-            bytes_per_second: if state.active { state.meter.rate(self.now_ns, state.moved_bytes) } else { 0 },
-            waits_for: if state.active { self.restripe_waits_for() } else { RestripeWait::Nothing },
+            bytes_per_second: if state.active {
+                state.meter.rate(self.now_ns, state.moved_bytes)
+            } else {
+                0
+            },
+            waits_for: if state.active {
+                self.restripe_waits_for()
+            } else {
+                RestripeWait::Nothing
+            },
         }
     }
 
@@ -209,14 +249,25 @@ impl Engine {
 
     fn restripe_waits_for(&self) -> RestripeWait {
         let (state, mut older) = (&self.restripe, self.segments.older());
-        let is_dead = |id: SegmentId| matches!(self.segments.get(id).state, SegmentState::Dead) || self.segments.waits_for_checkpoint(id);
+        let is_dead = |id: SegmentId| {
+            matches!(self.segments.get(id).state, SegmentState::Dead)
+                || self.segments.waits_for_checkpoint(id)
+        };
         let is_damaged = |id: SegmentId| self.segments.get(id).state == SegmentState::Aside;
         if !self.rebuild.is_idle() {
             RestripeWait::Rebuild
         } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.now_ns).is_some() {
             RestripeWait::Nothing
-        } else if self.segments.older().all(|id| is_dead(id) || is_damaged(id)) {
-            if older.any(is_dead) || self.segments.older_count() == 0 { RestripeWait::Checkpoint } else { RestripeWait::Damage }
+        } else if self
+            .segments
+            .older()
+            .all(|id| is_dead(id) || is_damaged(id))
+        {
+            if older.any(is_dead) || self.segments.older_count() == 0 {
+                RestripeWait::Checkpoint
+            } else {
+                RestripeWait::Damage
+            }
         } else if state.short_of > 0 || !self.has_room_to_restripe() || !self.is_clean_enough() {
             RestripeWait::Room
         } else {
@@ -236,8 +287,9 @@ impl Engine {
         }
     }
 
-    /// Capacity when nothing of `zones` may be used yet but what may be now. Wider segments bring payload, and payload map pages, which cost small segments
-    /// of the reserve: where a larger map costs more than it brings, as many pages as there may be already will do.
+    /// Capacity when nothing of `zones` may be used yet but what may be now. Wider segments bring
+    /// payload, and payload map pages, which cost small segments of the reserve: where a larger map
+    /// costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let holdings = self.segments.holdings(&self.zones);
         let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
@@ -248,15 +300,24 @@ impl Engine {
         }
     }
 
-    /// Capacity now: of the segments that may be used, and never less than the oldest layout had alone. While a layout is on its way, no more than
-    /// there will be at the moment in which it comes into force.
+    /// Capacity now: of the segments that may be used, and never less than the oldest layout had
+    /// alone. While a layout is on its way, no more than there will be at the moment in which it
+    /// comes into force.
     pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let mut plan = self.plan_in_force(spare_per_mille)?;
-        if let Some(coming) = self.restripe.coming.as_ref().filter(|coming| matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)) {
+        if let Some(coming) =
+            self.restripe.coming.as_ref().filter(|coming| {
+                matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)
+            })
+        {
             let kept = self.kept();
             // A start has to find the layout large enough for itself.
             let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
-            let then = if coming.leaves.is_some() { target } else { self.plan_over(&coming.zones, spare_per_mille)? };
+            let then = if coming.leaves.is_some() {
+                target
+            } else {
+                self.plan_over(&coming.zones, spare_per_mille)?
+            };
             plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
             plan.map_bytes = plan.map_bytes.min(then.map_bytes);
             plan.index_pages = plan.index_pages.min(then.index_pages);
@@ -272,20 +333,46 @@ impl Engine {
         if !self.zones.has_superseded() {
             return Ok(target);
         }
-        let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
+        let oldest = self
+            .zones
+            .zones()
+            .iter()
+            .map(|z| z.layout)
+            .min()
+            .unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         if self.is_losing_member() {
-            // Usable is what will be left, and no more than the old layout alone had as long as data lies in it.
-            let before = plan_zones(&ZoneMap::new(of_oldest.cloned().collect()), spare_per_mille, self.kept());
+            // Usable is what will be left, and no more than the old layout alone had as long as
+            // data lies in it.
+            let before = plan_zones(
+                &ZoneMap::new(of_oldest.cloned().collect()),
+                spare_per_mille,
+                self.kept(),
+            );
             let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
-            return Ok(PoolPlan { usable_bytes: target.usable_bytes.min(most), ..target });
+            return Ok(PoolPlan {
+                usable_bytes: target.usable_bytes.min(most),
+                ..target
+            });
         }
-        let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
+        let before: Vec<Holding> = of_oldest
+            .map(|z| Holding {
+                shape: z.shape,
+                segments: z.segments,
+            })
+            .collect();
         let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept(), u64::MAX);
-        let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
+        let best = self
+            .plan_over(&self.zones, spare_per_mille)
+            .into_iter()
+            .chain(before)
+            .max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);
-        (plan.map_bytes, plan.index_pages) = (plan.map_bytes.min(target.map_bytes), plan.index_pages.min(target.index_pages));
+        (plan.map_bytes, plan.index_pages) = (
+            plan.map_bytes.min(target.map_bytes),
+            plan.index_pages.min(target.index_pages),
+        );
         Ok(plan)
     }
 
@@ -298,7 +385,10 @@ impl Engine {
     pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
         self.checkpoint.set_plan(&plan);
         self.ledger.allow_checkpoint(plan.checkpoint_segments);
-        self.limits.map_bytes = self.restripe.map_bytes_wanted.min(plan.map_pages_max * BLOCK_BYTES);
+        self.limits.map_bytes = self
+            .restripe
+            .map_bytes_wanted
+            .min(plan.map_pages_max * BLOCK_BYTES);
         self.volumes.arena.set_max_bytes(self.limits.map_bytes);
         self.plan = plan;
     }
@@ -310,13 +400,19 @@ impl Engine {
         if !self.restripe.active || self.read_only || self.stopped.is_some() {
             return;
         }
-        self.restripe.meter.note(self.now_ns, self.restripe.moved_bytes);
+        self.restripe
+            .meter
+            .note(self.now_ns, self.restripe.moved_bytes);
         let left = self.segments.older_count();
         if left != self.restripe.planned_for {
             self.restripe.planned_for = left;
-            // Rounding may take a segment more of the reserve than a step brought: what was reckoned before stays true.
+            // Rounding may take a segment more of the reserve than a step brought: what was
+            // reckoned before stays true.
             let plan = self.plan_now(self.superblock.properties.spare_per_mille);
-            if let Some(plan) = plan.ok().filter(|plan| plan.usable_bytes >= self.plan.usable_bytes) {
+            if let Some(plan) = plan
+                .ok()
+                .filter(|plan| plan.usable_bytes >= self.plan.usable_bytes)
+            {
                 self.take_plan(plan);
             }
         }
@@ -332,23 +428,33 @@ impl Engine {
         self.leave_older(out);
     }
 
-    /// When only the segments that streams hold are left, streams that have nothing to write leave them: what was promised is given back, and the
-    /// rest of what is open is filled with empty batches.
+    /// When only the segments that streams hold are left, streams that have nothing to write leave
+    /// them: what was promised is given back, and the rest of what is open is filled with empty
+    /// batches.
     fn leave_older(&mut self, out: &mut Outbox) {
-        let held = |id: SegmentId| matches!(self.segments.get(id).state, SegmentState::Open | SegmentState::Reserved);
+        let held = |id: SegmentId| {
+            matches!(
+                self.segments.get(id).state,
+                SegmentState::Open | SegmentState::Reserved
+            )
+        };
         if self.cleaner.victim_count() > 0 || !self.segments.older().all(held) {
             return;
         }
         let layout = self.zones.layout();
         // (A further stream that nobody writes to has its next segment in hand, too.)
-        let further = STREAMS.into_iter().filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
+        let further = STREAMS
+            .into_iter()
+            .filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
         let idle = (self.admission.unsealed_units == 0).then_some(STREAM_USER);
         for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
             let reserved = std::mem::take(&mut self.stream_mut(id).reserved);
             if reserved.is_empty() {
                 continue;
             }
-            let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved.into_iter().partition(|id| self.zones.zone(*id).layout == layout);
+            let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
+                .into_iter()
+                .partition(|id| self.zones.zone(*id).layout == layout);
             let stream = self.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
@@ -356,11 +462,15 @@ impl Engine {
         }
         self.ensure_next_segment();
         let of_stream = |id: usize| self.stream(id).position.segment;
-        let older = STREAMS.map(of_stream).into_iter().filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
+        let older = STREAMS
+            .map(of_stream)
+            .into_iter()
+            .filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
         self.leave_segments(&older.collect::<Vec<_>>(), out);
     }
 
-    /// Streams that write one of these segments, and have nothing to write, leave it: the rest of it is filled with empty batches, one at a time.
+    /// Streams that write one of these segments, and have nothing to write, leave it: the rest of
+    /// it is filled with empty batches, one at a time.
     pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
         let mut has_unnamed = false;
         for id in STREAMS {
@@ -374,7 +484,8 @@ impl Engine {
             let leaves = segments.contains(&s.position.segment);
             let is_unnamed = s.usable_from > self.checkpoint.kept_oldest;
             if leaves && is_unnamed {
-                // Batches of nothing are batches, too: until all roots that are kept name the stream, a start takes them for damage (simulator, seed 9837798).
+                // Batches of nothing are batches, too: until all roots that are kept name the
+                // stream, a start takes them for damage (simulator, seed 9837798).
                 has_unnamed = true;
             } else if leaves && !busy && s.open.is_empty() && s.in_flight.is_empty() {
                 self.seal_empty(id, out);
@@ -387,12 +498,19 @@ impl Engine {
 
     /// Begins to empty segments of older layouts, if cleaning has nothing more urgent to do.
     fn take_older_victims(&mut self) {
-        // (One that can not go on for damage waits for its segments to be emptied, perhaps just by this.)
-        while self.rebuild.is_idle() && self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.is_clean_enough() && self.has_room_to_restripe() {
+        // (One that can not go on for damage waits for its segments to be emptied, perhaps just by
+        // this.)
+        while self.rebuild.is_idle()
+            && self.cleaner.victim_count() < RESTRIPE_VICTIMS
+            && self.is_clean_enough()
+            && self.has_room_to_restripe()
+        {
             if !self.restripe.throttle.may_begin(self.now_ns, &self.users) {
                 return;
             }
-            let Some(segment) = self.next_older() else { return };
+            let Some(segment) = self.next_older() else {
+                return;
+            };
             let needs = self.segments_for(segment);
             self.restripe.short_of = if self.has_room_for(needs) { 0 } else { needs };
             if self.restripe.short_of > 0 {
@@ -405,21 +523,32 @@ impl Engine {
             let bytes = self.live_bytes(segment);
             let of_each = bytes / u64::from(self.zones.shape(segment).data);
             let properties = &self.superblock.properties;
-            let (bound, floor) = (time_at(of_each, properties.rebuild_rate), time_at(of_each, properties.rebuild_rate_min));
-            self.restripe.throttle.begin(self.now_ns, of_each, bound, floor);
-            self.restripe.victims.push(Victim { segment, of_each, live_bytes: bytes });
+            let (bound, floor) = (
+                time_at(of_each, properties.rebuild_rate),
+                time_at(of_each, properties.rebuild_rate_min),
+            );
+            self.restripe
+                .throttle
+                .begin(self.now_ns, of_each, bound, floor);
+            self.restripe.victims.push(Victim {
+                segment,
+                of_each,
+                live_bytes: bytes,
+            });
             self.begin_victim(segment);
         }
     }
 
-    /// Each victim may need a segment for its moves before it gives one back, and users keep theirs.
+    /// Each victim may need a segment for its moves before it gives one back, and users keep
+    /// theirs.
     fn has_room_to_restripe(&self) -> bool {
         self.has_room_for(1)
     }
 
     /// True if a victim may be begun that needs so many.
     fn has_room_for(&self, segments: u32) -> bool {
-        self.segments.free_count() + 1 > self.floor(STREAM_USER) + self.cleaner.segments_needed() + segments
+        self.segments.free_count() + 1
+            > self.floor(STREAM_USER) + self.cleaner.segments_needed() + segments
     }
 
     /// The next candidate of an older layout; it is the last of the queue.
@@ -433,17 +562,40 @@ impl Engine {
                 }
                 None => {}
             }
-            let seen = (self.segments.older_count(), self.checkpoint.kept_oldest, self.counters.segments_cleaned, self.segments.dead_count());
+            let seen = (
+                self.segments.older_count(),
+                self.checkpoint.kept_oldest,
+                self.counters.segments_cleaned,
+                self.segments.dead_count(),
+            );
             if self.restripe.looked == Some(seen) {
                 return None;
             }
             self.restripe.looked = Some(seen);
             // Where new segments wait for several old ones, neighbours go together.
-            let rotates = |id: SegmentId| self.zones.zone(id).member_count() > usize::from(self.zones.shape(id).width);
+            let rotates = |id: SegmentId| {
+                self.zones.zone(id).member_count() > usize::from(self.zones.shape(id).width)
+            };
             let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
-            let cost = |id: SegmentId| if self.is_losing_member() { -self.segments.gain(id) } else { live(id) };
-            let key = |id: &SegmentId| std::cmp::Reverse(if self.rotating() || rotates(*id) { i64::from(id.0) } else { cost(*id) });
-            let mut queue: Vec<SegmentId> = self.segments.older().filter(|id| self.segments.is_candidate(*id)).collect();
+            let cost = |id: SegmentId| {
+                if self.is_losing_member() {
+                    -self.segments.gain(id)
+                } else {
+                    live(id)
+                }
+            };
+            let key = |id: &SegmentId| {
+                std::cmp::Reverse(if self.rotating() || rotates(*id) {
+                    i64::from(id.0)
+                } else {
+                    cost(*id)
+                })
+            };
+            let mut queue: Vec<SegmentId> = self
+                .segments
+                .older()
+                .filter(|id| self.segments.is_candidate(*id))
+                .collect();
             queue.sort_by_key(key);
             self.restripe.queue = queue;
             if self.restripe.queue.is_empty() {
@@ -453,11 +605,13 @@ impl Engine {
     }
 
     fn rotating(&self) -> bool {
-        self.zones.current().any(|z| z.member_count() > usize::from(z.shape.width))
+        self.zones
+            .current()
+            .any(|z| z.member_count() > usize::from(z.shape.width))
     }
 
-    /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing else can be done, a checkpoint in the
-    /// latter case only.
+    /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing
+    /// else can be done, a checkpoint in the latter case only.
     fn hurry_restripe(&mut self) {
         let pauses = self.restripe.throttle.wake_at_ns(self.now_ns).is_some();
         let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_restripe());
@@ -465,17 +619,27 @@ impl Engine {
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
             self.flush.wanted |= self.flush_would_free();
         }
-        if self.cleaner.victim_count() == 0 && self.restripe.queue.is_empty() && self.checkpoint.is_idle() {
-            let waits = self.segments.older().any(|id| self.segments.waits_for_checkpoint(id));
+        if self.cleaner.victim_count() == 0
+            && self.restripe.queue.is_empty()
+            && self.checkpoint.is_idle()
+        {
+            let waits = self
+                .segments
+                .older()
+                .any(|id| self.segments.waits_for_checkpoint(id));
             if waits {
                 self.checkpoint.request();
             }
         }
     }
 
-    /// Nothing is in use in older layouts: their zones go when no kept checkpoint can name their segments.
+    /// Nothing is in use in older layouts: their zones go when no kept checkpoint can name their
+    /// segments.
     fn end_restripe(&mut self, out: &mut Outbox) {
-        let emptied_at = *self.restripe.emptied_at.get_or_insert(self.checkpoint.current());
+        let emptied_at = *self
+            .restripe
+            .emptied_at
+            .get_or_insert(self.checkpoint.current());
         if self.checkpoint.kept_oldest <= emptied_at {
             if self.checkpoint.is_idle() {
                 self.checkpoint.request();

@@ -1,13 +1,18 @@
-//! Scrub: every committed batch that holds live data is examined, one segment after the other (docs/members.md).
+//! Scrub: every committed batch that holds live data is examined, one segment after the other
+//! (docs/members.md).
 //!
-//! 1 The next batch is read, all columns of it. 2 A job finds what each block must be (`examine.rs`). 3 Live blocks of rows in which something
-//! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is concerned, all its live blocks are. Checkpoint
-//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the end labels are read (`scrub/labels.rs`), and the maps
-//! are searched for blocks that an earlier rebuild gave up: no batch names them (`scrub/given_up.rs`). 7 The pass ends when all that it had moved has its new place, and a checkpoint
-//! says so: whatever a scrub finds after that is new.
+//! 1 The next batch is read, all columns of it. 2 A job finds what each block must be
+//!   (`examine.rs`). 3 Live blocks of rows in which something
+//! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is
+//! concerned, all its live blocks are. Checkpoint pages are marked changed. 4 Of a batch that can
+//! not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the
+//! end labels are read (`scrub/labels.rs`), and the maps are searched for blocks that an earlier
+//! rebuild gave up: no batch names them (`scrub/given_up.rs`). 7 The pass ends when all that it had
+//! moved has its new place, and a checkpoint says so: whatever a scrub finds after that is new.
 //!
-//! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
-//! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
+//! Only the batches under way pin their segments, and none is begun while repairs wait for room: a
+//! full pool never waits for a scrub. Where it stands and what it has found is in the counters that
+//! every checkpoint keeps, so it goes on after a restart.
 
 mod doubts;
 mod given_up;
@@ -21,7 +26,9 @@ use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::recover::place_in;
 use crate::segment::SegmentState;
-use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
+use crate::{
+    ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock,
+};
 use doubts::Doubts;
 use given_up::GivenUp;
 pub(crate) use labels::LabelStep;
@@ -66,7 +73,8 @@ pub(crate) struct Scrub {
     /// Where it goes on.
     segment: u32,
     row: u32,
-    /// Everything found in segments before this one is repaired: here it goes on after a restart. (What was found in later ones counts twice then.)
+    /// Everything found in segments before this one is repaired: here it goes on after a restart.
+    /// (What was found in later ones counts twice then.)
     settled: u32,
     /// Nanoseconds for which it was running before it was last begun or resumed.
     active_ns: u64,
@@ -82,17 +90,20 @@ pub(crate) struct Scrub {
     doubts: Doubts,
     given_up: GivenUp,
     labels: Labels,
-    /// Pages of the checkpoint are to be written elsewhere, and the first checkpoint that certainly has done so with all that were found up to now.
+    /// Pages of the checkpoint are to be written elsewhere, and the first checkpoint that certainly
+    /// has done so with all that were found up to now.
     rewritten: bool,
     pages_until: u64,
     /// All is where it belongs when the checkpoint with this number is durable.
     checkpoint: Option<u64>,
-    /// It waits for repairs or a checkpoint, and looks then whether they are done if nothing has woken it before; 0: it does not.
+    /// It waits for repairs or a checkpoint, and looks then whether they are done if nothing has
+    /// woken it before; 0: it does not.
     look_at_ns: u64,
 }
 
 impl Scrub {
-    /// From the counters of a checkpoint. One that was running goes on at the beginning of the segment that it was in.
+    /// From the counters of a checkpoint. One that was running goes on at the beginning of the
+    /// segment that it was in.
     pub(crate) fn restored(saved: &[u64]) -> Self {
         let mut counters = saved.iter().copied();
         let mut next = || counters.next().unwrap_or(0);
@@ -120,13 +131,22 @@ impl Scrub {
             unmoved_blocks: next(),
             ..ScrubStatus::default()
         };
-        Self { sums, segment, settled: segment, active_ns, ..Self::default() }
+        Self {
+            sums,
+            segment,
+            settled: segment,
+            active_ns,
+            ..Self::default()
+        }
     }
 
-    /// A block refers to content that is lost: if this scrub lists that, it lists the block as well.
+    /// A block refers to content that is lost: if this scrub lists that, it lists the block as
+    /// well.
     pub(crate) fn note_reference(&mut self, volume: VolumeId, lba: u64, content: Lba) {
         let lost = &mut self.sums.lost;
-        let listed = lost.iter().any(|block| block.volume == VolumeId::SHARED && block.lba == content.0);
+        let listed = lost
+            .iter()
+            .any(|block| block.volume == VolumeId::SHARED && block.lba == content.0);
         if listed && lost.len() < SCRUB_LOST_MAX {
             lost.push(VolumeBlock { volume, lba });
         }
@@ -143,23 +163,56 @@ impl Scrub {
             ScrubState::Stopped => 4,
         };
         let segment = u64::from(self.settled);
-        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
+        let sums = [
+            s.batches,
+            s.read_bytes,
+            s.wrong_blocks,
+            s.moved_blocks,
+            s.lost_blocks,
+            s.damaged_batches,
+        ];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
-        let (active_ns, [ended, completed]) = (self.active_ns(now_ns), [s.ended_unix_s, s.completed_unix_s]);
-        [state, segment, active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged, ended, completed, s.unmoved_blocks]
+        let (active_ns, [ended, completed]) =
+            (self.active_ns(now_ns), [s.ended_unix_s, s.completed_unix_s]);
+        [
+            state,
+            segment,
+            active_ns,
+            s.started_unix_s,
+            s.bytes_per_second,
+            batches,
+            read_bytes,
+            wrong,
+            moved,
+            lost,
+            damaged,
+            ended,
+            completed,
+            s.unmoved_blocks,
+        ]
     }
 
     /// For `status`.
     pub(crate) fn status(&self, segments: u32, now_ns: u64) -> ScrubStatus {
         let active_ms = self.active_ns(now_ns) / 1_000_000;
-        ScrubStatus { active_ms, segments_done: self.segment.min(segments), segments_total: segments, ..self.sums.clone() }
+        ScrubStatus {
+            active_ms,
+            segments_done: self.segment.min(segments),
+            segments_total: segments,
+            ..self.sums.clone()
+        }
     }
 
     /// Nanoseconds for which it was running.
     fn active_ns(&self, now_ns: u64) -> u64 {
         // After a restart it runs from its first step on.
         let is_running = self.sums.state == ScrubState::Running && self.running_since_ns > 0;
-        self.active_ns + if is_running { now_ns.saturating_sub(self.running_since_ns) } else { 0 }
+        self.active_ns
+            + if is_running {
+                now_ns.saturating_sub(self.running_since_ns)
+            } else {
+                0
+            }
     }
 
     /// True if a block that is read by itself belongs to a batch whose tables are unreadable.
@@ -169,7 +222,10 @@ impl Scrub {
 
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.throttle.is_at_rest() && self.repairs.is_empty() && !self.doubts.has_reads() && !self.labels.is_under_way()
+        self.throttle.is_at_rest()
+            && self.repairs.is_empty()
+            && !self.doubts.has_reads()
+            && !self.labels.is_under_way()
     }
 
     /// True if nothing more comes of it.
@@ -179,12 +235,20 @@ impl Scrub {
 
     /// When it goes on, if nothing else makes it.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
-        let wake = if self.later { Some(now_ns + 1) } else { self.throttle.wake_at_ns(now_ns) };
-        let wake = wake.into_iter().chain((self.look_at_ns > now_ns).then_some(self.look_at_ns)).min();
+        let wake = if self.later {
+            Some(now_ns + 1)
+        } else {
+            self.throttle.wake_at_ns(now_ns)
+        };
+        let wake = wake
+            .into_iter()
+            .chain((self.look_at_ns > now_ns).then_some(self.look_at_ns))
+            .min();
         wake.filter(|_| self.sums.state == ScrubState::Running)
     }
 
-    /// A stream begins to write a segment: what is known of it is of its former life, in which nothing lives any more.
+    /// A stream begins to write a segment: what is known of it is of its former life, in which
+    /// nothing lives any more.
     pub(crate) fn forget_segment(&mut self, segment: SegmentId) {
         self.tallies.retain(|tally| tally.segment != segment);
         self.sums.damaged_batches += self.doubts.forget_segment(segment);
@@ -205,18 +269,35 @@ impl Engine {
         let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
         let under_way = matches!(state, ScrubState::Running | ScrubState::Paused);
         match command {
-            ScrubCommand::Start { .. } if under_way || !self.scrub.is_at_rest() => return refuse("a scrub is under way"),
-            ScrubCommand::Start { unix_s, bytes_per_second } => {
+            ScrubCommand::Start { .. } if under_way || !self.scrub.is_at_rest() => {
+                return refuse("a scrub is under way");
+            }
+            ScrubCommand::Start {
+                unix_s,
+                bytes_per_second,
+            } => {
                 self.wall.set(unix_s, self.now_ns);
                 let completed_unix_s = self.scrub.sums.completed_unix_s;
-                let sums = ScrubStatus { started_unix_s: unix_s, bytes_per_second, completed_unix_s, ..ScrubStatus::default() };
-                self.scrub = Scrub { sums, ..Scrub::default() };
+                let sums = ScrubStatus {
+                    started_unix_s: unix_s,
+                    bytes_per_second,
+                    completed_unix_s,
+                    ..ScrubStatus::default()
+                };
+                self.scrub = Scrub {
+                    sums,
+                    ..Scrub::default()
+                };
                 // Its list is a new one, with all names.
                 self.survey.forget_named();
                 self.damage.scrub_begins();
             }
-            ScrubCommand::Pause if state != ScrubState::Running => return refuse("no scrub is running"),
-            ScrubCommand::Resume if state != ScrubState::Paused => return refuse("no scrub is paused"),
+            ScrubCommand::Pause if state != ScrubState::Running => {
+                return refuse("no scrub is running");
+            }
+            ScrubCommand::Resume if state != ScrubState::Paused => {
+                return refuse("no scrub is paused");
+            }
             ScrubCommand::Stop if !under_way => return refuse("no scrub is under way"),
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
         }
@@ -245,7 +326,10 @@ impl Engine {
         let given_up = self.take_given_up();
         self.scrub.sums.unmoved_blocks += given_up;
         self.scrub.sums.moved_blocks = self.scrub.sums.moved_blocks.saturating_sub(given_up);
-        if self.scrub.sums.state != ScrubState::Running || self.read_only || self.control.shutting_down() {
+        if self.scrub.sums.state != ScrubState::Running
+            || self.read_only
+            || self.control.shutting_down()
+        {
             return;
         }
         if self.scrub.running_since_ns == 0 {
@@ -264,7 +348,8 @@ impl Engine {
             if !self.read_doubtful(out) {
                 return;
             }
-            if self.scrub.doubts.is_due() && !(self.may_settle_doubts() && self.settle_doubts(out)) {
+            if self.scrub.doubts.is_due() && !(self.may_settle_doubts() && self.settle_doubts(out))
+            {
                 return;
             }
             match self.next_batch() {
@@ -283,17 +368,28 @@ impl Engine {
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             let pages_are_written = self.checkpoint.completed >= self.scrub.pages_until;
-            if pages_are_written && self.scrub.repairs.is_empty() && self.scrub.doubts.is_empty() && self.repairs_committed() {
+            if pages_are_written
+                && self.scrub.repairs.is_empty()
+                && self.scrub.doubts.is_empty()
+                && self.repairs_committed()
+            {
                 // (Without a rate there is always something under way.)
                 let open = self.scrub.tallies.iter().map(|tally| tally.segment.0).min();
-                self.scrub.settled = open.map_or(self.scrub.segment, |open| open.min(self.scrub.segment));
+                self.scrub.settled =
+                    open.map_or(self.scrub.segment, |open| open.min(self.scrub.segment));
             }
             if self.scrub.segment >= self.segments.count() {
                 return Next::End;
             }
             let segment = SegmentId(self.scrub.segment);
             let s = self.segments.get(segment);
-            let holds_data = matches!(s.state, SegmentState::Open | SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
+            let holds_data = matches!(
+                s.state,
+                SegmentState::Open
+                    | SegmentState::Sealed
+                    | SegmentState::Cleaning
+                    | SegmentState::Aside
+            );
             let committed = self.committed_rows(segment);
             if holds_data && s.live_units > 0 && self.scrub.row < committed {
                 let (row, rows) = self.segments.get(segment).batch_at(self.scrub.row);
@@ -303,7 +399,11 @@ impl Engine {
                 }
             }
             let rows = self.scrub.row;
-            self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.rows = Some(rows));
+            self.scrub
+                .tallies
+                .iter_mut()
+                .filter(|tally| tally.segment == segment)
+                .for_each(|tally| tally.rows = Some(rows));
             self.close_tally(segment);
             self.scrub.segment += 1;
             self.scrub.row = 0;
@@ -312,20 +412,42 @@ impl Engine {
     }
 
     /// A batch has been examined.
-    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, rows: u32, work: ExamineWork, out: &mut Outbox) {
-        self.scrub.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
+    pub(crate) fn scrub_examined(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+        work: ExamineWork,
+        out: &mut Outbox,
+    ) {
+        self.scrub
+            .throttle
+            .end(self.now_ns, self.batch_bytes(segment, rows));
         self.scrub.sums.batches += 1;
-        let tally = self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment);
-        tally.into_iter().for_each(|tally| (tally.live, tally.open) = (tally.live + work.live, tally.open - 1));
+        let tally = self
+            .scrub
+            .tallies
+            .iter_mut()
+            .find(|tally| tally.segment == segment);
+        tally
+            .into_iter()
+            .for_each(|tally| (tally.live, tally.open) = (tally.live + work.live, tally.open - 1));
         match work.found {
             Some(found) if found.is_whole() => {}
             Some(found) => {
-                let read = (0..).zip(&work.columns).filter(|(_, column)| column.is_some()).fold(0, |read, (c, _)| read | 1 << c);
+                let read = (0..)
+                    .zip(&work.columns)
+                    .filter(|(_, column)| column.is_some())
+                    .fold(0, |read, (c, _)| read | 1 << c);
                 self.take_damage((segment, row), &found, read, out);
             }
             // Only the map can tell what lives there.
             None => {
-                self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.doubted = true);
+                self.scrub
+                    .tallies
+                    .iter_mut()
+                    .filter(|tally| tally.segment == segment)
+                    .for_each(|tally| tally.doubted = true);
                 self.scrub.doubts.add(segment, row, rows, Vec::new());
             }
         }
@@ -334,15 +456,20 @@ impl Engine {
 
     /// Compares what the tables of a segment say with what lives in it, when all of them are there.
     fn close_tally(&mut self, segment: SegmentId) {
-        let is_closed = |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
+        let is_closed =
+            |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
         let closed: Vec<Tally> = self.scrub.tallies.extract_if(.., is_closed).collect();
-        closed.into_iter().for_each(|tally| self.compare_live(tally));
+        closed
+            .into_iter()
+            .for_each(|tally| self.compare_live(tally));
     }
 
     /// A column is read once more, row by row.
     pub(crate) fn scrub_reads_again(&mut self, bytes: u64) {
         self.scrub.sums.read_bytes += bytes;
-        self.scrub.throttle.charge(time_at(bytes, self.scrub.sums.bytes_per_second), 0);
+        self.scrub
+            .throttle
+            .charge(time_at(bytes, self.scrub.sums.bytes_per_second), 0);
     }
 
     /// True if blocks in doubt may be looked for: nothing else is under way.
@@ -354,44 +481,92 @@ impl Engine {
         let read = self.examine(ExamineGoal::Scrub, segment, row, rows, out);
         self.scrub.sums.read_bytes += read;
         if read > 0 {
-            let (bytes, bound) = (self.batch_bytes(segment, rows), time_at(read, self.scrub.sums.bytes_per_second));
-            self.scrub.throttle.begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
-            match self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment) {
+            let (bytes, bound) = (
+                self.batch_bytes(segment, rows),
+                time_at(read, self.scrub.sums.bytes_per_second),
+            );
+            self.scrub
+                .throttle
+                .begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
+            match self
+                .scrub
+                .tallies
+                .iter_mut()
+                .find(|tally| tally.segment == segment)
+            {
                 Some(tally) => tally.open += 1,
-                None => self.scrub.tallies.push(Tally { segment, live: 0, lost: Vec::new(), open: 1, doubted: false, rows: None }),
+                None => self.scrub.tallies.push(Tally {
+                    segment,
+                    live: 0,
+                    lost: Vec::new(),
+                    open: 1,
+                    doubted: false,
+                    rows: None,
+                }),
             }
         }
     }
 
-    /// Has the live blocks of damaged rows moved, and notes those that are lost. `read`: the columns that could be read, as a bit mask.
-    fn take_damage(&mut self, (segment, row): (SegmentId, u32), found: &Examined, read: u64, out: &mut Outbox) {
+    /// Has the live blocks of damaged rows moved, and notes those that are lost. `read`: the
+    /// columns that could be read, as a bit mask.
+    fn take_damage(
+        &mut self,
+        (segment, row): (SegmentId, u32),
+        found: &Examined,
+        read: u64,
+        out: &mut Outbox,
+    ) {
         let shape = *self.zones.shape(segment);
         let rows = found.batch.frame.header.rows;
         let weak_ends = found.ends_are_weak();
         let (mut concerned, mut any) = (vec![false; rows as usize], false);
         for decoded in &found.batch.entries {
-            let Some(payload) = &decoded.payload else { continue };
+            let Some(payload) = &decoded.payload else {
+                continue;
+            };
             let lost = found.is_lost(payload);
             if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
             let place = place_in(&self.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
-                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => {
+                Entry::Data { volume, lba, birth }
+                | Entry::Move {
+                    volume, lba, birth, ..
+                } => {
                     let live = self.shows(volume, lba, place);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
-                        self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.lost.push(key));
+                        self.scrub
+                            .tallies
+                            .iter_mut()
+                            .filter(|tally| tally.segment == segment)
+                            .for_each(|tally| tally.lost.push(key));
                         if payload.units == FULL_BLOCK_UNITS {
                             self.note_scrub_loss(key, out);
                         } else {
                             // What is wrong in the block may be its neighbours' alone.
                             let (units, checksum) = (payload.units, payload.checksum);
-                            self.scrub.doubts.read(MappedBlock { key, place, units, checksum }, birth);
+                            self.scrub.doubts.read(
+                                MappedBlock {
+                                    key,
+                                    place,
+                                    units,
+                                    checksum,
+                                },
+                                birth,
+                            );
                         }
                     } else if live {
-                        let (checksum, payload) = (payload.checksum, self.examined_payload(found, payload));
-                        self.scrub.repairs.push_back(Repair { key, birth, from: place, checksum, payload });
+                        let (checksum, payload) =
+                            (payload.checksum, self.examined_payload(found, payload));
+                        self.scrub.repairs.push_back(Repair {
+                            key,
+                            birth,
+                            from: place,
+                            checksum,
+                            payload,
+                        });
                     }
                     live
                 }
@@ -402,7 +577,8 @@ impl Engine {
                 }
                 _ => false,
             };
-            (payload.block()..=payload.last_block()).for_each(|block| concerned[(block % rows) as usize] |= live);
+            (payload.block()..=payload.last_block())
+                .for_each(|block| concerned[(block % rows) as usize] |= live);
             any |= live;
         }
         // What is wrong beside dead blocks is not counted.
@@ -413,7 +589,8 @@ impl Engine {
         }
     }
 
-    /// Counts the wrong blocks of a row, and those of them that could be read for their members as well.
+    /// Counts the wrong blocks of a row, and those of them that could be read for their members as
+    /// well.
     fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
         self.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
@@ -422,7 +599,8 @@ impl Engine {
         }
     }
 
-    /// A page of the checkpoint lies in a damaged row; one that is under way may have taken its list of pages before that was known.
+    /// A page of the checkpoint lies in a damaged row; one that is under way may have taken its
+    /// list of pages before that was known.
     fn note_rewritten(&mut self, used: bool) {
         if used {
             (self.scrub.rewritten, self.scrub.pages_until) = (true, self.checkpoint.begun + 1);
@@ -436,7 +614,10 @@ impl Engine {
         }
         self.scrub.sums.lost_blocks += 1;
         if self.scrub.sums.lost.len() < SCRUB_LOST_MAX {
-            self.scrub.sums.lost.push(VolumeBlock { volume: key.volume(), lba: key.lba().0 });
+            self.scrub.sums.lost.push(VolumeBlock {
+                volume: key.volume(),
+                lba: key.lba().0,
+            });
         }
         self.note_lost(key, out);
     }
@@ -444,7 +625,16 @@ impl Engine {
     /// Hands repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
         while self.takes_repairs() {
-            let Some(Repair { key, birth, from, checksum, payload }) = self.scrub.repairs.pop_front() else { return };
+            let Some(Repair {
+                key,
+                birth,
+                from,
+                checksum,
+                payload,
+            }) = self.scrub.repairs.pop_front()
+            else {
+                return;
+            };
             if self.shown(key.volume(), key.lba(), from) == Some(checksum) {
                 self.scrub.sums.moved_blocks += 1;
                 self.queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
@@ -459,11 +649,17 @@ impl Engine {
     /// True if what it waits for has happened in a later part of the same step of the engine.
     pub(crate) fn scrub_goes_on(&self) -> bool {
         let is_waiting = self.scrub.sums.state == ScrubState::Running && self.scrub.look_at_ns > 0;
-        // (Repairs that others have queued keep it waiting too, and may themselves wait for the members: seed 9850213.)
+        // (Repairs that others have queued keep it waiting too, and may themselves wait for the
+        // members: seed 9850213.)
         is_waiting
             && self.scrub.repairs.is_empty()
             && !self.has_repairs()
-            && self.scrub.checkpoint.map_or(self.repairs_committed(), |wanted| self.checkpoint.completed >= wanted)
+            && self
+                .scrub
+                .checkpoint
+                .map_or(self.repairs_committed(), |wanted| {
+                    self.checkpoint.completed >= wanted
+                })
     }
 
     /// Everything has been examined: ends when all that follows from it is done.
@@ -487,7 +683,11 @@ impl Engine {
         let sums = &mut self.scrub.sums;
         sums.state = ScrubState::Completed;
         // (Not the later of the two: the clock may have been ahead when the one before ended.)
-        let completed_unix_s = if ended_unix_s > 0 { ended_unix_s } else { sums.completed_unix_s };
+        let completed_unix_s = if ended_unix_s > 0 {
+            ended_unix_s
+        } else {
+            sums.completed_unix_s
+        };
         (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, completed_unix_s);
         let is_all_there = sums.lost_blocks == 0 && sums.damaged_batches == 0;
         out.notices.push(Notice::ScrubEnded {
@@ -499,12 +699,13 @@ impl Engine {
         if is_all_there {
             self.look_again_at_aside();
         }
-        // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the older of the two checkpoints has none of the
-        // damaged ones any more, too.
+        // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the
+        // older of the two checkpoints has none of the damaged ones any more, too.
         self.checkpoint.request();
     }
 
-    /// True if all that was moved is durable in its new place, and so are checkpoint pages that lay in damaged rows.
+    /// True if all that was moved is durable in its new place, and so are checkpoint pages that lay
+    /// in damaged rows.
     fn repairs_are_in_place(&mut self, out: &mut Outbox) -> bool {
         if let Some(wanted) = self.scrub.checkpoint {
             return self.checkpoint.completed >= wanted;

@@ -1,16 +1,19 @@
-//! The segment table: state, live counters, batch starts, and the rule by which a segment may be used again.
+//! The segment table: state, live counters, batch starts, and the rule by which a segment may be
+//! used again.
 //!
 //! ```text
 //! Free -> Reserved (successor of a stream) -> Open (a stream writes it) -> Sealed (full, every batch committed)
 //!      -> Cleaning (being emptied) [-> Aside (what is left is not moved)] -> Dead (nothing live, waiting for the rule)
 //!      [-> Discarding] -> Free
 //! ```
-//! A sealed segment whose last live block dies goes straight to Dead. **Reuse rule** (DESIGN.md section 2): (a) every entry
-//! that superseded or moved its blocks is durable and at or below P: the segment remembers the newest order and the newest
-//! cleaned batch that took something from it; (b) its own batches all precede the replay start of the oldest checkpoint kept:
-//! it remembers the checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
+//! A sealed segment whose last live block dies goes straight to Dead. **Reuse rule** (DESIGN.md
+//! section 2): (a) every entry that superseded or moved its blocks is durable and at or below P:
+//! the segment remembers the newest order and the newest cleaned batch that took something from it;
+//! (b) its own batches all precede the replay start of the oldest checkpoint kept: it remembers the
+//! checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
 //!
-//! After a grow several layouts describe the same bytes: which of their segments may be used is in `segment/layers.rs`.
+//! After a grow several layouts describe the same bytes: which of their segments may be used is in
+//! `segment/layers.rs`.
 
 mod aside;
 mod choose;
@@ -39,16 +42,18 @@ pub enum SegmentState {
     Sealed,
     /// Being emptied.
     Cleaning,
-    /// Live blocks remain that cleaning does not move: checkpoint pages that the next checkpoints rewrite, or blocks that
-    /// could not be read. Dead when the last of them goes.
+    /// Live blocks remain that cleaning does not move: checkpoint pages that the next checkpoints
+    /// rewrite, or blocks that could not be read. Dead when the last of them goes.
     Aside,
     /// Nothing live; waits for the reuse rule.
     Dead,
     /// The rule is satisfied; discards of its extents are under way.
     Discarding,
-    /// Of the layout in force, and not in use: something in its extents is still in use by a segment of an older layout.
+    /// Of the layout in force, and not in use: something in its extents is still in use by a
+    /// segment of an older layout.
     Shadowed,
-    /// Of an older layout, and not in use. Its extents can not be given to the layout in force yet; it may be taken if nothing else is free.
+    /// Of an older layout, and not in use. Its extents can not be given to the layout in force yet;
+    /// it may be taken if nothing else is free.
     Idle,
     /// Of an older layout: its extents belong to the layout in force. Or a number that no zone has.
     Retired,
@@ -62,7 +67,10 @@ impl SegmentState {
 
     /// True if its extents are its own.
     pub fn is_in_use(self) -> bool {
-        !matches!(self, Self::Free | Self::Shadowed | Self::Idle | Self::Retired)
+        !matches!(
+            self,
+            Self::Free | Self::Shadowed | Self::Idle | Self::Retired
+        )
     }
 }
 
@@ -99,7 +107,8 @@ pub struct Segment {
     pub superseded_by: Order,
     /// Newest cleaned batch that moved one of its blocks away.
     pub moved_by: Seq,
-    /// Members, as a bit mask, that are being rebuilt and on which it is not whole (docs/members.md).
+    /// Members, as a bit mask, that are being rebuilt and on which it is not whole
+    /// (docs/members.md).
     pub stale: u64,
     /// It is set aside, and something in it has died since.
     pub touched: bool,
@@ -130,7 +139,11 @@ impl Segment {
     /// No batch begins at `row` or behind it.
     pub fn forget_starts(&mut self, row: u32) {
         let word = row as usize / 64;
-        if let Some((first, others)) = self.starts.get_mut(word..).and_then(|words| words.split_first_mut()) {
+        if let Some((first, others)) = self
+            .starts
+            .get_mut(word..)
+            .and_then(|words| words.split_first_mut())
+        {
             *first &= (1 << (row % 64)) - 1;
             others.fill(0);
         }
@@ -177,10 +190,12 @@ pub struct Segments {
     free: std::collections::VecDeque<SegmentId>,
     /// Dead, and only a flush or a read is in the way.
     dead: std::collections::VecDeque<SegmentId>,
-    /// Dead, and the oldest checkpoint kept may still replay them: looked at again when that changes.
+    /// Dead, and the oldest checkpoint kept may still replay them: looked at again when that
+    /// changes.
     dead_in_replay: Vec<SegmentId>,
-    /// Sealed, and the oldest checkpoint kept may still replay them: no candidates for cleaning, because what is gained from them
-    /// is only to be had for a checkpoint. May name segments that died meanwhile.
+    /// Sealed, and the oldest checkpoint kept may still replay them: no candidates for cleaning,
+    /// because what is gained from them is only to be had for a checkpoint. May name segments that
+    /// died meanwhile.
     young: Vec<SegmentId>,
     oldest_checkpoint: u64,
     aside: u32,
@@ -193,12 +208,14 @@ pub struct Segments {
     /// Those with blocks that have died, since the start.
     died_aside: u64,
     discarding: u32,
-    /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
+    /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read
+    /// has ended since.
     nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
     rule: Rule,
     shortlists: [Shortlist; windrow_policy::place::LISTS],
-    /// The clock of policies: blocks that users have written since the start; before that, checkpoints.
+    /// The clock of policies: blocks that users have written since the start; before that,
+    /// checkpoints.
     pub user_clock: u32,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
@@ -285,7 +302,8 @@ impl Segments {
         self.dead_in_replay.len() as u32
     }
 
-    /// Dead segments that are free after a flush, a read or a discard that is under way: no checkpoint is needed.
+    /// Dead segments that are free after a flush, a read or a discard that is under way: no
+    /// checkpoint is needed.
     pub fn coming_count(&self) -> u32 {
         self.dead.len() as u32 + self.discarding
     }
@@ -293,7 +311,11 @@ impl Segments {
     fn push_dead(&mut self, id: SegmentId) {
         self.nothing_under = None;
         self.table[id.index()].state = SegmentState::Dead;
-        if self.table[id.index()].last_checkpoint < self.oldest_checkpoint { self.dead.push_back(id) } else { self.dead_in_replay.push(id) }
+        if self.table[id.index()].last_checkpoint < self.oldest_checkpoint {
+            self.dead.push_back(id)
+        } else {
+            self.dead_in_replay.push(id)
+        }
     }
 
     /// Takes a free segment as the successor of a stream.
@@ -353,7 +375,8 @@ impl Segments {
         }
     }
 
-    /// A segment with live blocks becomes a candidate for cleaning, at once or when the oldest checkpoint kept has moved on.
+    /// A segment with live blocks becomes a candidate for cleaning, at once or when the oldest
+    /// checkpoint kept has moved on.
     fn make_candidate(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         segment.state = SegmentState::Sealed;
@@ -361,7 +384,14 @@ impl Segments {
             return self.young.push(id);
         }
         let (live_units, sealed_at) = (segment.weight(), segment.sealed_at);
-        self.victims.insert(id.0, SegmentStats { live_units, capacity_units: self.capacities[id.index()], sealed_at });
+        self.victims.insert(
+            id.0,
+            SegmentStats {
+                live_units,
+                capacity_units: self.capacities[id.index()],
+                sealed_at,
+            },
+        );
     }
 
     /// The oldest checkpoint kept is another one: what lay in its replay is looked at again.
@@ -371,7 +401,9 @@ impl Segments {
             self.push_dead(id);
         }
         for id in std::mem::take(&mut self.young) {
-            if self.table[id.index()].state == SegmentState::Sealed && self.victims.get(id.0).is_none() {
+            if self.table[id.index()].state == SegmentState::Sealed
+                && self.victims.get(id.0).is_none()
+            {
                 self.make_candidate(id);
             }
         }
@@ -428,7 +460,8 @@ impl Segments {
         std::hint::black_box((self.table[id.index()].live_units, self.victims.get(id.0)));
     }
 
-    /// One live payload of so many units less, taken by order `by` (and by a cleaned batch, if a move did it).
+    /// One live payload of so many units less, taken by order `by` (and by a cleaned batch, if a
+    /// move did it).
     #[inline]
     pub fn remove_live(&mut self, id: SegmentId, units: u16, by: Order, moved_by: Seq) {
         let segment = &mut self.table[id.index()];
@@ -442,7 +475,9 @@ impl Segments {
                 self.died_aside += u64::from(!self.holds_pages(id));
                 self.push_dead(id);
             }
-            SegmentState::Aside if !segment.touched && usize::from(segment.stream) != STREAM_CHECKPOINT => {
+            SegmentState::Aside
+                if !segment.touched && usize::from(segment.stream) != STREAM_CHECKPOINT =>
+            {
                 self.touch(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {
@@ -463,11 +498,15 @@ impl Segments {
         segment.superseded_by = segment.superseded_by.max(by);
     }
 
-    /// What the live payload of a segment takes elsewhere, and what a segment of full batches holds beside it, in blocks.
+    /// What the live payload of a segment takes elsewhere, and what a segment of full batches holds
+    /// beside it, in blocks.
     pub fn live_and_dead_blocks(&self, id: SegmentId) -> (u64, u64) {
         let live = self.table[id.index()].weight();
         let dead = self.capacities[id.index()].saturating_sub(live);
-        (u64::from(live / u32::from(FULL_BLOCK_UNITS)), u64::from(dead / u32::from(FULL_BLOCK_UNITS)))
+        (
+            u64::from(live / u32::from(FULL_BLOCK_UNITS)),
+            u64::from(dead / u32::from(FULL_BLOCK_UNITS)),
+        )
     }
 
     /// Cleaning of a victim has ended: dead if nothing is live, else a candidate again.
@@ -483,8 +522,8 @@ impl Segments {
         }
     }
 
-    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned; no more
-    /// than [`DISCARDING_MAX`] are at the same time.
+    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but
+    /// `Discarding`, and returned; no more than [`DISCARDING_MAX`] are at the same time.
     pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
         if self.nothing_under == Some(*horizon) {
@@ -495,7 +534,9 @@ impl Segments {
             if discard && self.discarding >= DISCARDING_MAX {
                 break;
             }
-            let Some(id) = self.dead.pop_front() else { break };
+            let Some(id) = self.dead.pop_front() else {
+                break;
+            };
             if self.may_reuse(id, horizon) {
                 let segment = &mut self.table[id.index()];
                 segment.filled_rows = 0;
@@ -516,17 +557,26 @@ impl Segments {
 
     fn may_reuse(&self, id: SegmentId, horizon: &ReuseHorizon) -> bool {
         let s = self.get(id);
-        s.pins == 0 && s.superseded_by <= horizon.durable && s.moved_by <= horizon.durable_cleaned && s.last_checkpoint < horizon.oldest_checkpoint
+        s.pins == 0
+            && s.superseded_by <= horizon.durable
+            && s.moved_by <= horizon.durable_cleaned
+            && s.last_checkpoint < horizon.oldest_checkpoint
     }
 
     /// True if dead segments only wait for a flush.
     pub fn wait_for_flush(&self, horizon: &ReuseHorizon) -> bool {
-        self.dead.iter().any(|id| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned)
+        self.dead.iter().any(|id| {
+            self.get(*id).superseded_by > horizon.durable
+                || self.get(*id).moved_by > horizon.durable_cleaned
+        })
     }
 
     /// Dead segments of which something is being read.
     pub fn dead_in_reads(&self) -> usize {
-        self.dead.iter().filter(|id| self.get(**id).pins > 0).count()
+        self.dead
+            .iter()
+            .filter(|id| self.get(**id).pins > 0)
+            .count()
     }
 
     /// True if a dead segment could be freed if `written` were the horizon.
@@ -552,7 +602,8 @@ impl Segments {
         list
     }
 
-    /// Forgets what the table says of rows from `row` on: batches sealed there did not survive (recovery).
+    /// Forgets what the table says of rows from `row` on: batches sealed there did not survive
+    /// (recovery).
     pub fn truncate(&mut self, id: SegmentId, row: u32) {
         let segment = &mut self.table[id.index()];
         segment.filled_rows = row;
@@ -560,9 +611,15 @@ impl Segments {
         self.mark_dirty(id);
     }
 
-    /// Sets the states after recovery, when live counters and stream positions are known. `used` tells whether a segment
-    /// holds batches, `open` and `reserved` name the streams' segments.
-    pub fn settle(&mut self, zones: &ZoneMap, open: &[SegmentId], reserved: &[SegmentId], oldest_checkpoint: u64) {
+    /// Sets the states after recovery, when live counters and stream positions are known. `used`
+    /// tells whether a segment holds batches, `open` and `reserved` name the streams' segments.
+    pub fn settle(
+        &mut self,
+        zones: &ZoneMap,
+        open: &[SegmentId],
+        reserved: &[SegmentId],
+        oldest_checkpoint: u64,
+    ) {
         self.oldest_checkpoint = oldest_checkpoint;
         for index in 0..self.table.len() {
             let id = SegmentId(index as u32);
@@ -575,7 +632,10 @@ impl Segments {
                 SegmentState::Reserved
             } else if segment.live_units > 0 {
                 SegmentState::Sealed
-            } else if written && (segment.last_checkpoint >= oldest_checkpoint || segment.superseded_by > Order(0)) {
+            } else if written
+                && (segment.last_checkpoint >= oldest_checkpoint
+                    || segment.superseded_by > Order(0))
+            {
                 SegmentState::Dead
             } else {
                 SegmentState::Free
@@ -603,10 +663,19 @@ impl Segments {
         self.free.iter().for_each(|id| listings[id.index()] += 1);
         for (index, (s, listed)) in self.table.iter().zip(listings).enumerate() {
             if (s.state == SegmentState::Free) != (listed == 1) {
-                return Err(format!("segment {index} is {:?} and {listed} times in the free list", s.state));
+                return Err(format!(
+                    "segment {index} is {:?} and {listed} times in the free list",
+                    s.state
+                ));
             }
-            if (!s.state.is_in_use() || matches!(s.state, SegmentState::Reserved | SegmentState::Dead)) && s.live_units > 0 {
-                return Err(format!("segment {index} is {:?} with {} live units", s.state, s.live_units));
+            if (!s.state.is_in_use()
+                || matches!(s.state, SegmentState::Reserved | SegmentState::Dead))
+                && s.live_units > 0
+            {
+                return Err(format!(
+                    "segment {index} is {:?} with {} live units",
+                    s.state, s.live_units
+                ));
             }
             if usize::from(s.stream) >= STREAMS.len() {
                 return Err(format!("segment {index} has stream {}", s.stream));

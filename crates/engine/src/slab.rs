@@ -9,7 +9,10 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
+        Self {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -64,6 +67,9 @@ impl<T> Slab<T> {
 
     /// The items with their numbers, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.items.iter_mut().enumerate().filter_map(|(i, t)| t.as_mut().map(|t| (i as u32, t)))
+        self.items
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(i, t)| t.as_mut().map(|t| (i as u32, t)))
     }
 }

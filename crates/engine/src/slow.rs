@@ -1,23 +1,35 @@
-//! Members that keep a read waiting: when its answer is looked for elsewhere, and when the administrator hears of it.
+//! Members that keep a read waiting: when its answer is looked for elsewhere, and when the
+//! administrator hears of it.
 //!
-//! 1 The time that each read of users takes on each member is kept in a histogram that forgets. The **bound** is [`SLOW_FACTOR`] times the
-//!   99th percentile of the usual member (the lower median of all, so that a slow one does not raise it), and at least the property
-//!   `read_latency_bound_ms`. If all members are slow, so is the bound: an array that is overloaded is not given more to do.
-//! 2 A fetch that has waited for longer is **late**: the same rows are read of just as many further columns as are needed, and whoever has verified bytes
-//!   first answers (`fetch/gather.rs`). Reads that are late stay with their members until they come back, and are dropped then. It is looked at again after the
-//!   same time, until it is answered: those that were asked may keep it waiting, too.
-//! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no more than one in [`AROUND_SHARE`] is read twice for
-//!   long. What finds the budget empty waits for it, for its member, or for its turn: one in [`AROUND_EVERY_NS`] goes without.
-//! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in several spans one after the other, the member is
-//!   *slow*: that is told, and from then on others are asked at the same time as it. It is never thrown out: that is for people to decide.
-//! 5 A late read that others have answered is *owed* by its member. One that owes [`OWED_READS_MAX`] is **passed over**: what can be had without it is not
-//!   asked of it at all, counts as late there, and takes nothing from the budget, as if the member were gone. The others are up to that: they have answered
-//!   all of these first. As soon as it gives something back it is asked again, so no probe is needed, and what piles up at a mute member is what it owes
-//!   and what clients had outstanding.
+//! 1 The time that each read of users takes on each member is kept in a histogram that forgets. The
+//!   **bound** is [`SLOW_FACTOR`] times the 99th percentile of the usual member (the lower median
+//!   of all, so that a slow one does not raise it), and at least the property
+//!   `read_latency_bound_ms`. If all members are slow, so is the bound: an array that is overloaded
+//!   is not given more to do.
+//! 2 A fetch that has waited for longer is **late**: the same rows are read of just as many further
+//!   columns as are needed, and whoever has verified bytes first answers (`fetch/gather.rs`). Reads
+//!   that are late stay with their members until they come back, and are dropped then. It is looked
+//!   at again after the same time, until it is answered: those that were asked may keep it waiting,
+//!   too.
+//! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no
+//!   more than one in [`AROUND_SHARE`] is read twice for long. What finds the budget empty waits
+//!   for it, for its member, or for its turn: one in [`AROUND_EVERY_NS`] goes without.
+//! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in
+//!   several spans one after the other, the member is *slow*: that is told, and from then on others
+//!   are asked at the same time as it. It is never thrown out: that is for people to decide.
+//! 5 A late read that others have answered is *owed* by its member. One that owes
+//!   [`OWED_READS_MAX`] is **passed over**: what can be had without it is not asked of it at all,
+//!   counts as late there, and takes nothing from the budget, as if the member were gone. The
+//!   others are up to that: they have answered all of these first. As soon as it gives something
+//!   back it is asked again, so no probe is needed, and what piles up at a mute member is what it
+//!   owes and what clients had outstanding.
 //!
 //! Time is that of ticks. Everything here is a matter of speed; what is read is verified as always.
 
-use crate::limits::{AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OWED_READS_MAX, SLOW_FACTOR, SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS};
+use crate::limits::{
+    AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OWED_READS_MAX, SLOW_FACTOR, SLOW_LEAST,
+    SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS,
+};
 use crate::{Engine, Notice, Outbox};
 use std::collections::VecDeque;
 use windrow_units::MemberId;
@@ -26,7 +38,8 @@ use windrow_units::MemberId;
 const CLASSES: usize = 24;
 /// A histogram with so many reads forgets half of them.
 const READS_KEPT: u32 = 1024;
-/// So many watches of fetches that are answered are kept, and as many as there are fetches, before they are looked for.
+/// So many watches of fetches that are answered are kept, and as many as there are fetches, before
+/// they are looked for.
 const WATCHES_KEPT: usize = 64;
 
 /// A fetch of users under way. There is one watch of each, in one of the queues.
@@ -82,10 +95,17 @@ impl Tempo {
 
     /// Ends a span; true if the member is slow from now on, or not any more.
     fn end_span(&mut self) -> bool {
-        let (reads, late) = (std::mem::take(&mut self.span_reads), std::mem::take(&mut self.span_late));
+        let (reads, late) = (
+            std::mem::take(&mut self.span_reads),
+            std::mem::take(&mut self.span_late),
+        );
         let is_bad = late >= SLOW_LEAST && late.saturating_mul(SLOW_SHARE) >= reads;
         // Without reads nothing is known.
-        let speaks = if self.slow { reads > 0 && !is_bad } else { is_bad };
+        let speaks = if self.slow {
+            reads > 0 && !is_bad
+        } else {
+            is_bad
+        };
         self.against = if speaks { self.against + 1 } else { 0 };
         let changes = self.against >= SLOW_SPANS;
         if changes {
@@ -175,12 +195,16 @@ impl SlowReads {
 
     /// True if it is to be passed over.
     pub(crate) fn owes_much(&self, member: MemberId) -> bool {
-        self.members.get(member.index()).is_some_and(|member| member.owed >= OWED_READS_MAX)
+        self.members
+            .get(member.index())
+            .is_some_and(|member| member.owed >= OWED_READS_MAX)
     }
 
     /// True if any member is to be passed over.
     fn is_any_passed_over(&self) -> bool {
-        self.members.iter().any(|member| member.owed >= OWED_READS_MAX)
+        self.members
+            .iter()
+            .any(|member| member.owed >= OWED_READS_MAX)
     }
 
     /// True if any member owes a read.
@@ -188,15 +212,21 @@ impl SlowReads {
         self.members.iter().any(|member| member.owed > 0)
     }
 
-    /// Another device is in the member's place. Reads that were kept back meanwhile, and that others have answered, come back from the new one.
+    /// Another device is in the member's place. Reads that were kept back meanwhile, and that
+    /// others have answered, come back from the new one.
     pub(crate) fn forget(&mut self, member: MemberId) {
         let tempo = self.member(member);
-        *tempo = Tempo { owed: tempo.owed, ..Tempo::default() };
+        *tempo = Tempo {
+            owed: tempo.owed,
+            ..Tempo::default()
+        };
     }
 
     /// True if the member is slow.
     pub(crate) fn is_slow(&self, member: MemberId) -> bool {
-        self.members.get(member.index()).is_some_and(|member| member.slow)
+        self.members
+            .get(member.index())
+            .is_some_and(|member| member.slow)
     }
 
     /// Takes what a read around a member costs.
@@ -211,7 +241,10 @@ impl SlowReads {
         if self.aside.is_empty() {
             self.turn_ns = now_ns;
         }
-        self.aside.push_back(Watch { was_late: true, ..watch });
+        self.aside.push_back(Watch {
+            was_late: true,
+            ..watch
+        });
     }
 
     /// True if the oldest one that waits for the budget may go around its member.
@@ -228,9 +261,17 @@ impl SlowReads {
 
     /// After what time a read is late.
     fn bound_ns(&self, floor_ms: u32) -> u64 {
-        let mut usual: Vec<u64> = self.members.iter().filter(|member| member.reads > 0).map(Tempo::p99_ns).collect();
+        let mut usual: Vec<u64> = self
+            .members
+            .iter()
+            .filter(|member| member.reads > 0)
+            .map(Tempo::p99_ns)
+            .collect();
         usual.sort_unstable();
-        let median = usual.get(usual.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        let median = usual
+            .get(usual.len().saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or(0);
         (u64::from(floor_ms) * 1_000_000).max(median.saturating_mul(SLOW_FACTOR))
     }
 }
@@ -244,7 +285,12 @@ impl Engine {
 
     /// Looks for late reads, and goes around their members.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
-        while self.slow.watched.front().is_some_and(|watch| !self.is_watched(watch)) {
+        while self
+            .slow
+            .watched
+            .front()
+            .is_some_and(|watch| !self.is_watched(watch))
+        {
             self.slow.watched.pop_front();
         }
         if self.slow.watched.len() > 2 * self.fetches.len() + WATCHES_KEPT {
@@ -254,8 +300,16 @@ impl Engine {
             self.slow.watched = watched;
         }
         self.end_slow_span(out);
-        let Some(bound) = self.late_after_ns() else { return };
-        while let Some(watch) = self.slow.watched.front().copied().filter(|watch| watch.since_ns + bound <= self.now_ns) {
+        let Some(bound) = self.late_after_ns() else {
+            return;
+        };
+        while let Some(watch) = self
+            .slow
+            .watched
+            .front()
+            .copied()
+            .filter(|watch| watch.since_ns + bound <= self.now_ns)
+        {
             self.slow.watched.pop_front();
             if self.is_watched(&watch) {
                 if !watch.was_late && self.waits_for_own(watch.fetch) {
@@ -268,11 +322,14 @@ impl Engine {
         self.go_around(out);
     }
 
-    /// Goes around the members of late reads, as far as the budget goes. Members that owe much take nothing from it.
+    /// Goes around the members of late reads, as far as the budget goes. Members that owe much take
+    /// nothing from it.
     fn go_around(&mut self, out: &mut Outbox) {
         let mut is_used_up = false;
         for _ in 0..self.slow.aside.len() {
-            let Some(watch) = self.slow.aside.pop_front() else { return };
+            let Some(watch) = self.slow.aside.pop_front() else {
+                return;
+            };
             if !self.is_watched(&watch) {
                 continue;
             }
@@ -289,8 +346,12 @@ impl Engine {
                 }
                 self.ask_more(watch.fetch, out);
             }
-            // What it waits for now may keep it waiting, too; and if nobody could help, there may be somebody then.
-            self.slow.watch_again(Watch { since_ns: self.now_ns, ..watch });
+            // What it waits for now may keep it waiting, too; and if nobody could help, there may
+            // be somebody then.
+            self.slow.watch_again(Watch {
+                since_ns: self.now_ns,
+                ..watch
+            });
         }
     }
 
@@ -303,7 +364,15 @@ impl Engine {
         for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.slow.members) {
             let (reads, late) = (tempo.span_reads, tempo.span_late);
             if tempo.end_span() {
-                out.notices.push(if tempo.slow { Notice::MemberSlow { member, reads, slow_reads: late } } else { Notice::MemberNotSlow { member } });
+                out.notices.push(if tempo.slow {
+                    Notice::MemberSlow {
+                        member,
+                        reads,
+                        slow_reads: late,
+                    }
+                } else {
+                    Notice::MemberNotSlow { member }
+                });
             }
         }
     }
@@ -311,8 +380,16 @@ impl Engine {
     /// When the oldest read on its way is late, or one that waits for the budget has its turn.
     pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
         let turn = (!self.slow.aside.is_empty()).then_some(self.slow.turn_ns + AROUND_EVERY_NS);
-        let late = self.slow.watched.front().and_then(|oldest| Some(oldest.since_ns + self.late_after_ns()?));
-        [turn, late].into_iter().flatten().filter(|at| *at > self.now_ns).min()
+        let late = self
+            .slow
+            .watched
+            .front()
+            .and_then(|oldest| Some(oldest.since_ns + self.late_after_ns()?));
+        [turn, late]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > self.now_ns)
+            .min()
     }
 }
 

@@ -1,6 +1,8 @@
-//! Where the time of requests goes: a histogram for each stage of a write, a flush, a read, of what is held back, and of cleaning (docs/latency.md).
+//! Where the time of requests goes: a histogram for each stage of a write, a flush, a read, of what
+//! is held back, and of cleaning (docs/latency.md).
 //!
-//! Recording is an addition in a table; most stages count batches and rounds, not blocks. Time is that of the last tick.
+//! Recording is an addition in a table; most stages count batches and rounds, not blocks. Time is
+//! that of the last tick.
 
 use serde::{Deserialize, Serialize};
 use windrow_units::{Histogram, LatencySummary};
@@ -104,7 +106,13 @@ impl Stages {
 
     /// All of them, those in which nothing was counted too.
     pub(crate) fn report(&self) -> Vec<StageTimes> {
-        Stage::ALL.iter().map(|stage| StageTimes { stage: stage.name().to_owned(), times: self.0[*stage as usize].summary() }).collect()
+        Stage::ALL
+            .iter()
+            .map(|stage| StageTimes {
+                stage: stage.name().to_owned(),
+                times: self.0[*stage as usize].summary(),
+            })
+            .collect()
     }
 }
 
@@ -116,13 +124,22 @@ mod tests {
     fn each_stage_has_its_own_histogram_and_name() {
         let mut stages = Stages::default();
         for (number, stage) in (1u64..).zip(Stage::ALL) {
-            assert_eq!(stage as u64 + 1, number, "the list is in the order of the histograms");
+            assert_eq!(
+                stage as u64 + 1,
+                number,
+                "the list is in the order of the histograms"
+            );
             (0..number).for_each(|_| stages.record(stage, 1000, 1000 + number));
         }
         stages.record(Stage::WriteOpen, 5, 3);
         let report = stages.report();
         for (number, shown) in (1u64..).zip(&report) {
-            assert_eq!((shown.times.count, shown.times.max_ns), (number + u64::from(number == 2), number), "{}", shown.stage);
+            assert_eq!(
+                (shown.times.count, shown.times.max_ns),
+                (number + u64::from(number == 2), number),
+                "{}",
+                shown.stage
+            );
         }
         let mut names: Vec<&str> = report.iter().map(|shown| &*shown.stage).collect();
         names.sort_unstable();

@@ -5,12 +5,16 @@ use crate::member::{add, life};
 use crate::pending::BlockKey;
 use crate::volume::Volume;
 use crate::weight::weight;
-use crate::{DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes, StopReason, VolumeStatus};
+use crate::{
+    DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes,
+    StopReason, VolumeStatus,
+};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
 
-/// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
+/// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before
+/// is of users' bytes and scrubs.
 const SAVED_SUMS: usize = 64;
 /// Where what is known to be lost begins.
 const SAVED_DAMAGE: usize = 32;
@@ -53,21 +57,40 @@ pub(crate) struct Counters {
 }
 
 impl Engine {
-    /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to members. After a crash they
-    /// miss what came after the last checkpoint.
+    /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to
+    /// members. After a crash they miss what came after the last checkpoint.
     fn lifetime_counters(&self) -> [u64; 2] {
-        let members = self.members.former.total() + self.members.list.iter().map(|m| m.stats.written.total()).sum::<u64>();
-        [self.counters.lifetime_user_bytes + self.counters.user_write_bytes, self.counters.lifetime_member_bytes + members]
+        let members = self.members.former.total()
+            + self
+                .members
+                .list
+                .iter()
+                .map(|m| m.stats.written.total())
+                .sum::<u64>();
+        [
+            self.counters.lifetime_user_bytes + self.counters.user_write_bytes,
+            self.counters.lifetime_member_bytes + members,
+        ]
     }
 
     /// What reduction did over the pool's life, as far as checkpoints have it.
     fn lifetime_sums(&self) -> (ReductionSums, DedupSums) {
-        (self.admission.reducing.sums.and(&self.counters.lifetime_reduction), self.dedup_sums().and(&self.counters.lifetime_dedup))
+        (
+            self.admission
+                .reducing
+                .sums
+                .and(&self.counters.lifetime_reduction),
+            self.dedup_sums().and(&self.counters.lifetime_dedup),
+        )
     }
 
     /// The counters that a checkpoint keeps; their order is part of the format.
     pub(crate) fn saved_counters(&self) -> Vec<u64> {
-        let mut saved: Vec<u64> = self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect();
+        let mut saved: Vec<u64> = self
+            .lifetime_counters()
+            .into_iter()
+            .chain(self.scrub.saved(self.now_ns))
+            .collect();
         saved.resize(SAVED_DAMAGE, 0);
         saved.extend(self.damage.saved());
         saved.resize(SAVED_SUMS, 0);
@@ -83,10 +106,14 @@ impl Engine {
         let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
         self.counters.lifetime_user_bytes = counter(0);
         self.counters.lifetime_member_bytes = counter(1);
-        self.counters.lifetime_reduction = ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
-        self.counters.lifetime_dedup = DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
+        self.counters.lifetime_reduction =
+            ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
+        self.counters.lifetime_dedup =
+            DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
         self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
-        let words = saved.get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len())).unwrap_or_default();
+        let words = saved
+            .get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len()))
+            .unwrap_or_default();
         self.damage = crate::damage::Damage::restored(words);
     }
 
@@ -96,8 +123,15 @@ impl Engine {
         for member in &self.members.list {
             add(&mut written, &member.stats.written);
         }
-        let has_place = |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
-        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
+        let has_place = |record: &MemberRecord| {
+            !matches!(record.state, MemberState::Removed | MemberState::Spare)
+        };
+        let degraded = self
+            .members
+            .list
+            .iter()
+            .zip(&self.superblock.members)
+            .any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
         let state = match &self.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
@@ -112,7 +146,11 @@ impl Engine {
             name: self.superblock.pool_name.clone(),
             redundancy: self.superblock.redundancy.name(),
             state,
-            stop_reason: self.stopped.as_ref().filter(|reason| **reason != StopReason::Shutdown).map(|reason| self.stop_text(reason)),
+            stop_reason: self
+                .stopped
+                .as_ref()
+                .filter(|reason| **reason != StopReason::Shutdown)
+                .map(|reason| self.stop_text(reason)),
             created_unix_s: self.superblock.created_unix_s,
             generation: self.superblock.generation.0,
             epoch: self.superblock.epoch.0,
@@ -121,7 +159,8 @@ impl Engine {
             volumes_version: self.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
-            placement: crate::PlacementKind::from_code(properties.placement).map_or("separate", crate::PlacementKind::name),
+            placement: crate::PlacementKind::from_code(properties.placement)
+                .map_or("separate", crate::PlacementKind::name),
             user_streams: self.user_streams(),
             moved_streams: self.policy.moved_streams(),
             placement_bytes: self.policy.bytes(),
@@ -178,12 +217,14 @@ impl Engine {
         }
     }
 
-    /// What the stages of requests took since start, for [`PoolStatus::stages`]: reckoned from histograms, so not for those who ask all the time.
+    /// What the stages of requests took since start, for [`PoolStatus::stages`]: reckoned from
+    /// histograms, so not for those who ask all the time.
     pub fn stage_times(&self) -> Vec<StageTimes> {
         self.stages.report()
     }
 
-    /// Admitted bytes that a power cut could lose now: those that neither log nor journal has promised.
+    /// Admitted bytes that a power cut could lose now: those that neither log nor journal has
+    /// promised.
     fn at_risk_bytes(&self) -> u64 {
         self.admission.at_risk.above(self.promised())
     }
@@ -196,16 +237,34 @@ impl Engine {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
                 // Whole, but not on record yet.
-                state: if self.members.list[i].rebuilding && record.is_in_use() { "rebuilding" } else { life::name(life::life(record)) },
+                state: if self.members.list[i].rebuilding && record.is_in_use() {
+                    "rebuilding"
+                } else {
+                    life::name(life::life(record))
+                },
                 size_bytes: record.size_bytes,
-                needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
-                sector_bytes_max: crate::member::sector_bytes_max(&self.superblock.journals, MemberId(i as u8)),
-                power_safe: crate::member::is_power_safe(&self.superblock.journals, MemberId(i as u8)),
+                needed_bytes: crate::member::needed_bytes(
+                    &self.zones,
+                    &self.superblock.journals,
+                    MemberId(i as u8),
+                ),
+                sector_bytes_max: crate::member::sector_bytes_max(
+                    &self.superblock.journals,
+                    MemberId(i as u8),
+                ),
+                power_safe: crate::member::is_power_safe(
+                    &self.superblock.journals,
+                    MemberId(i as u8),
+                ),
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
-                unanswered: if self.members.list[i].online { 0 } else { self.members.list[i].in_flight },
+                unanswered: if self.members.list[i].online {
+                    0
+                } else {
+                    self.members.list[i].in_flight
+                },
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
                 replaces: self.replaced_by(MemberId(i as u8)),
@@ -218,7 +277,9 @@ impl Engine {
     /// Why a member is out of service, and since when: from this run, or from the superblock.
     fn why_out(&self, member: usize) -> (String, u64) {
         let record = &self.superblock.members[member];
-        if self.members.list[member].online || matches!(record.state, MemberState::Removed | MemberState::Spare) {
+        if self.members.list[member].online
+            || matches!(record.state, MemberState::Removed | MemberState::Spare)
+        {
             return (String::new(), 0);
         }
         if let Some(left) = &self.members.list[member].left {
@@ -234,12 +295,17 @@ impl Engine {
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        self.volumes.iter().map(|volume| self.status_of(volume)).collect()
+        self.volumes
+            .iter()
+            .map(|volume| self.status_of(volume))
+            .collect()
     }
 
     /// A volume that is in use, by its name, as [`Engine::status`] has it.
     pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
-        self.volumes.by_name(name).map(|volume| self.status_of(volume))
+        self.volumes
+            .by_name(name)
+            .map(|volume| self.status_of(volume))
     }
 
     fn status_of(&self, v: &Volume) -> VolumeStatus {
@@ -258,32 +324,60 @@ impl Engine {
         }
     }
 
-    /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again only after use was [`FILLING_HYSTERESIS`] below it.
+    /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again
+    /// only after use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
-        let percent = (u128::from(self.used_bytes()) * 100 / u128::from(self.plan.usable_bytes.max(1))) as u64;
+        let percent = (u128::from(self.used_bytes()) * 100
+            / u128::from(self.plan.usable_bytes.max(1))) as u64;
         let warn_at = self.superblock.properties.warn_at;
-        let highest = |percent: u64| warn_at.into_iter().filter(|at| percent >= u64::from(*at)).max().unwrap_or(0);
+        let highest = |percent: u64| {
+            warn_at
+                .into_iter()
+                .filter(|at| percent >= u64::from(*at))
+                .max()
+                .unwrap_or(0)
+        };
         let passed = highest(percent);
         if passed > self.counters.filling_reported {
             out.notices.push(Notice::Filling { percent: passed });
             self.counters.filling_reported = passed;
         }
-        self.counters.filling_reported = self.counters.filling_reported.min(highest(percent + FILLING_HYSTERESIS));
-        let (pages, most) = (self.volumes.arena.used_pages(), self.volumes.arena.max_pages());
-        if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported {
+        self.counters.filling_reported = self
+            .counters
+            .filling_reported
+            .min(highest(percent + FILLING_HYSTERESIS));
+        let (pages, most) = (
+            self.volumes.arena.used_pages(),
+            self.volumes.arena.max_pages(),
+        );
+        if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported
+        {
             self.counters.map_full_reported = true;
-            out.notices.push(Notice::MapFull { pages: most, by_memory: most < self.plan.map_pages_max });
+            out.notices.push(Notice::MapFull {
+                pages: most,
+                by_memory: most < self.plan.map_pages_max,
+            });
         }
         self.counters.map_full_reported &= pages >= most;
     }
 
-    /// Tells when volumes begin to promise more than there is. To be called when one has come, gone or changed its size, or the usable space has.
+    /// Tells when volumes begin to promise more than there is. To be called when one has come, gone
+    /// or changed its size, or the usable space has.
     pub(crate) fn report_promises(&mut self, out: &mut Outbox) {
-        let active = self.volumes.iter().filter(|v| v.record.state == VolumeState::Active);
-        let (provisioned_bytes, usable_bytes) = (active.map(|v| v.record.size_bytes).sum::<u64>(), self.plan.usable_bytes);
+        let active = self
+            .volumes
+            .iter()
+            .filter(|v| v.record.state == VolumeState::Active);
+        let (provisioned_bytes, usable_bytes) = (
+            active.map(|v| v.record.size_bytes).sum::<u64>(),
+            self.plan.usable_bytes,
+        );
         let is_over = provisioned_bytes > usable_bytes;
         if is_over && !self.counters.overcommitted_reported {
-            out.notices.push(Notice::Overcommitted { provisioned_bytes, usable_bytes });
+            out.notices.push(Notice::Overcommitted {
+                provisioned_bytes,
+                usable_bytes,
+            });
         }
         self.counters.overcommitted_reported = is_over;
     }
@@ -297,19 +391,32 @@ impl Engine {
         }
         // (What a start readmits stays where it is if nothing may be written.)
         if !self.read_only && self.admission.unsealed_units > self.log_units() {
-            return Err(format!("{} units admitted and not sealed, the log has room for {}", self.admission.unsealed_units, self.log_units()));
+            return Err(format!(
+                "{} units admitted and not sealed, the log has room for {}",
+                self.admission.unsealed_units,
+                self.log_units()
+            ));
         }
         self.check_charge()?;
-        let quiet = self.pending.is_empty() && self.streams.iter().all(|s| s.in_flight.is_empty() && s.open.is_empty());
+        let quiet = self.pending.is_empty()
+            && self
+                .streams
+                .iter()
+                .all(|s| s.in_flight.is_empty() && s.open.is_empty());
         if quiet && self.admission.is_idle() {
             if self.admission.pending_bytes != 0 {
-                return Err(format!("{} pending bytes at rest", self.admission.pending_bytes));
+                return Err(format!(
+                    "{} pending bytes at rest",
+                    self.admission.pending_bytes
+                ));
             }
             let (mapped, stored) = (self.volumes.mapped_blocks(), self.volumes.stored_units());
             let live = self.segments.live_units();
             if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
                 let used = self.volumes.used_blocks;
-                return Err(format!("{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"));
+                return Err(format!(
+                    "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
+                ));
             }
             if self.ranges.is_idle() {
                 self.check_references()?;
@@ -320,12 +427,34 @@ impl Engine {
 
     /// The charge is what the maps and the blocks on their way say (`weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
-        let mapped = |key: BlockKey| self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba())));
+        let mapped = |key: BlockKey| {
+            self.volumes
+                .get(key.volume())
+                .map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba())))
+        };
         let pending = self.pending.newest();
-        let (stands, for_mapped) = pending
-            .fold((0, 0), |(stands, mapped_too), (key, is_data)| (stands + if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }, mapped_too + mapped(key)));
-        let (charge, due) = (self.volumes.charge, self.volumes.mapped_charge() + stands - for_mapped);
-        if charge == due { Ok(()) } else { Err(format!("{charge} units are charged, by the maps and what is on its way it should be {due}")) }
+        let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
+            (
+                stands
+                    + if is_data {
+                        u64::from(FULL_BLOCK_UNITS)
+                    } else {
+                        0
+                    },
+                mapped_too + mapped(key),
+            )
+        });
+        let (charge, due) = (
+            self.volumes.charge,
+            self.volumes.mapped_charge() + stands - for_mapped,
+        );
+        if charge == due {
+            Ok(())
+        } else {
+            Err(format!(
+                "{charge} units are charged, by the maps and what is on its way it should be {due}"
+            ))
+        }
     }
 
     /// True if nothing is on its way (between bursts, for tests and leak checks).
@@ -348,15 +477,25 @@ impl Engine {
             && self.stream(STREAM_USER).open.is_empty()
     }
 
-    /// True if no request, read, fetch, examination, flush or member command is in its tables. Cleaning may rest in the middle of a segment.
+    /// True if no request, read, fetch, examination, flush or member command is in its tables.
+    /// Cleaning may rest in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
-        let reading = !(self.reads.is_empty() && self.fetches.is_empty() && self.splits.is_empty() && self.examinations.is_empty());
-        !reading && self.pending.is_empty() && self.admission.is_idle() && self.flush.is_idle() && self.commands_have_ended()
+        let reading = !(self.reads.is_empty()
+            && self.fetches.is_empty()
+            && self.splits.is_empty()
+            && self.examinations.is_empty());
+        !reading
+            && self.pending.is_empty()
+            && self.admission.is_idle()
+            && self.flush.is_idle()
+            && self.commands_have_ended()
     }
 
     /// A volume by name: id and size in bytes.
     pub fn volume(&self, name: &str) -> Option<(windrow_units::VolumeId, u64)> {
-        self.volumes.by_name(name).map(|v| (v.record.id, v.record.size_bytes))
+        self.volumes
+            .by_name(name)
+            .map(|v| (v.record.id, v.record.size_bytes))
     }
 }
 
@@ -366,13 +505,22 @@ impl Engine {
         let stream = |id: usize| {
             let s = self.stream(id);
             let stages: Vec<_> = s.in_flight.iter().map(|b| b.stage).collect();
-            format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
+            format!(
+                "stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}",
+                s.position,
+                s.open.items.len(),
+                s.durable
+            )
         };
         format!(
             "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, fruitless {}, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
-            crate::limits::STREAMS[2..].iter().map(|id| stream(*id)).collect::<Vec<_>>().join("; "),
+            crate::limits::STREAMS[2..]
+                .iter()
+                .map(|id| stream(*id))
+                .collect::<Vec<_>>()
+                .join("; "),
             self.orders.committed(),
             self.orders.durable(),
             self.room_units(),

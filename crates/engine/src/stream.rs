@@ -92,7 +92,10 @@ pub struct OpenBatch {
 impl Item {
     /// True if it has payload.
     pub fn has_payload(&self) -> bool {
-        !matches!(self, Self::Reference { .. } | Self::Fill { .. } | Self::Record)
+        !matches!(
+            self,
+            Self::Reference { .. } | Self::Fill { .. } | Self::Record
+        )
     }
 }
 
@@ -175,8 +178,9 @@ pub struct Stream {
     pub open: OpenBatch,
     /// Sealed batches in order of their numbers.
     pub in_flight: VecDeque<Batch>,
-    /// Of users: sealed batches with orders that are not below all that is uncommitted, and the last of these orders. Orders before them may be in other
-    /// streams, so a checkpoint that begins now has to replay them although they are committed.
+    /// Of users: sealed batches with orders that are not below all that is uncommitted, and the
+    /// last of these orders. Orders before them may be in other streams, so a checkpoint that
+    /// begins now has to replay them although they are committed.
     pub unsettled: VecDeque<(StreamPosition, Order)>,
     /// The first checkpoint whose root names it; it is used when no kept root is older.
     pub usable_from: u64,
@@ -218,18 +222,40 @@ impl Stream {
 
     /// A stream that was never opened.
     pub fn closed_position() -> StreamPosition {
-        StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE }
+        StreamPosition {
+            segment: SegmentId::NONE,
+            row: 0,
+            seq: Seq(1),
+            next_segment: SegmentId::NONE,
+        }
     }
 
-    /// The position of the oldest batch that is not committed, or whose orders are not settled: where a replay must begin.
+    /// The position of the oldest batch that is not committed, or whose orders are not settled:
+    /// where a replay must begin.
     pub fn replay_position(&self) -> StreamPosition {
-        let flying = self.in_flight.front().map(|b| StreamPosition { segment: b.segment, row: b.row, seq: b.seq, next_segment: SegmentId::NONE });
+        let flying = self.in_flight.front().map(|b| StreamPosition {
+            segment: b.segment,
+            row: b.row,
+            seq: b.seq,
+            next_segment: SegmentId::NONE,
+        });
         let unsettled = self.unsettled.front().map(|(position, _)| *position);
-        match flying.into_iter().chain(unsettled).min_by_key(|position| position.seq) {
+        match flying
+            .into_iter()
+            .chain(unsettled)
+            .min_by_key(|position| position.seq)
+        {
             None => self.position,
             Some(first) => {
-                let next_segment = if first.segment == self.position.segment { self.position.next_segment } else { SegmentId::NONE };
-                StreamPosition { next_segment, ..first }
+                let next_segment = if first.segment == self.position.segment {
+                    self.position.next_segment
+                } else {
+                    SegmentId::NONE
+                };
+                StreamPosition {
+                    next_segment,
+                    ..first
+                }
             }
         }
     }

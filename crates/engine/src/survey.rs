@@ -1,23 +1,30 @@
-//! A walk over the maps of all volumes beside whatever else goes on: who refers to which shared content.
+//! A walk over the maps of all volumes beside whatever else goes on: who refers to which shared
+//! content.
 //!
-//! Two questions need it. *What does each volume keep for itself?* ([`crate::Control::CountSharing`]): content that only one volume refers to goes with that volume,
-//! other content stays. *Which blocks are lost with content that can not be had any more?* Nothing but the maps knows either: an id knows how many refer to
-//! it, not who.
+//! Two questions need it. *What does each volume keep for itself?*
+//! ([`crate::Control::CountSharing`]): content that only one volume refers to goes with that
+//! volume, other content stays. *Which blocks are lost with content that can not be had any more?*
+//! Nothing but the maps knows either: an id knows how many refer to it, not who.
 //!
-//! 1 A walk goes over the pages of the map arena, a bounded number in each step of the engine ([`SURVEY_PAGES_PER_STEP`]). Each reference notes in a table
-//!   which volume it is of: nobody, one, or several.
+//! 1 A walk goes over the pages of the map arena, a bounded number in each step of the engine
+//!   ([`SURVEY_PAGES_PER_STEP`]). Each reference notes in a table which volume it is of: nobody,
+//!   one, or several.
 //! 2 Then it goes over the contents: what one volume alone refers to is that volume's.
-//! 3 The table has room for [`SURVEY_IDS`] contents. A pool with more takes several rounds, each over all pages.
-//! 4 **Exact or not.** Maps change beside the walk. It says that it is exact if no reference has come or gone from its begin to its end, and no content has
-//!   changed its length (cleaning may pack content better, never worse, so an equal sum is equal lengths).
-//! 5 Lost content is named in the same pass: a notice for each block that refers to it. Each content
-//!   is named once in a start, and once more by each scrub.
+//! 3 The table has room for [`SURVEY_IDS`] contents. A pool with more takes several rounds, each
+//!   over all pages.
+//! 4 **Exact or not.** Maps change beside the walk. It says that it is exact if no reference has
+//!   come or gone from its begin to its end, and no content has changed its length (cleaning may
+//!   pack content better, never worse, so an equal sum is equal lengths).
+//! 5 Lost content is named in the same pass: a notice for each block that refers to it. Each
+//!   content is named once in a start, and once more by each scrub.
 
 use crate::control::control_answer;
 use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
-use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing};
+use crate::{
+    ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_units::{Lba, PLACE_UNIT, VolumeId};
@@ -94,7 +101,12 @@ impl Survey {
 
     /// All who wait for an answer; nothing goes on.
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = ControlId> + use<> {
-        let begun = self.walk.take().and_then(|walk| walk.count).map(|count| count.askers).unwrap_or_default();
+        let begun = self
+            .walk
+            .take()
+            .and_then(|walk| walk.count)
+            .map(|count| count.askers)
+            .unwrap_or_default();
         self.lost.clear();
         begun.into_iter().chain(std::mem::take(&mut self.asked))
     }
@@ -111,7 +123,9 @@ impl Engine {
         if self.survey.is_idle() {
             return;
         }
-        let Some(mut walk) = self.survey.walk.take().or_else(|| self.begin_survey(out)) else { return };
+        let Some(mut walk) = self.survey.walk.take().or_else(|| self.begin_survey(out)) else {
+            return;
+        };
         let ended = match walk.stage {
             Stage::Pages(at) => self.survey_pages(&mut walk, at, out),
             Stage::Contents(at) => self.survey_contents(&mut walk, at),
@@ -120,29 +134,53 @@ impl Engine {
             self.survey.walk = Some(walk);
         } else if let Some(count) = walk.count {
             let reply = self.sharing(&count);
-            count.askers.iter().for_each(|id| control_answer(*id, Ok(ControlReply::Sharing(reply.clone())), out));
+            count
+                .askers
+                .iter()
+                .for_each(|id| control_answer(*id, Ok(ControlReply::Sharing(reply.clone())), out));
         }
     }
 
     fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
-        let (askers, lost) = (std::mem::take(&mut self.survey.asked), std::mem::take(&mut self.survey.lost));
+        let (askers, lost) = (
+            std::mem::take(&mut self.survey.asked),
+            std::mem::take(&mut self.survey.lost),
+        );
         let mut owners = Vec::new();
         let end = self.volumes.ids.end();
         let ids = end.min(SURVEY_IDS) as usize;
         if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
-            askers.into_iter().for_each(|id| control_answer(id, Err(error.clone()), out));
+            askers
+                .into_iter()
+                .for_each(|id| control_answer(id, Err(error.clone()), out));
             return None;
         }
         owners.resize(if askers.is_empty() { 0 } else { ids }, NOBODY);
         let before = self.sharing_mark();
-        let count = (!askers.is_empty()).then_some(Count { askers, base: 0, end, owners, exclusive: BTreeMap::new(), before });
-        Some(Walk { stage: Stage::Pages(0), lost, references: 0, count })
+        let count = (!askers.is_empty()).then_some(Count {
+            askers,
+            base: 0,
+            end,
+            owners,
+            exclusive: BTreeMap::new(),
+            before,
+        });
+        Some(Walk {
+            stage: Stage::Pages(0),
+            lost,
+            references: 0,
+            count,
+        })
     }
 
-    /// Changes with each reference that comes or goes, and with each content that changes its length.
+    /// Changes with each reference that comes or goes, and with each content that changes its
+    /// length.
     fn sharing_mark(&self) -> (u64, u64) {
-        let units = self.volumes.get(VolumeId::SHARED).map_or(0, |v| v.map.stored_units);
+        let units = self
+            .volumes
+            .get(VolumeId::SHARED)
+            .map_or(0, |v| v.map.stored_units);
         (self.volumes.arena.reference_changes(), units)
     }
 
@@ -154,28 +192,57 @@ impl Engine {
             self.survey_page(walk, PageSlot(slot), out);
         }
         if until == end && walk.references > SURVEY_NAMED_MAX {
-            out.notices.push(Notice::UnnamedReferences { more: walk.references - SURVEY_NAMED_MAX });
+            out.notices.push(Notice::UnnamedReferences {
+                more: walk.references - SURVEY_NAMED_MAX,
+            });
             walk.references = 0;
         }
-        walk.stage = if until < end { Stage::Pages(until) } else { Stage::Contents(walk.count.as_ref().map_or(0, |count| count.base)) };
+        walk.stage = if until < end {
+            Stage::Pages(until)
+        } else {
+            Stage::Contents(walk.count.as_ref().map_or(0, |count| count.base))
+        };
         until == end && walk.count.is_none()
     }
 
     fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, out: &mut Outbox) {
-        let Some(meta) = self.volumes.arena.meta(slot).filter(|meta| meta.volume != VolumeId::SHARED) else { return };
+        let Some(meta) = self
+            .volumes
+            .arena
+            .meta(slot)
+            .filter(|meta| meta.volume != VolumeId::SHARED)
+        else {
+            return;
+        };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let mut lost = Vec::new();
         for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
-            let Some(id) = entry.shared_id() else { continue };
+            let Some(id) = entry.shared_id() else {
+                continue;
+            };
             if let Some(count) = &mut walk.count
-                && let Some(owner) = id.0.checked_sub(count.base).and_then(|at| count.owners.get_mut(at as usize))
+                && let Some(owner) =
+                    id.0.checked_sub(count.base)
+                        .and_then(|at| count.owners.get_mut(at as usize))
             {
-                *owner = if matches!(*owner, NOBODY) || *owner == volume.0 { volume.0 } else { SEVERAL };
+                *owner = if matches!(*owner, NOBODY) || *owner == volume.0 {
+                    volume.0
+                } else {
+                    SEVERAL
+                };
             }
-            if walk.lost.get(&(id.0 as u32)).is_some_and(|life| *life == self.volumes.ids.life(id.0 as u32)) {
+            if walk
+                .lost
+                .get(&(id.0 as u32))
+                .is_some_and(|life| *life == self.volumes.ids.life(id.0 as u32))
+            {
                 walk.references += 1;
                 if walk.references <= SURVEY_NAMED_MAX {
-                    out.notices.push(Notice::UnrecoverableReference { volume, lba, content: id.0 });
+                    out.notices.push(Notice::UnrecoverableReference {
+                        volume,
+                        lba,
+                        content: id.0,
+                    });
                 }
                 self.scrub.note_reference(volume, lba, id);
                 lost.push(Lba(lba));
@@ -190,8 +257,12 @@ impl Engine {
     /// True if the walk has ended.
     fn survey_contents(&mut self, walk: &mut Walk, at: u64) -> bool {
         walk.lost.clear();
-        let Some(count) = &mut walk.count else { return true };
-        let Some(shared) = self.volumes.get(VolumeId::SHARED) else { return true };
+        let Some(count) = &mut walk.count else {
+            return true;
+        };
+        let Some(shared) = self.volumes.get(VolumeId::SHARED) else {
+            return true;
+        };
         let end = count.base + count.owners.len() as u64;
         let until = end.min(at + u64::from(SURVEY_PAGES_PER_STEP) * MAP_PAGE_ENTRIES as u64);
         for id in at..until {
@@ -220,9 +291,16 @@ impl Engine {
     fn sharing(&self, count: &Count) -> Sharing {
         let bytes = |units: u64| units * PLACE_UNIT as u64;
         let volumes = self.volumes.iter().map(|v| {
-            let exclusive_bytes = bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
-            VolumeSharing { id: v.record.id, exclusive_bytes }
+            let exclusive_bytes =
+                bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
+            VolumeSharing {
+                id: v.record.id,
+                exclusive_bytes,
+            }
         });
-        Sharing { volumes: volumes.collect(), exact: self.sharing_mark() == count.before }
+        Sharing {
+            volumes: volumes.collect(),
+            exact: self.sharing_mark() == count.before,
+        }
     }
 }

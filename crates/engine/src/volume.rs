@@ -1,7 +1,8 @@
 //! The volume table with each volume's map, and the count of blocks that hold data.
 //!
-//! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the pool's usable space,
-//! so that what was accepted always fits (invariant 7). `charge` counts beside it what they take.
+//! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the
+//! pool's usable space, so that what was accepted always fits (invariant 7). `charge` counts beside
+//! it what they take.
 
 use crate::dedup::Ids;
 use crate::limits::{LBA_BITS, MAX_VOLUMES};
@@ -67,8 +68,18 @@ impl Volumes {
         Self {
             slots: Vec::new(),
             by_id: HashMap::with_capacity_and_hasher(64, FxBuildHasher),
-            shared: Volume { record: VolumeRecord::new(VolumeId::SHARED, BLOCK_BYTES << LBA_BITS, String::new()), map: VolumeMap::default() },
-            index: Volume { record: VolumeRecord::new(VolumeId::INDEX, INDEX_PAGES_MAX * BLOCK_BYTES, String::new()), map: VolumeMap::default() },
+            shared: Volume {
+                record: VolumeRecord::new(VolumeId::SHARED, BLOCK_BYTES << LBA_BITS, String::new()),
+                map: VolumeMap::default(),
+            },
+            index: Volume {
+                record: VolumeRecord::new(
+                    VolumeId::INDEX,
+                    INDEX_PAGES_MAX * BLOCK_BYTES,
+                    String::new(),
+                ),
+                map: VolumeMap::default(),
+            },
             ids: Ids::default(),
             arena: MapArena::new(map_bytes),
             last_id: 0,
@@ -109,12 +120,16 @@ impl Volumes {
     /// A volume that is in use.
     #[inline]
     pub fn active(&self, id: VolumeId) -> Option<&Volume> {
-        self.get(id).filter(|v| v.record.state == VolumeState::Active && ![VolumeId::SHARED, VolumeId::INDEX].contains(&id))
+        self.get(id).filter(|v| {
+            v.record.state == VolumeState::Active
+                && ![VolumeId::SHARED, VolumeId::INDEX].contains(&id)
+        })
     }
 
     /// A volume in use by name.
     pub fn by_name(&self, name: &str) -> Option<&Volume> {
-        self.iter().find(|v| v.record.state == VolumeState::Active && v.record.name == name)
+        self.iter()
+            .find(|v| v.record.state == VolumeState::Active && v.record.name == name)
     }
 
     /// All volumes in order of their slots.
@@ -129,7 +144,9 @@ impl Volumes {
 
     /// The entries of all maps that have a payload.
     pub fn payloads(&self) -> impl Iterator<Item = MapEntry> + '_ {
-        self.with_hidden().flat_map(|v| v.map.entries(&self.arena)).filter(MapEntry::has_payload)
+        self.with_hidden()
+            .flat_map(|v| v.map.entries(&self.arena))
+            .filter(MapEntry::has_payload)
     }
 
     /// Blocks of users that hold data, as the maps have it.
@@ -139,7 +156,10 @@ impl Volumes {
 
     /// Charge of all blocks of users, as the maps have it, in units.
     pub fn mapped_charge(&self) -> u64 {
-        self.iter().chain([&self.shared]).map(|v| weight_of(v.map.stored_units, v.map.packed_blocks)).sum()
+        self.iter()
+            .chain([&self.shared])
+            .map(|v| weight_of(v.map.stored_units, v.map.packed_blocks))
+            .sum()
     }
 
     /// Counts anew from the maps what is used (a start: nothing is on its way).
@@ -147,9 +167,12 @@ impl Volumes {
         (self.used_blocks, self.charge) = (self.mapped_blocks(), self.mapped_charge());
     }
 
-    /// Units that all blocks are stored in, pages of the index included, and how many of them are packed, as the maps have it.
+    /// Units that all blocks are stored in, pages of the index included, and how many of them are
+    /// packed, as the maps have it.
     pub fn stored_units(&self) -> (u64, u64) {
-        self.with_hidden().fold((0, 0), |(units, packed), v| (units + v.map.stored_units, packed + v.map.packed_blocks))
+        self.with_hidden().fold((0, 0), |(units, packed), v| {
+            (units + v.map.stored_units, packed + v.map.packed_blocks)
+        })
     }
 
     /// Units that the blocks of users are stored in.
@@ -164,21 +187,33 @@ impl Volumes {
 
     /// True if one more volume needs a page of the table that a checkpoint has no room for.
     pub fn lacks_table_page(&self) -> bool {
-        let is_new = self.slots.len().is_multiple_of(VOLUMES_PER_PAGE) && !self.slots.is_empty() && self.slots.iter().all(Option::is_some);
+        let is_new = self.slots.len().is_multiple_of(VOLUMES_PER_PAGE)
+            && !self.slots.is_empty()
+            && self.slots.iter().all(Option::is_some);
         is_new && !self.arena.has_room()
     }
 
-    /// Counts the pages of the table beyond the first against the bound on map pages. (Not during a start, which may need pages that it gives back at its end.)
+    /// Counts the pages of the table beyond the first against the bound on map pages. (Not during a
+    /// start, which may need pages that it gives back at its end.)
     pub fn count_table_pages(&mut self) {
-        self.arena.set_table_pages(self.slots.len().div_ceil(VOLUMES_PER_PAGE).saturating_sub(1));
+        self.arena.set_table_pages(
+            self.slots
+                .len()
+                .div_ceil(VOLUMES_PER_PAGE)
+                .saturating_sub(1),
+        );
     }
 
     /// Adds a volume.
     pub fn add(&mut self, record: VolumeRecord) {
-        let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
+        let slot = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.slots.push(None);
+                self.slots.len() - 1
+            });
         self.put(slot, record);
         self.mark_dirty(slot);
     }
@@ -190,12 +225,17 @@ impl Volumes {
         }
         self.last_id = self.last_id.max(record.id.0);
         self.by_id.insert(record.id.0, slot as u32);
-        self.slots[slot] = Some(Volume { record, map: VolumeMap::default() });
+        self.slots[slot] = Some(Volume {
+            record,
+            map: VolumeMap::default(),
+        });
     }
 
     /// Changes a record.
     pub fn change(&mut self, id: VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
-        let Some(slot) = self.by_id.get(&id.0).copied() else { return };
+        let Some(slot) = self.by_id.get(&id.0).copied() else {
+            return;
+        };
         if let Some(volume) = self.slots[slot as usize].as_mut() {
             change(&mut volume.record);
         }
@@ -218,15 +258,24 @@ impl Volumes {
         }
     }
 
-    /// Has the next checkpoint write every table page. One that a crash cut off may have left images with what the start refused, and of images an emergency rebuild
-    /// without a checkpoint can only take the newest.
+    /// Has the next checkpoint write every table page. One that a crash cut off may have left
+    /// images with what the start refused, and of images an emergency rebuild without a checkpoint
+    /// can only take the newest.
     pub fn rewrite_table(&mut self) {
-        (0..self.slots.len()).step_by(VOLUMES_PER_PAGE).for_each(|slot| self.mark_dirty(slot));
+        (0..self.slots.len())
+            .step_by(VOLUMES_PER_PAGE)
+            .for_each(|slot| self.mark_dirty(slot));
     }
 
     /// The records of a table page.
     pub fn table_page(&self, page: u32) -> Vec<Option<VolumeRecord>> {
         let first = page as usize * VOLUMES_PER_PAGE;
-        (first..first + VOLUMES_PER_PAGE).map(|s| self.slots.get(s).and_then(|v| v.as_ref().map(|v| v.record.clone()))).collect()
+        (first..first + VOLUMES_PER_PAGE)
+            .map(|s| {
+                self.slots
+                    .get(s)
+                    .and_then(|v| v.as_ref().map(|v| v.record.clone()))
+            })
+            .collect()
     }
 }

@@ -1,8 +1,9 @@
 //! Cache misses that overlap.
 //!
-//! A random write touches map entries that are in no cache, one after the other. Where a group of blocks is known before the first of them is used, all their entries
-//! are looked at first. In two passes: finding out where an entry lies takes so many instructions that a processor sees only a few blocks ahead; the second pass
-//! is nothing but loads, of which it has dozens under way.
+//! A random write touches map entries that are in no cache, one after the other. Where a group of
+//! blocks is known before the first of them is used, all their entries are looked at first. In two
+//! passes: finding out where an entry lies takes so many instructions that a processor sees only a
+//! few blocks ahead; the second pass is nothing but loads, of which it has dozens under way.
 
 use crate::Engine;
 use crate::map::PageSlot;
@@ -32,11 +33,19 @@ impl Engine {
             return;
         }
         self.warm_blocks(events.iter().filter_map(|event| match event {
-            Event::Request(Request { volume, op: Op::Write { offset, .. }, .. }) => Some((*volume, Lba(offset / BLOCK_BYTES))),
+            Event::Request(Request {
+                volume,
+                op: Op::Write { offset, .. },
+                ..
+            }) => Some((*volume, Lba(offset / BLOCK_BYTES))),
             _ => None,
         }));
         for event in events {
-            if let Event::Request(Request { op: Op::Write { data, .. }, .. }) = event {
+            if let Event::Request(Request {
+                op: Op::Write { data, .. },
+                ..
+            }) = event
+            {
                 black_box(data.first());
             }
         }
@@ -44,10 +53,17 @@ impl Engine {
 
     /// What the comparison of a batch to be cleaned with the map will need.
     pub(crate) fn warm_decoded(&mut self, batch: &DecodedBatch) {
-        self.warm_blocks(batch.entries.iter().filter_map(|decoded| match decoded.entry {
-            Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => Some((volume, lba)),
-            _ => None,
-        }));
+        self.warm_blocks(
+            batch
+                .entries
+                .iter()
+                .filter_map(|decoded| match decoded.entry {
+                    Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                        Some((volume, lba))
+                    }
+                    _ => None,
+                }),
+        );
     }
 
     /// What the commit of a batch will change: the entries, and the segments where the blocks were.
@@ -56,7 +72,12 @@ impl Engine {
             Item::Data { key, .. } | Item::Move { key, .. } => Some((key.volume(), key.lba())),
             _ => None,
         }));
-        for entry in self.warmth.entries.iter().filter(|entry| entry.has_payload()) {
+        for entry in self
+            .warmth
+            .entries
+            .iter()
+            .filter(|entry| entry.has_payload())
+        {
             self.segments.warm(self.codec.segment(entry.place()));
         }
     }
@@ -71,14 +92,20 @@ impl Engine {
             let map = match last {
                 Some((known, map)) if known == volume => map,
                 _ => {
-                    let Some(found) = self.volumes.get(volume) else { continue };
+                    let Some(found) = self.volumes.get(volume) else {
+                        continue;
+                    };
                     last = Some((volume, &found.map));
                     &found.map
                 }
             };
             places.extend(map.locate(lba));
         }
-        entries.extend(places.iter().map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]));
+        entries.extend(
+            places
+                .iter()
+                .map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]),
+        );
         black_box(entries.last());
     }
 }

@@ -1,17 +1,25 @@
 //! What reduction would make of data: an estimate that stores nothing.
 //!
-//! Blocks go by as they would on the way to a volume: 1 all-zero and all-0xFF blocks take nothing. 2 Deduplication: of blocks with the same fingerprint the first one counts. 3 What
-//! is left is packed by the engine's own codecs, by its rules: units of 16 bytes, an eighth at least is saved, and the early exit in groups of 32.
+//! Blocks go by as they would on the way to a volume: 1 all-zero and all-0xFF blocks take nothing.
+//! 2 Deduplication: of blocks with the same fingerprint the first one counts. 3 What is left is
+//! packed by the engine's own codecs, by its rules: units of 16 bytes, an eighth at least is saved,
+//! and the early exit in groups of 32.
 //!
-//! **Exact up to a bound of memory.** Each fingerprint that was met takes an entry. When there is no room for more, only those fingerprints stay, and are looked for from
-//! then on, whose first bit is zero; then whose first two bits are, and so on. Fingerprints are as good as random, so that is a fair sample of the *distinct* blocks, whatever
-//! their copies are, and what is known of the sample is exact: from the first block on, each of its members that went by was noted. So 2^level times the sample is an
-//! estimate without bias of distinct blocks and of their stored bytes. (Adaptive sampling: M. Wegman; P. Flajolet, "On adaptive sampling", Computing 43, 1990. For deduplication:
-//! D. Harnik et al., "Estimation of deduplication ratios in large data sets", MSST 2012. A share of the *data*, on the other hand, says little about its duplicates: D. Harnik, E. Khaitzin,
-//! D. Sotnikov, "Estimating unseen deduplication: from theory to practice", FAST 2016.)
+//! **Exact up to a bound of memory.** Each fingerprint that was met takes an entry. When there is
+//! no room for more, only those fingerprints stay, and are looked for from then on, whose first bit
+//! is zero; then whose first two bits are, and so on. Fingerprints are as good as random, so that
+//! is a fair sample of the *distinct* blocks, whatever their copies are, and what is known of the
+//! sample is exact: from the first block on, each of its members that went by was noted. So 2^level
+//! times the sample is an estimate without bias of distinct blocks and of their stored bytes.
+//! (Adaptive sampling: M. Wegman; P. Flajolet, "On adaptive sampling", Computing 43, 1990. For
+//! deduplication: D. Harnik et al., "Estimation of deduplication ratios in large data sets", MSST
+//! 2012. A share of the *data*, on the other hand, says little about its duplicates: D. Harnik, E.
+//! Khaitzin, D. Sotnikov, "Estimating unseen deduplication: from theory to practice", FAST 2016.)
 //!
-//! **Its error.** Each distinct block is in the sample with probability p = 2^-level, independently. So the sum of w over all of them, estimated from a sample S, has the relative standard
-//! error sqrt((1 - p) sum of w^2 over S) / (sum of w over S); shown is 1.96 times that, which holds in 95 of 100 cases. With 4 million entries that is less than 0.1 %.
+//! **Its error.** Each distinct block is in the sample with probability p = 2^-level,
+//! independently. So the sum of w over all of them, estimated from a sample S, has the relative
+//! standard error sqrt((1 - p) sum of w^2 over S) / (sum of w over S); shown is 1.96 times that,
+//! which holds in 95 of 100 cases. With 4 million entries that is less than 0.1 %.
 
 pub mod sources;
 
@@ -20,7 +28,8 @@ use windrow_engine::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
 use windrow_reduce::{BlockClass, Codec, Packer, Print, classify, looks_random};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE};
 
-/// Memory that an entry of the table is reckoned at: key, value, the table's slack, and the old table while a new one is filled.
+/// Memory that an entry of the table is reckoned at: key, value, the table's slack, and the old
+/// table while a new one is filled.
 pub const ENTRY_BYTES: u64 = 96;
 
 /// What is estimated.
@@ -89,7 +98,8 @@ impl Tally {
         }
     }
 
-    /// Counts the blocks of some bytes; what is missing at the end of the last one is zero, as in a file system.
+    /// Counts the blocks of some bytes; what is missing at the end of the last one is zero, as in a
+    /// file system.
     pub fn add(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_SIZE>();
         blocks.iter().for_each(|block| self.block(block));
@@ -106,7 +116,11 @@ impl Tally {
             BlockClass::Ones => self.ones_blocks += 1,
             BlockClass::Data => {
                 self.data_blocks += 1;
-                if self.plan.dedup { self.content(block) } else { self.unshared(block) }
+                if self.plan.dedup {
+                    self.content(block)
+                } else {
+                    self.unshared(block)
+                }
             }
         }
     }
@@ -135,12 +149,22 @@ impl Tally {
         let mut lengths = [BLOCK_SIZE as u16; 2];
         for (at, codec) in self.plan.codecs.iter().enumerate() {
             let group = &mut self.groups[at];
-            let tried = group.in_vain < REDUCE_IN_VAIN || group.at.is_multiple_of(REDUCE_TRY_AGAIN) || !looks_random(block);
+            let tried = group.in_vain < REDUCE_IN_VAIN
+                || group.at.is_multiple_of(REDUCE_TRY_AGAIN)
+                || !looks_random(block);
             self.room.clear();
-            let packed = if tried { self.packer.pack_stored(*codec, block, &mut self.room) } else { None };
+            let packed = if tried {
+                self.packer.pack_stored(*codec, block, &mut self.room)
+            } else {
+                None
+            };
             lengths[at] = packed.unwrap_or(BLOCK_SIZE) as u16;
             if tried {
-                group.in_vain = if packed.is_none() { group.in_vain + 1 } else { 0 };
+                group.in_vain = if packed.is_none() {
+                    group.in_vain + 1
+                } else {
+                    0
+                };
             }
             group.at += 1;
             if group.at == REDUCE_BLOCKS {
@@ -163,7 +187,10 @@ impl Tally {
     /// Blocks of data, those with the same content once.
     pub fn unique(&self) -> Sum {
         if !self.plan.dedup {
-            return Sum { bytes: self.data_blocks * BLOCK_BYTES, margin_bytes: 0 };
+            return Sum {
+                bytes: self.data_blocks * BLOCK_BYTES,
+                margin_bytes: 0,
+            };
         }
         self.scaled(|_| BLOCK_BYTES)
     }
@@ -171,7 +198,10 @@ impl Tally {
     /// What is stored of the data with this codec of the plan.
     pub fn stored(&self, codec: usize) -> Sum {
         if !self.plan.dedup {
-            return Sum { bytes: self.stored[codec], margin_bytes: 0 };
+            return Sum {
+                bytes: self.stored[codec],
+                margin_bytes: 0,
+            };
         }
         self.scaled(|lengths| u64::from(lengths[codec]))
     }
@@ -185,11 +215,15 @@ impl Tally {
         }
         let scale = 2f64.powi(self.level as i32);
         let margin = 1.96 * scale * ((1.0 - 1.0 / scale) * squares).sqrt();
-        Sum { bytes: sum << self.level, margin_bytes: margin.ceil() as u64 }
+        Sum {
+            bytes: sum << self.level,
+            margin_bytes: margin.ceil() as u64,
+        }
     }
 }
 
-/// The stored share of data of which only extents were looked at: a ratio of sums over a random sample of extents, and how far it may be off.
+/// The stored share of data of which only extents were looked at: a ratio of sums over a random
+/// sample of extents, and how far it may be off.
 #[derive(Clone, Debug, Default)]
 pub struct Ratio {
     extents: Vec<(f64, f64)>,
@@ -201,17 +235,28 @@ impl Ratio {
         self.extents.push((bytes as f64, became as f64));
     }
 
-    /// The ratio, and the half of its interval for 95 of 100 cases; `share`: what part of all extents was looked at.
+    /// The ratio, and the half of its interval for 95 of 100 cases; `share`: what part of all
+    /// extents was looked at.
     pub fn estimate(&self, share: f64) -> (f64, f64) {
         let count = self.extents.len() as f64;
-        let (bytes, became) = self.extents.iter().fold((0.0, 0.0), |sum, extent| (sum.0 + extent.0, sum.1 + extent.1));
+        let (bytes, became) = self.extents.iter().fold((0.0, 0.0), |sum, extent| {
+            (sum.0 + extent.0, sum.1 + extent.1)
+        });
         if bytes == 0.0 {
             return (0.0, 0.0);
         }
         let ratio = became / bytes;
-        let squares: f64 = self.extents.iter().map(|(bytes, became)| (became - ratio * bytes).powi(2)).sum();
+        let squares: f64 = self
+            .extents
+            .iter()
+            .map(|(bytes, became)| (became - ratio * bytes).powi(2))
+            .sum();
         // Of one extent nothing is known about others.
-        let variance = if count > 1.0 { squares / (count - 1.0) / count * (1.0 - share) } else { (bytes / count).powi(2) };
+        let variance = if count > 1.0 {
+            squares / (count - 1.0) / count * (1.0 - share)
+        } else {
+            (bytes / count).powi(2)
+        };
         (ratio, 1.96 * variance.sqrt() / (bytes / count))
     }
 }

@@ -52,14 +52,20 @@ struct Answers(Mutex<Sender<Completion>>);
 
 impl Sink for Answers {
     fn complete(&self, completions: &mut Vec<Completion>) {
-        let sender = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let sender = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         // Whoever does not listen any more has failed, and said so.
-        completions.drain(..).for_each(|completion| drop(sender.send(completion)));
+        completions
+            .drain(..)
+            .for_each(|completion| drop(sender.send(completion)));
     }
 }
 
 fn cannot(what: &str, why: impl std::fmt::Display) -> Failure {
-    Failure::new(id::LOCAL_FILE, format!("cannot read {what}"), why).remedy("check the path and your rights to it")
+    Failure::new(id::LOCAL_FILE, format!("cannot read {what}"), why)
+        .remedy("check the path and your rights to it")
 }
 
 impl Source {
@@ -76,14 +82,18 @@ impl Source {
             return of_path(text, path);
         }
         let Ok(volume) = text.parse::<VolumePath>() else {
-            return Err(
-                Failure::new(id::USAGE, format!("cannot estimate '{text}'"), "there is no such file, device or directory").remedy("name one, or POOL/VOLUME")
-            );
+            return Err(Failure::new(
+                id::USAGE,
+                format!("cannot estimate '{text}'"),
+                "there is no such file, device or directory",
+            )
+            .remedy("name one, or POOL/VOLUME"));
         };
         at_rest(text, &volume, place)
     }
 
-    /// Reads extent after extent; those that are not `wanted` (by their number in this source) are left out. Files of a tree that can not be read are told to `skipped`.
+    /// Reads extent after extent; those that are not `wanted` (by their number in this source) are
+    /// left out. Files of a tree that can not be read are told to `skipped`.
     ///
     /// # Errors
     /// Something that is no file of a tree can not be read.
@@ -111,15 +121,22 @@ impl Source {
                     .and_then(|()| client.answer())
                     .map_err(|error| cannot(&self.name, error))?;
                 if answer.error != 0 {
-                    return Err(cannot(&self.name, format!("the server answers error {} at byte {offset}", answer.error)));
+                    return Err(cannot(
+                        &self.name,
+                        format!("the server answers error {} at byte {offset}", answer.error),
+                    ));
                 }
                 each(&answer.data);
                 Ok(())
             }),
             Kind::AtRest(volume) => extents(self.bytes, wanted, |offset, length| {
-                for part in
-                    volume.read(offset, length).map_err(|why| Failure::new(id::MEMBER_IO, format!("cannot read {} at byte {offset}", self.name), why))?
-                {
+                for part in volume.read(offset, length).map_err(|why| {
+                    Failure::new(
+                        id::MEMBER_IO,
+                        format!("cannot read {} at byte {offset}", self.name),
+                        why,
+                    )
+                })? {
                     each(&part);
                 }
                 Ok(())
@@ -131,7 +148,11 @@ impl Source {
 impl AtRest {
     fn read(&mut self, offset: u64, length: u32) -> Result<Vec<windrow_io::Payload>, String> {
         let mut ready = Vec::new();
-        let request = Request { id: RequestId(offset), volume: self.volume, op: Op::Read { offset, length } };
+        let request = Request {
+            id: RequestId(offset),
+            volume: self.volume,
+            op: Op::Read { offset, length },
+        };
         self.session.submit(&mut vec![request], &mut ready);
         let answer = ready.pop().or_else(|| self.answers.recv().ok());
         match answer.map(|answer| answer.result) {
@@ -143,7 +164,11 @@ impl AtRest {
 }
 
 /// Goes through `bytes` by extents.
-fn extents(bytes: u64, wanted: &mut dyn FnMut() -> bool, mut read: impl FnMut(u64, u32) -> Result<(), Failure>) -> Result<(), Failure> {
+fn extents(
+    bytes: u64,
+    wanted: &mut dyn FnMut() -> bool,
+    mut read: impl FnMut(u64, u32) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut offset = 0;
     while offset < bytes {
         let length = EXTENT_BYTES.min(bytes - offset);
@@ -155,7 +180,12 @@ fn extents(bytes: u64, wanted: &mut dyn FnMut() -> bool, mut read: impl FnMut(u6
     Ok(())
 }
 
-fn read_file(path: &Path, size: u64, wanted: &mut dyn FnMut() -> bool, each: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
+fn read_file(
+    path: &Path,
+    size: u64,
+    wanted: &mut dyn FnMut() -> bool,
+    each: &mut dyn FnMut(&[u8]),
+) -> std::io::Result<()> {
     let mut file = File::open(path)?;
     let mut room = vec![0; EXTENT_BYTES.min(size) as usize];
     let mut offset = 0;
@@ -192,21 +222,36 @@ fn of_path(name: &str, path: &Path) -> Result<Source, Failure> {
         walk(path, &mut BTreeSet::new(), &mut files);
         files.sort();
     } else if about.is_file() || about.file_type().is_block_device() {
-        let size = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(|error| cannot(name, error))?;
+        let size = File::open(path)
+            .and_then(|mut file| file.seek(SeekFrom::End(0)))
+            .map_err(|error| cannot(name, error))?;
         files.push((path.to_owned(), size));
     } else {
-        return Err(cannot(name, "it is neither a file, nor a block device, nor a directory"));
+        return Err(cannot(
+            name,
+            "it is neither a file, nor a block device, nor a directory",
+        ));
     }
-    Ok(Source { name: name.to_owned(), bytes: files.iter().map(|(_, size)| size).sum(), kind: Kind::Files(files) })
+    Ok(Source {
+        name: name.to_owned(),
+        bytes: files.iter().map(|(_, size)| size).sum(),
+        kind: Kind::Files(files),
+    })
 }
 
-/// All regular files below; one with several names once. Symbolic links are not followed; what can not be looked into has nothing.
+/// All regular files below; one with several names once. Symbolic links are not followed; what can
+/// not be looked into has nothing.
 fn walk(dir: &Path, seen: &mut BTreeSet<(u64, u64)>, files: &mut Vec<(PathBuf, u64)>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let Ok(about) = entry.metadata() else { continue };
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
         if about.is_dir() {
             walk(&entry.path(), seen, files);
-        } else if about.is_file() && about.len() > 0 && (about.nlink() == 1 || seen.insert((about.dev(), about.ino()))) {
+        } else if about.is_file()
+            && about.len() > 0
+            && (about.nlink() == 1 || seen.insert((about.dev(), about.ino())))
+        {
             files.push((entry.path(), about.len()));
         }
     }
@@ -214,10 +259,20 @@ fn walk(dir: &Path, seen: &mut BTreeSet<(u64, u64)>, files: &mut Vec<(PathBuf, u
 
 fn served(name: &str, rest: &str) -> Result<Source, Failure> {
     let Some((export, socket)) = rest.split_once("?socket=") else {
-        return Err(Failure::new(id::USAGE, format!("cannot estimate '{name}'"), "no socket is named").remedy("write it as nbd+unix:///EXPORT?socket=PATH"));
+        return Err(Failure::new(
+            id::USAGE,
+            format!("cannot estimate '{name}'"),
+            "no socket is named",
+        )
+        .remedy("write it as nbd+unix:///EXPORT?socket=PATH"));
     };
-    let client = NbdClient::connect(Path::new(socket), export).map_err(|error| cannot(name, error))?;
-    Ok(Source { name: name.to_owned(), bytes: client.size_bytes(), kind: Kind::Served(Box::new(client)) })
+    let client =
+        NbdClient::connect(Path::new(socket), export).map_err(|error| cannot(name, error))?;
+    Ok(Source {
+        name: name.to_owned(),
+        bytes: client.size_bytes(),
+        kind: Kind::Served(Box::new(client)),
+    })
 }
 
 fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, Failure> {
@@ -228,12 +283,40 @@ fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, F
         if failure.id == id::POOL_BUSY { failure.remedy(remedy) } else { failure }
     })?;
     let registry = context::registry();
-    let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { read_only: true, ..place.request() })?;
-    let unknown = || Failure::new(id::VOLUME_UNKNOWN, what.clone(), format!("there is no volume '{}'", path.volume)).remedy("see `windrow volume list POOL`");
-    let volume = windrow_host::daemon::report(&opened.pool)?.volume(&path.volume).cloned().ok_or_else(unknown)?;
+    let opened = OpenedAtRest::open(
+        &found,
+        &registry,
+        &OpenRequest {
+            read_only: true,
+            ..place.request()
+        },
+    )?;
+    let unknown = || {
+        Failure::new(
+            id::VOLUME_UNKNOWN,
+            what.clone(),
+            format!("there is no volume '{}'", path.volume),
+        )
+        .remedy("see `windrow volume list POOL`")
+    };
+    let volume = windrow_host::daemon::report(&opened.pool)?
+        .volume(&path.volume)
+        .cloned()
+        .ok_or_else(unknown)?;
     let (sender, answers) = channel();
-    let session =
-        opened.pool.open(&path.volume, Arc::new(Answers(Mutex::new(sender)))).map_err(|error| Failure::new(id::VOLUME_UNKNOWN, what.clone(), error))?;
-    let at_rest = AtRest { session, volume: volume.id, answers, _opened: opened };
-    Ok(Source { name: name.to_owned(), bytes: volume.size_bytes, kind: Kind::AtRest(Box::new(at_rest)) })
+    let session = opened
+        .pool
+        .open(&path.volume, Arc::new(Answers(Mutex::new(sender))))
+        .map_err(|error| Failure::new(id::VOLUME_UNKNOWN, what.clone(), error))?;
+    let at_rest = AtRest {
+        session,
+        volume: volume.id,
+        answers,
+        _opened: opened,
+    };
+    Ok(Source {
+        name: name.to_owned(),
+        bytes: volume.size_bytes,
+        kind: Kind::AtRest(Box::new(at_rest)),
+    })
 }

@@ -13,7 +13,11 @@ fn block(n: u64, random_bytes: usize) -> Vec<u8> {
 }
 
 fn plan(dedup: bool, entries_max: usize) -> Plan {
-    Plan { codecs: vec![Codec::Lz4, Codec::Zstd], dedup, entries_max }
+    Plan {
+        codecs: vec![Codec::Lz4, Codec::Zstd],
+        dedup,
+        entries_max,
+    }
 }
 
 #[test]
@@ -25,16 +29,36 @@ fn fills_duplicates_and_packing_are_counted_apart() {
     tally.add(&[0; 2 * BLOCK_SIZE]);
     tally.add(&[0xff; BLOCK_SIZE]);
     tally.add(&block(99, BLOCK_SIZE));
-    assert_eq!((tally.data_blocks, tally.zero_blocks, tally.ones_blocks), (31, 2, 1));
-    assert_eq!(tally.unique(), Sum { bytes: 11 * BLOCK_BYTES, margin_bytes: 0 });
-    let each = Packer::default().pack_stored(Codec::Lz4, &block(0, 1000), &mut Vec::new()).unwrap() as u64;
-    assert!(tally.stored(0).bytes.abs_diff(10 * each + BLOCK_BYTES) <= 160, "{:?}", tally.stored(0));
+    assert_eq!(
+        (tally.data_blocks, tally.zero_blocks, tally.ones_blocks),
+        (31, 2, 1)
+    );
+    assert_eq!(
+        tally.unique(),
+        Sum {
+            bytes: 11 * BLOCK_BYTES,
+            margin_bytes: 0
+        }
+    );
+    let each = Packer::default()
+        .pack_stored(Codec::Lz4, &block(0, 1000), &mut Vec::new())
+        .unwrap() as u64;
+    assert!(
+        tally.stored(0).bytes.abs_diff(10 * each + BLOCK_BYTES) <= 160,
+        "{:?}",
+        tally.stored(0)
+    );
     assert!(tally.stored(1).bytes < tally.stored(0).bytes + 320 && tally.is_exact());
     let mut alone = Tally::new(plan(false, 0));
     (0..3).for_each(|_| alone.add(&block(1, 1000)));
     assert_eq!(
         (alone.unique().bytes, alone.stored(0).bytes),
-        (3 * BLOCK_BYTES, 3 * Packer::default().pack_stored(Codec::Lz4, &block(1, 1000), &mut Vec::new()).unwrap() as u64)
+        (
+            3 * BLOCK_BYTES,
+            3 * Packer::default()
+                .pack_stored(Codec::Lz4, &block(1, 1000), &mut Vec::new())
+                .unwrap() as u64
+        )
     );
 }
 
@@ -47,7 +71,8 @@ fn the_end_of_a_file_is_a_block() {
     assert_eq!((tally.data_blocks, tally.zero_blocks), (1, 1));
 }
 
-/// Beyond the bound it is an estimate, and the truth lies within what it says; the sample is of distinct blocks, so that copies do not weigh.
+/// Beyond the bound it is an estimate, and the truth lies within what it says; the sample is of
+/// distinct blocks, so that copies do not weigh.
 #[test]
 fn beyond_the_bound_the_truth_is_within_the_margin() {
     let distinct = 20_000u64;
@@ -63,10 +88,20 @@ fn beyond_the_bound_the_truth_is_within_the_margin() {
     }
     assert!(exact.is_exact() && !sampled.is_exact() && sampled.known.len() <= 1000);
     assert_eq!(exact.unique().bytes, distinct * BLOCK_BYTES);
-    for (truth, found) in [(exact.unique(), sampled.unique()), (exact.stored(0), sampled.stored(0)), (exact.stored(1), sampled.stored(1))] {
+    for (truth, found) in [
+        (exact.unique(), sampled.unique()),
+        (exact.stored(0), sampled.stored(0)),
+        (exact.stored(1), sampled.stored(1)),
+    ] {
         let off = truth.bytes.abs_diff(found.bytes);
-        assert!(off <= found.margin_bytes, "{off} of {truth:?} and {found:?}");
-        assert!(found.margin_bytes * 10 < found.bytes, "and the margin says something: {found:?}");
+        assert!(
+            off <= found.margin_bytes,
+            "{off} of {truth:?} and {found:?}"
+        );
+        assert!(
+            found.margin_bytes * 10 < found.bytes,
+            "and the margin says something: {found:?}"
+        );
     }
 }
 
@@ -82,5 +117,8 @@ fn a_ratio_of_extents_has_a_margin_that_shrinks() {
     assert!(Ratio::default().estimate(0.1) == (0.0, 0.0));
     let mut one = Ratio::default();
     one.note(100, 30);
-    assert!(one.estimate(0.1).1 > 0.9, "one extent says nothing of others");
+    assert!(
+        one.estimate(0.1).1 > 0.9,
+        "one extent says nothing of others"
+    );
 }

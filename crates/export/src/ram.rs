@@ -1,8 +1,10 @@
-//! An [`ExportSource`] over plain memory: the double that front-ends are tested and measured against.
+//! An [`ExportSource`] over plain memory: the double that front-ends are tested and measured
+//! against.
 //!
-//! A volume is a row of 1 MiB shards, each behind a lock of its own and allocated on the first write to it. Beside the bytes
-//! each block has a state (hole, zero, data), so that block status answers what a real volume would. [`Delivery`] chooses how
-//! completions travel: at once, from another thread, or held until the test lets them go. [`RamSource::fail`] makes a range fail.
+//! A volume is a row of 1 MiB shards, each behind a lock of its own and allocated on the first
+//! write to it. Beside the bytes each block has a state (hole, zero, data), so that block status
+//! answers what a real volume would. [`Delivery`] chooses how completions travel: at once, from
+//! another thread, or held until the test lets them go. [`RamSource::fail`] makes a range fail.
 
 mod volume;
 
@@ -65,7 +67,11 @@ pub struct RamExport {
 impl RamExport {
     /// A writable export.
     pub fn new(name: &str, size_bytes: u64) -> Self {
-        Self { name: name.to_owned(), size_bytes, read_only: false }
+        Self {
+            name: name.to_owned(),
+            size_bytes,
+            read_only: false,
+        }
     }
 }
 
@@ -88,13 +94,17 @@ pub struct RamSource {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl RamSource {
     /// A source with these exports; the default one is that of the empty name, if there is one.
     pub fn new(exports: &[RamExport]) -> Self {
-        let volume = |(index, export): (usize, &RamExport)| Arc::new(Volume::new(VolumeId(index as u32 + 1), export));
+        let volume = |(index, export): (usize, &RamExport)| {
+            Arc::new(Volume::new(VolumeId(index as u32 + 1), export))
+        };
         let shared = Shared {
             delivery: AtomicU8::new(Delivery::AtOnce as u8),
             faults: Mutex::new(Vec::new()),
@@ -103,7 +113,11 @@ impl RamSource {
             held: Mutex::new(Vec::new()),
             later: Mutex::new(None),
         };
-        Self { exports: exports.iter().enumerate().map(volume).collect(), buffers: BufPool::new(64 << 20), shared: Arc::new(shared) }
+        Self {
+            exports: exports.iter().enumerate().map(volume).collect(),
+            buffers: BufPool::new(64 << 20),
+            shared: Arc::new(shared),
+        }
     }
 
     /// One writable default export.
@@ -126,7 +140,10 @@ impl RamSource {
 
     /// Number of requests whose completions are held.
     pub fn held(&self) -> usize {
-        locked(&self.shared.held).iter().map(|(_, completions)| completions.len()).sum()
+        locked(&self.shared.held)
+            .iter()
+            .map(|(_, completions)| completions.len())
+            .sum()
     }
 
     /// Lets all held completions go.
@@ -137,7 +154,8 @@ impl RamSource {
         }
     }
 
-    /// Later requests that touch `range` of any export fail with `error`; flushes count as touching byte 0.
+    /// Later requests that touch `range` of any export fail with `error`; flushes count as touching
+    /// byte 0.
     pub fn fail(&self, range: Range<u64>, error: RequestError) {
         locked(&self.shared.faults).push((range, error));
         self.shared.faults_set.fetch_add(1, Ordering::SeqCst);
@@ -168,8 +186,17 @@ impl ExportSource for RamSource {
     }
 
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
-        let volume = self.exports.iter().find(|volume| volume.name() == name).ok_or(RequestError::NoVolume)?;
-        Ok(Box::new(RamSession { volume: volume.clone(), buffers: self.buffers.clone(), shared: self.shared.clone(), sink }))
+        let volume = self
+            .exports
+            .iter()
+            .find(|volume| volume.name() == name)
+            .ok_or(RequestError::NoVolume)?;
+        Ok(Box::new(RamSession {
+            volume: volume.clone(),
+            buffers: self.buffers.clone(),
+            shared: self.shared.clone(),
+            sink,
+        }))
     }
 
     fn buffers(&self) -> &BufPool {
@@ -190,12 +217,35 @@ impl RamSession {
             self.find_fault(op)?;
         }
         match op {
-            Op::Read { offset, length } => self.volume.read(*offset, *length, &self.buffers).map(|data| Reply::Data(vec![data])),
-            Op::Write { offset, data, .. } => self.volume.write(*offset, data).map(|()| Reply::Done),
+            Op::Read { offset, length } => self
+                .volume
+                .read(*offset, *length, &self.buffers)
+                .map(|data| Reply::Data(vec![data])),
+            Op::Write { offset, data, .. } => {
+                self.volume.write(*offset, data).map(|()| Reply::Done)
+            }
             Op::Flush => Ok(Reply::Done),
-            Op::Trim { offset, length, .. } => self.volume.clear(*offset, *length, true).map(|()| Reply::Done),
-            Op::WriteZeroes { offset, length, no_hole, .. } => self.volume.clear(*offset, *length, !no_hole).map(|()| Reply::Done),
-            Op::BlockStatus { offset, length, max_extents } => self.volume.status(*offset, *length, *max_extents).map(Reply::Extents),
+            Op::Trim { offset, length, .. } => self
+                .volume
+                .clear(*offset, *length, true)
+                .map(|()| Reply::Done),
+            Op::WriteZeroes {
+                offset,
+                length,
+                no_hole,
+                ..
+            } => self
+                .volume
+                .clear(*offset, *length, !no_hole)
+                .map(|()| Reply::Done),
+            Op::BlockStatus {
+                offset,
+                length,
+                max_extents,
+            } => self
+                .volume
+                .status(*offset, *length, *max_extents)
+                .map(Reply::Extents),
         }
     }
 
@@ -203,11 +253,15 @@ impl RamSession {
         let (offset, length) = match op {
             Op::Read { offset, length } => (*offset, u64::from(*length)),
             Op::Write { offset, data, .. } => (*offset, data.len() as u64),
-            Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } | Op::BlockStatus { offset, length, .. } => (*offset, *length),
+            Op::Trim { offset, length, .. }
+            | Op::WriteZeroes { offset, length, .. }
+            | Op::BlockStatus { offset, length, .. } => (*offset, *length),
             Op::Flush => (0, 1),
         };
         let faults = locked(&self.shared.faults);
-        let hit = faults.iter().find(|(range, _)| offset < range.end && range.start < offset.saturating_add(length));
+        let hit = faults
+            .iter()
+            .find(|(range, _)| offset < range.end && range.start < offset.saturating_add(length));
         hit.map_or(Ok(()), |(_, error)| Err(*error))
     }
 }
@@ -215,10 +269,19 @@ impl RamSession {
 fn count(counters: &mut RamCounters, op: &Op) {
     match op {
         Op::Read { .. } => counters.reads += 1,
-        Op::Write { fua, .. } => (counters.writes, counters.forced) = (counters.writes + 1, counters.forced + u64::from(*fua)),
+        Op::Write { fua, .. } => {
+            (counters.writes, counters.forced) =
+                (counters.writes + 1, counters.forced + u64::from(*fua))
+        }
         Op::Flush => counters.flushes += 1,
-        Op::Trim { fua, .. } => (counters.trims, counters.forced) = (counters.trims + 1, counters.forced + u64::from(*fua)),
-        Op::WriteZeroes { fua, .. } => (counters.zeroes, counters.forced) = (counters.zeroes + 1, counters.forced + u64::from(*fua)),
+        Op::Trim { fua, .. } => {
+            (counters.trims, counters.forced) =
+                (counters.trims + 1, counters.forced + u64::from(*fua))
+        }
+        Op::WriteZeroes { fua, .. } => {
+            (counters.zeroes, counters.forced) =
+                (counters.zeroes + 1, counters.forced + u64::from(*fua))
+        }
         Op::BlockStatus { .. } => counters.statuses += 1,
     }
 }
@@ -228,9 +291,15 @@ impl Session for RamSession {
         {
             let mut counters = locked(&self.shared.counters);
             counters.groups += 1;
-            requests.iter().for_each(|request| count(&mut counters, &request.op));
+            requests
+                .iter()
+                .for_each(|request| count(&mut counters, &request.op));
         }
-        let completions = requests.drain(..).map(|request| Completion { id: request.id, result: self.execute(&request.op), orders: None });
+        let completions = requests.drain(..).map(|request| Completion {
+            id: request.id,
+            result: self.execute(&request.op),
+            orders: None,
+        });
         let delivery = self.shared.delivery.load(Ordering::SeqCst);
         if delivery == Delivery::AtOnce as u8 {
             ready.extend(completions);

@@ -1,7 +1,9 @@
-//! The service thread: keeps the time for the engine, and drives when a client's thread hands its turn over.
+//! The service thread: keeps the time for the engine, and drives when a client's thread hands its
+//! turn over.
 //!
-//! The engine names a time by which it wants to be woken; the earliest one counts. Besides, a heartbeat comes at least every
-//! `HEARTBEAT`, so that a wish that was overtaken by an earlier one is never forgotten for long.
+//! The engine names a time by which it wants to be woken; the earliest one counts. Besides, a
+//! heartbeat comes at least every `HEARTBEAT`, so that a wish that was overtaken by an earlier one
+//! is never forgotten for long.
 
 use crate::driver::{Caller, Driver};
 use crate::sessions::lock;
@@ -30,16 +32,21 @@ pub(crate) struct Alarm {
 
 impl Default for Alarm {
     fn default() -> Self {
-        Self { armed_ns: AtomicU64::new(u64::MAX), state: Mutex::default(), wake: Condvar::new() }
+        Self {
+            armed_ns: AtomicU64::new(u64::MAX),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        }
     }
 }
 
 impl Alarm {
-    /// The engine wants to be woken by this time. Called with the engine's lock held, so that there is one caller at a time; cheap
-    /// unless the time is earlier than what is armed.
+    /// The engine wants to be woken by this time. Called with the engine's lock held, so that there
+    /// is one caller at a time; cheap unless the time is earlier than what is armed.
     pub(crate) fn wake_by(&self, at_ns: u64) {
         if self.armed_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns {
-            // The mutex makes sure that the thread is either before its look at `armed_ns` or already waiting.
+            // The mutex makes sure that the thread is either before its look at `armed_ns` or
+            // already waiting.
             drop(lock(&self.state));
             self.wake.notify_one();
         }
@@ -76,7 +83,10 @@ impl Alarm {
                 return true;
             }
             let patience = HEARTBEAT.min(Duration::from_nanos(armed - now)).max(PAUSE);
-            let (next, timeout) = self.wake.wait_timeout(state, patience).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (next, timeout) = self
+                .wake
+                .wait_timeout(state, patience)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             state = next;
             if timeout.timed_out() && patience == HEARTBEAT {
                 return !state.closed;
@@ -96,5 +106,7 @@ pub(crate) fn start(driver: Arc<Driver>) -> std::io::Result<JoinHandle<()>> {
             std::thread::sleep(PAUSE);
         }
     };
-    std::thread::Builder::new().name("windrow-service".to_owned()).spawn(body)
+    std::thread::Builder::new()
+        .name("windrow-service".to_owned())
+        .spawn(body)
 }

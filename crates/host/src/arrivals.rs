@@ -1,12 +1,13 @@
 //! Members that come late: awaited before a pool is opened, taken in while it is served.
 //!
-//! 1. [`locate_patiently`] looks for the pool again and again until every member is there that the pool counts on, or the patience ends. A loss is
-//!    recorded by the start that follows, so not before.
-//! 2. [`watch`] starts a thread that looks for members that are away, and brings each one back that shows up: it gets what it missed, as with
-//!    `pool online`.
+//! 1. [`locate_patiently`] looks for the pool again and again until every member is there that the
+//!    pool counts on, or the patience ends. A loss is recorded by the start that follows, so not
+//!    before.
+//! 2. [`watch`] starts a thread that looks for members that are away, and brings each one back that
+//!    shows up: it gets what it missed, as with `pool online`.
 //!
-//! Both decide by what the file system says of a place (device and file number). A place is opened only when that has changed, and never while this
-//! process serves the device that lies there.
+//! Both decide by what the file system says of a place (device and file number). A place is opened
+//! only when that has changed, and never while this process serves the device that lies there.
 
 use crate::daemon::Daemon;
 use crate::failure::{Failure, id};
@@ -27,13 +28,15 @@ use windrow_units::{MemberId, Uuid};
 const WAITING_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between two looks of a daemon for members that are away.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after which a place is tried again where a member was found and could not be taken in, or that could not be read.
+/// Pause after which a place is tried again where a member was found and could not be taken in, or
+/// that could not be read.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// What the file system says of a file or block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark {
-    /// Another one has another number: of its file system, of itself, of the device that it stands for.
+    /// Another one has another number: of its file system, of itself, of the device that it stands
+    /// for.
     identity: (u64, u64, u64),
     /// Size and time of the last change of a file.
     content: (u64, i64),
@@ -44,14 +47,25 @@ impl Mark {
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         let is_device = metadata.file_type().is_block_device();
-        let content = if is_device { (0, 0) } else { (metadata.len(), metadata.mtime()) };
-        (is_device || metadata.is_file()).then(|| Self { identity: (metadata.dev(), metadata.ino(), metadata.rdev()), content })
+        let content = if is_device {
+            (0, 0)
+        } else {
+            (metadata.len(), metadata.mtime())
+        };
+        (is_device || metadata.is_file()).then(|| Self {
+            identity: (metadata.dev(), metadata.ino(), metadata.rdev()),
+            content,
+        })
     }
 
     /// What tells it from others: of two paths to one device or file it is the same.
     pub(crate) fn device(self) -> Identity {
         let (file_system, file, device) = self.identity;
-        if device == 0 { (false, file_system, file) } else { (true, device, 0) }
+        if device == 0 {
+            (false, file_system, file)
+        } else {
+            (true, device, 0)
+        }
     }
 
     /// The same of one that is open.
@@ -70,19 +84,34 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places in which a pool is looked for: those that are named and no others, else the known ones and all block devices.
+    /// The places in which a pool is looked for: those that are named and no others, else the known
+    /// ones and all block devices.
     ///
     /// # Errors
     /// The registry cannot be read.
     pub fn of(target: &PoolTarget, registry: &Registry) -> Result<Self, Failure> {
         if !target.members.is_empty() {
-            return Ok(Self { paths: target.members.clone(), block_devices: false });
+            return Ok(Self {
+                paths: target.members.clone(),
+                block_devices: false,
+            });
         }
         if !target.dirs.is_empty() {
-            return Ok(Self { paths: target.dirs.clone(), block_devices: false });
+            return Ok(Self {
+                paths: target.dirs.clone(),
+                block_devices: false,
+            });
         }
-        let known = target.name.as_deref().map(|name| registry.find(name)).transpose()?.flatten();
-        Ok(Self { paths: known.map(|entry| entry.members).unwrap_or_default(), block_devices: true })
+        let known = target
+            .name
+            .as_deref()
+            .map(|name| registry.find(name))
+            .transpose()?
+            .flatten();
+        Ok(Self {
+            paths: known.map(|entry| entry.members).unwrap_or_default(),
+            block_devices: true,
+        })
     }
 
     /// All files and devices that are there now, in the order of the search.
@@ -95,34 +124,75 @@ impl Places {
             }
             Err(_) => vec![place.clone()],
         };
-        let devices = if self.block_devices { windrow_device::scan::block_devices() } else { Vec::new() };
+        let devices = if self.block_devices {
+            windrow_device::scan::block_devices()
+        } else {
+            Vec::new()
+        };
         let all = self.paths.iter().flat_map(content).chain(devices);
-        all.filter_map(|path| Mark::of(&path).map(|mark| (path, mark))).collect()
+        all.filter_map(|path| Mark::of(&path).map(|mark| (path, mark)))
+            .collect()
     }
 }
 
-/// Members that the pool counts on and that were not found. (One whose loss is recorded already is not awaited: each start would wait for a dead one.)
+/// Members that the pool counts on and that were not found. (One whose loss is recorded already is
+/// not awaited: each start would wait for a dead one.)
 fn counted_on_and_away(found: &FoundPool) -> Vec<MemberId> {
-    let records = found.superblock().map(|superblock| &superblock.members[..]).unwrap_or_default();
-    let is_counted_on = |slot: &usize| matches!(records[*slot].state, MemberState::Online | MemberState::Rebuilding);
-    let is_there = |slot: &usize| found.members.iter().any(|member| member.slot.index() == *slot);
-    (0..records.len()).filter(is_counted_on).filter(|slot| !is_there(slot)).map(|slot| MemberId(slot as u8)).collect()
+    let records = found
+        .superblock()
+        .map(|superblock| &superblock.members[..])
+        .unwrap_or_default();
+    let is_counted_on = |slot: &usize| {
+        matches!(
+            records[*slot].state,
+            MemberState::Online | MemberState::Rebuilding
+        )
+    };
+    let is_there = |slot: &usize| {
+        found
+            .members
+            .iter()
+            .any(|member| member.slot.index() == *slot)
+    };
+    (0..records.len())
+        .filter(is_counted_on)
+        .filter(|slot| !is_there(slot))
+        .map(|slot| MemberId(slot as u8))
+        .collect()
 }
 
 /// What a start waits for; `None`: nothing that time could bring.
-fn awaited(found: &Result<FoundPool, Failure>, target: &PoolTarget, places: &Places) -> Option<String> {
+fn awaited(
+    found: &Result<FoundPool, Failure>,
+    target: &PoolTarget,
+    places: &Places,
+) -> Option<String> {
     match found {
         Ok(found) => {
-            let away: Vec<String> = counted_on_and_away(found).iter().map(ToString::to_string).collect();
+            let away: Vec<String> = counted_on_and_away(found)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             (!away.is_empty()).then(|| format!("member {}", away.join(", ")))
         }
-        Err(failure) if failure.id == id::POOL_UNKNOWN && target.members.is_empty() && !places.paths.is_empty() => Some("any member".to_owned()),
-        Err(_) => target.members.iter().find(|path| !path.exists()).map(|path| path.display().to_string()),
+        Err(failure)
+            if failure.id == id::POOL_UNKNOWN
+                && target.members.is_empty()
+                && !places.paths.is_empty() =>
+        {
+            Some("any member".to_owned())
+        }
+        Err(_) => target
+            .members
+            .iter()
+            .find(|path| !path.exists())
+            .map(|path| path.display().to_string()),
     }
 }
 
-/// Finds the pool that is meant, as [`offline::locate`] does. While a member is away that the pool counts on, waits for it, until `patience` ends or `is_ended`
-/// says so; `tell` hears once what is waited for.
+/// Finds the pool that is meant, as [`offline::locate`] does. While a member is away that the pool
+/// counts on, waits for it, until `patience` ends or `is_ended` says so; `tell` hears once what is
+/// waited for.
 ///
 /// # Errors
 /// Those of [`offline::locate`], when the patience has ended.
@@ -139,11 +209,14 @@ pub fn locate_patiently(
     loop {
         let before = places.look();
         let found = offline::locate(target, registry);
-        let Some(what) = awaited(&found, target, &places).filter(|_| Instant::now() < end) else { return found };
+        let Some(what) = awaited(&found, target, &places).filter(|_| Instant::now() < end) else {
+            return found;
+        };
         if !std::mem::replace(&mut told, true) {
             tell(&what);
         }
-        // The search opens every place that may hold a member: it is repeated only when something has come or gone, and at the end.
+        // The search opens every place that may hold a member: it is repeated only when something
+        // has come or gone, and at the end.
         while places.look() == before && Instant::now() < end && !is_ended() {
             std::thread::sleep(WAITING_PAUSE);
         }
@@ -153,25 +226,40 @@ pub fn locate_patiently(
     }
 }
 
-/// Starts the thread that takes members in that show up while the pool is served. It ends with the daemon.
+/// Starts the thread that takes members in that show up while the pool is served. It ends with the
+/// daemon.
 ///
 /// # Errors
 /// The thread could not be started.
 pub fn watch(daemon: &Arc<Daemon>, places: Places) -> std::io::Result<()> {
     let daemon = Arc::downgrade(daemon);
-    std::thread::Builder::new().name("windrow-arrivals".to_owned()).spawn(move || watch_until_end(&daemon, places)).map(drop)
+    std::thread::Builder::new()
+        .name("windrow-arrivals".to_owned())
+        .spawn(move || watch_until_end(&daemon, places))
+        .map(drop)
 }
 
 fn watch_until_end(daemon: &Weak<Daemon>, places: Places) {
-    let mut watch = Watch { places, ..Watch::default() };
+    let mut watch = Watch {
+        places,
+        ..Watch::default()
+    };
     loop {
         std::thread::sleep(WATCH_PAUSE);
-        let Some(daemon) = daemon.upgrade().filter(|daemon| daemon.pool().stop_reason().is_none()) else { return };
+        let Some(daemon) = daemon
+            .upgrade()
+            .filter(|daemon| daemon.pool().stop_reason().is_none())
+        else {
+            return;
+        };
         for (member, path) in watch.look(daemon.pool()) {
             match daemon.take_in(member, &path) {
                 Ok(()) => {
                     watch.taken_in(daemon.pool(), member);
-                    tracing::warn!("member {member} has come late, at {}: it is taken in and gets what it missed", path.display());
+                    tracing::warn!(
+                        "member {member} has come late, at {}: it is taken in and gets what it missed",
+                        path.display()
+                    );
                 }
                 Err(failure) => watch.refused(&path, &failure),
             }
@@ -187,7 +275,8 @@ struct Watch {
     away: Vec<Uuid>,
     /// What was there at the last look.
     there: HashMap<PathBuf, Mark>,
-    /// What was looked at since the last change of those: until when it is not looked at again; `None`: as long as it stays what it is.
+    /// What was looked at since the last change of those: until when it is not looked at again;
+    /// `None`: as long as it stays what it is.
     seen: HashMap<PathBuf, (Mark, Option<Instant>)>,
     /// Members that failed in service, and whose devices were gone at a look since then.
     gone: HashSet<Uuid>,
@@ -200,10 +289,16 @@ struct Watch {
 impl Watch {
     /// Members that are away and have shown up: where.
     fn look(&mut self, pool: &Pool) -> Vec<(MemberId, PathBuf)> {
-        let Some(status) = pool.status() else { return Vec::new() };
+        let Some(status) = pool.status() else {
+            return Vec::new();
+        };
         let known = pool.paths();
         self.note_gone(&status, pool, &known);
-        let away: Vec<&MemberStatus> = status.members.iter().filter(|member| self.is_awaited(member, pool)).collect();
+        let away: Vec<&MemberStatus> = status
+            .members
+            .iter()
+            .filter(|member| self.is_awaited(member, pool))
+            .collect();
         let uuids: Vec<Uuid> = away.iter().map(|member| member.uuid).collect();
         if uuids != self.away {
             self.seen.clear();
@@ -214,48 +309,90 @@ impl Watch {
             return Vec::new();
         }
         let is_away = |slot: usize| away.iter().any(|member| member.member.index() == slot);
-        let slots = status.members.iter().map(|member| member.member).filter(|slot| !is_away(slot.index()));
-        let served: HashSet<_> = slots.filter_map(|slot| pool.device_mark(slot)).map(|mark| mark.identity).collect();
-        let paths = known.into_iter().filter(|path| !path.is_empty()).map(PathBuf::from).chain(self.places.paths.iter().cloned());
-        let there = Places { paths: paths.collect(), block_devices: self.places.block_devices }.look();
-        self.seen.retain(|path, _| there.iter().any(|(other, _)| other == path));
-        // A file that is being copied has the label of a member before it has the rest; a device gets its lasting name a moment after it has appeared.
+        let slots = status
+            .members
+            .iter()
+            .map(|member| member.member)
+            .filter(|slot| !is_away(slot.index()));
+        let served: HashSet<_> = slots
+            .filter_map(|slot| pool.device_mark(slot))
+            .map(|mark| mark.identity)
+            .collect();
+        let paths = known
+            .into_iter()
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+            .chain(self.places.paths.iter().cloned());
+        let there = Places {
+            paths: paths.collect(),
+            block_devices: self.places.block_devices,
+        }
+        .look();
+        self.seen
+            .retain(|path, _| there.iter().any(|(other, _)| other == path));
+        // A file that is being copied has the label of a member before it has the rest; a device
+        // gets its lasting name a moment after it has appeared.
         let before = std::mem::replace(&mut self.there, there.iter().cloned().collect());
-        let is_stable = |(path, mark): &(PathBuf, Mark)| before.get(path) == Some(mark) && !served.contains(&mark.identity);
+        let is_stable = |(path, mark): &(PathBuf, Mark)| {
+            before.get(path) == Some(mark) && !served.contains(&mark.identity)
+        };
         let mut found: Vec<(MemberId, PathBuf)> = Vec::new();
         for (path, mark) in there.into_iter().filter(is_stable) {
-            let is_settled = |(before, until): &(Mark, Option<Instant>)| *before == mark && until.is_none_or(|until| Instant::now() < until);
+            let is_settled = |(before, until): &(Mark, Option<Instant>)| {
+                *before == mark && until.is_none_or(|until| Instant::now() < until)
+            };
             if self.seen.get(&path).is_some_and(is_settled) {
                 continue;
             }
             let borne = offline::examine(&path);
-            let again = if borne.is_ok() { None } else { Some(Instant::now() + RETRY) };
+            let again = if borne.is_ok() {
+                None
+            } else {
+                Some(Instant::now() + RETRY)
+            };
             self.seen.insert(path.clone(), (mark, again));
-            let label = borne.ok().flatten().map(|borne| borne.label).filter(|label| label.pool == status.pool);
-            let member = label.and_then(|label| away.iter().find(|member| member.uuid == label.member_uuid));
-            if let Some(member) = member.filter(|member| !found.iter().any(|(other, _)| *other == member.member)) {
+            let label = borne
+                .ok()
+                .flatten()
+                .map(|borne| borne.label)
+                .filter(|label| label.pool == status.pool);
+            let member =
+                label.and_then(|label| away.iter().find(|member| member.uuid == label.member_uuid));
+            if let Some(member) =
+                member.filter(|member| !found.iter().any(|(other, _)| *other == member.member))
+            {
                 found.push((member.member, path));
             }
         }
         found
     }
 
-    /// True for a member that is taken in when it shows up: one that was not there at a start; a spare likewise; one that failed, when its device has been
-    /// gone since, and not a second time. Never one that the administrator took out.
+    /// True for a member that is taken in when it shows up: one that was not there at a start; a
+    /// spare likewise; one that failed, when its device has been gone since, and not a second time.
+    /// Never one that the administrator took out.
     fn is_awaited(&self, member: &MemberStatus, pool: &Pool) -> bool {
         let is_there = pool.device_mark(member.member).is_some();
         match member.state {
             "missing" => true,
             "spare" => !is_there,
-            "faulted" => !self.returned.contains(&member.uuid) && (!is_there || self.gone.contains(&member.uuid)),
+            "faulted" => {
+                !self.returned.contains(&member.uuid)
+                    && (!is_there || self.gone.contains(&member.uuid))
+            }
             _ => false,
         }
     }
 
     fn note_gone(&mut self, status: &PoolStatus, pool: &Pool, known: &[String]) {
-        for member in status.members.iter().filter(|member| member.state == "faulted") {
+        for member in status
+            .members
+            .iter()
+            .filter(|member| member.state == "faulted")
+        {
             let open = pool.device_mark(member.member);
-            let there = known.get(member.member.index()).and_then(|path| Mark::of(Path::new(path)));
+            let there = known
+                .get(member.member.index())
+                .and_then(|path| Mark::of(Path::new(path)));
             if open.is_some_and(|open| there.is_none_or(|there| there.identity != open.identity)) {
                 self.gone.insert(member.uuid);
             }
@@ -263,7 +400,9 @@ impl Watch {
     }
 
     fn taken_in(&mut self, pool: &Pool, member: MemberId) {
-        let uuid = pool.status().and_then(|status| status.members.get(member.index()).map(|member| member.uuid));
+        let uuid = pool
+            .status()
+            .and_then(|status| status.members.get(member.index()).map(|member| member.uuid));
         if let Some(uuid) = uuid.filter(|uuid| self.gone.remove(uuid)) {
             self.returned.insert(uuid);
         }

@@ -1,4 +1,5 @@
-//! The control socket: newline-delimited JSON over a unix socket, one request and one answer at a time on each connection.
+//! The control socket: newline-delimited JSON over a unix socket, one request and one answer at a
+//! time on each connection.
 //!
 //! ```text
 //! -> {"version":2,"pool":"tank","command":"volume-create","name":"data","size_bytes":1073741824}
@@ -6,14 +7,18 @@
 //! <- {"version":2,"ok":{"kind":"volume","id":1,"name":"data",...}}
 //! <- {"version":2,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
 //! ```
-//! 1. `pool` is the name or the identifier of the pool that is meant. The daemon refuses a command for another pool, and any command without
-//!    `pool` except `identify` and `status`: a socket that is named by mistake must not change a pool that was not named.
-//! 2. While a command runs, the daemon writes `working` each second. A client that gets neither that nor an answer knows that the process
-//!    stands, and one that gets it can wait for a long command as long as that takes.
-//! 3. Lines and connections are bounded. Fewer commands than there are connections may run: with an unresponsive member they wait, each with
-//!    its connection, and the command that shows or ends that must find one. Idle connections are closed after a while, or when room is needed.
+//! 1. `pool` is the name or the identifier of the pool that is meant. The daemon refuses a command
+//!    for another pool, and any command without `pool` except `identify` and `status`: a socket
+//!    that is named by mistake must not change a pool that was not named.
+//! 2. While a command runs, the daemon writes `working` each second. A client that gets neither
+//!    that nor an answer knows that the process stands, and one that gets it can wait for a long
+//!    command as long as that takes.
+//! 3. Lines and connections are bounded. Fewer commands than there are connections may run: with an
+//!    unresponsive member they wait, each with its connection, and the command that shows or ends
+//!    that must find one. Idle connections are closed after a while, or when room is needed.
 //!
-//! The socket is for the user who started the daemon only (mode 0600) unless the administrator sets another mode.
+//! The socket is for the user who started the daemon only (mode 0600) unless the administrator sets
+//! another mode.
 
 mod client;
 mod server;
@@ -33,7 +38,8 @@ use std::time::Duration;
 use windrow_engine::Sharing;
 use windrow_units::Uuid;
 
-/// Version of the protocol. Since 2 each command names its pool: a daemon that does not look at the name must refuse the command.
+/// Version of the protocol. Since 2 each command names its pool: a daemon that does not look at the
+/// name must refuse the command.
 pub const CONTROL_VERSION: u32 = 2;
 /// Time between two lines that say that a command runs.
 const PULSE: Duration = Duration::from_secs(1);
@@ -46,7 +52,8 @@ fn may_shrink() -> bool {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
-    /// Which pool the daemon serves, and whether it is about to end. Answered without the pool, which may not answer any more.
+    /// Which pool the daemon serves, and whether it is about to end. Answered without the pool,
+    /// which may not answer any more.
     Identify,
     /// Everything about the pool.
     Status,
@@ -69,7 +76,8 @@ pub enum Command {
         name: String,
         /// Its size.
         size_bytes: u64,
-        /// It may become smaller. Absent, as older clients leave it, which asked before they sent it: it may.
+        /// It may become smaller. Absent, as older clients leave it, which asked before they sent
+        /// it: it may.
         #[serde(default = "may_shrink")]
         shrink: bool,
         /// Although clients are connected, if it becomes smaller: disconnect them.
@@ -229,12 +237,14 @@ pub enum Command {
         #[serde(default)]
         partitioning: Partitioning,
     },
-    /// Remove a spare or a journal device; or a member that holds data, which leaves when that has moved to the others.
+    /// Remove a spare or a journal device; or a member that holds data, which leaves when that has
+    /// moved to the others.
     SpareRemove {
         /// Its slot.
         member: u8,
     },
-    /// Begin to record what a volume, or every volume, is asked for; answered with an empty lot that names the recording.
+    /// Begin to record what a volume, or every volume, is asked for; answered with an empty lot
+    /// that names the recording.
     RecordStart {
         /// Which; all if there is none.
         name: Option<String>,
@@ -263,15 +273,22 @@ impl Command {
     fn waits_for_nobody(&self) -> bool {
         let is_bounded = matches!(self, Self::ExportDisconnect { .. });
         let is_look = matches!(self, Self::Identify | Self::Status | Self::ExportList);
-        is_bounded || is_look || matches!(self, Self::MemberOffline { .. } | Self::RecordStart { .. } | Self::RecordTake { .. })
+        is_bounded
+            || is_look
+            || matches!(
+                self,
+                Self::MemberOffline { .. } | Self::RecordStart { .. } | Self::RecordTake { .. }
+            )
     }
 
-    /// True if it may come without the name of a pool: it changes nothing, and the answer says which pool it is about.
+    /// True if it may come without the name of a pool: it changes nothing, and the answer says
+    /// which pool it is about.
     fn is_for_any_pool(&self) -> bool {
         matches!(self, Self::Identify | Self::Status)
     }
 
-    /// `Some(true)` if more is to come on this connection, which is not idle then; `Some(false)` if that is over.
+    /// `Some(true)` if more is to come on this connection, which is not idle then; `Some(false)` if
+    /// that is over.
     fn subscribes(&self) -> Option<bool> {
         match self {
             Self::RecordStart { .. } | Self::RecordTake { end: false, .. } => Some(true),
@@ -322,10 +339,12 @@ pub struct PropertyChange {
     /// Bytes each second of one member that a rebuild is given even while users are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_rate_min: Option<u64>,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
+    /// never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub_interval_days: Option<u16>,
-    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
+    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere;
+    /// 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency_bound_ms: Option<u32>,
     /// Per cent at which it is told that the pool fills; none: never.
@@ -403,8 +422,15 @@ impl ServedPool {
         if meant == self.name || meant == self.pool.to_string() {
             return Ok(());
         }
-        let (what, why) = (format!("nothing is done with pool '{meant}'"), format!("the daemon that was asked serves pool '{}' ({})", self.name, self.pool));
-        Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("leave --control out, or give the socket of the daemon that serves the pool"))
+        let (what, why) = (
+            format!("nothing is done with pool '{meant}'"),
+            format!(
+                "the daemon that was asked serves pool '{}' ({})",
+                self.name, self.pool
+            ),
+        );
+        Err(Failure::new(id::POOL_UNKNOWN, what, why)
+            .remedy("leave --control out, or give the socket of the daemon that serves the pool"))
     }
 }
 
@@ -448,7 +474,12 @@ impl Answer {
             Ok(reply) => (Some(reply), None),
             Err(failure) => (None, Some(failure)),
         };
-        Self { version: CONTROL_VERSION, ok, error, ..Self::default() }
+        Self {
+            version: CONTROL_VERSION,
+            ok,
+            error,
+            ..Self::default()
+        }
     }
 
     fn to_line(&self) -> std::io::Result<Vec<u8>> {

@@ -4,7 +4,9 @@ use crate::sessions::lock;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
-use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest};
+use windrow_engine::api::{
+    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest,
+};
 
 type Answer = Result<ControlReply, ControlError>;
 
@@ -50,7 +52,8 @@ impl Controls {
         self.answered.notify_all();
     }
 
-    /// Waits for the answer, and with `patience` no longer than that: `None` if it has not come; nobody hears of it then.
+    /// Waits for the answer, and with `patience` no longer than that: `None` if it has not come;
+    /// nobody hears of it then.
     pub(crate) fn wait_within(&self, id: ControlId, patience: Option<Duration>) -> Option<Answer> {
         let end = patience.map(|patience| Instant::now() + patience);
         let mut table = lock(&self.table);
@@ -66,12 +69,20 @@ impl Controls {
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             table = match left {
-                None => self.answered.wait(table).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                None => self
+                    .answered
+                    .wait(table)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner()),
                 Some(Duration::ZERO) => {
                     table.waiting.remove(&id);
                     return None;
                 }
-                Some(left) => self.answered.wait_timeout(table, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
+                Some(left) => {
+                    self.answered
+                        .wait_timeout(table, left)
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .0
+                }
             };
         }
     }

@@ -1,4 +1,5 @@
-//! The state of data, apart from the state of members: a pool with all its members online may have lost blocks.
+//! The state of data, apart from the state of members: a pool with all its members online may have
+//! lost blocks.
 
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, VolumeRange};
@@ -13,7 +14,8 @@ pub enum DataState {
     Intact,
     /// Blocks are lost.
     Damaged,
-    /// Blocks were found lost before the start; a scrub, or a read of them, tells whether they still are.
+    /// Blocks were found lost before the start; a scrub, or a read of them, tells whether they
+    /// still are.
     Unknown,
 }
 
@@ -55,7 +57,8 @@ pub struct DataReport {
     pub unverified_blocks: u64,
     /// The first ranges of them, as far as they are remembered.
     pub unverified: Vec<LostRange>,
-    /// When the oldest of them was found, seconds since 1970; 0: there are none, or it is not known.
+    /// When the oldest of them was found, seconds since 1970; 0: there are none, or it is not
+    /// known.
     pub since_unix_s: u64,
 }
 
@@ -63,9 +66,27 @@ impl DataReport {
     /// From the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
         let damage = &status.damage;
-        let name = |id: VolumeId| status.volumes.iter().find(|volume| volume.id == id).map_or_else(|| format!("#{}", id.0), |volume| volume.name.clone());
-        let named = |ranges: &[VolumeRange]| ranges.iter().map(|r| LostRange { volume: name(r.volume), block: r.lba, blocks: r.blocks }).collect();
-        let state = match (damage.lost_blocks + damage.lost_contents, damage.recalled_blocks) {
+        let name = |id: VolumeId| {
+            status
+                .volumes
+                .iter()
+                .find(|volume| volume.id == id)
+                .map_or_else(|| format!("#{}", id.0), |volume| volume.name.clone())
+        };
+        let named = |ranges: &[VolumeRange]| {
+            ranges
+                .iter()
+                .map(|r| LostRange {
+                    volume: name(r.volume),
+                    block: r.lba,
+                    blocks: r.blocks,
+                })
+                .collect()
+        };
+        let state = match (
+            damage.lost_blocks + damage.lost_contents,
+            damage.recalled_blocks,
+        ) {
             (0, 0) => DataState::Intact,
             (0, _) => DataState::Unknown,
             _ => DataState::Damaged,
@@ -84,10 +105,15 @@ impl DataReport {
     pub fn remark(&self) -> String {
         match self.state {
             DataState::Intact => String::new(),
-            DataState::Damaged if self.lost_blocks == 0 => ", data damaged: content that volumes share is lost".to_owned(),
+            DataState::Damaged if self.lost_blocks == 0 => {
+                ", data damaged: content that volumes share is lost".to_owned()
+            }
             DataState::Damaged => format!(", data damaged: {} blocks lost", self.lost_blocks),
             DataState::Unknown => {
-                format!(", data unknown: {} blocks were lost before the start and are not verified since, run `windrow pool scrub`", self.unverified_blocks)
+                format!(
+                    ", data unknown: {} blocks were lost before the start and are not verified since, run `windrow pool scrub`",
+                    self.unverified_blocks
+                )
             }
         }
     }

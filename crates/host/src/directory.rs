@@ -1,6 +1,8 @@
-//! Names for what the engine knows by number: where members are or were last seen, what drives they are, what volumes are called.
+//! Names for what the engine knows by number: where members are or were last seen, what drives they
+//! are, what volumes are called.
 //!
-//! Reports, events and the log take them from here. What is known of a member outlives the run: the registry keeps it under the member's identifier.
+//! Reports, events and the log take them from here. What is known of a member outlives the run: the
+//! registry keeps it under the member's identifier.
 
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
@@ -32,7 +34,13 @@ impl KnownMember {
     /// A member that is there now.
     pub fn seen(uuid: Uuid, path: &Path, unix_s: u64) -> Self {
         let Drive { model, serial } = Drive::at(path);
-        Self { uuid, path: path.display().to_string(), model, serial, seen_unix_s: unix_s }
+        Self {
+            uuid,
+            path: path.display().to_string(),
+            model,
+            serial,
+            seen_unix_s: unix_s,
+        }
     }
 
     /// Takes over what is seen now; what was known of others stays, of the newest `KNOWN_MAX`.
@@ -58,17 +66,44 @@ struct Drive {
 
 impl Drive {
     fn at(path: &Path) -> Self {
-        let Some(device) = std::fs::metadata(path).ok().filter(|meta| meta.file_type().is_block_device()).map(|meta| meta.rdev()) else {
+        let Some(device) = std::fs::metadata(path)
+            .ok()
+            .filter(|meta| meta.file_type().is_block_device())
+            .map(|meta| meta.rdev())
+        else {
             return Self::default();
         };
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let udev = std::fs::read_to_string(format!("/run/udev/data/b{major}:{minor}")).unwrap_or_default();
-        let of_udev = |key: &str| udev.lines().find_map(|line| line.strip_prefix("E:")?.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned);
+        let udev =
+            std::fs::read_to_string(format!("/run/udev/data/b{major}:{minor}")).unwrap_or_default();
+        let of_udev = |key: &str| {
+            udev.lines()
+                .find_map(|line| {
+                    line.strip_prefix("E:")?
+                        .strip_prefix(key)?
+                        .strip_prefix('=')
+                })
+                .map(str::to_owned)
+        };
         // A partition has no such files; the drive above it has.
         let folder = format!("/sys/dev/block/{major}:{minor}");
-        let of_sysfs = |name: &str| ["device", "../device"].iter().find_map(|at| std::fs::read_to_string(format!("{folder}/{at}/{name}")).ok());
-        let find = |keys: [&str; 2], name: &str| keys.iter().find_map(|key| of_udev(key)).or_else(|| of_sysfs(name)).unwrap_or_default().trim().to_owned();
-        Self { model: find(["ID_MODEL", "ID_NAME"], "model"), serial: find(["ID_SERIAL_SHORT", "ID_SERIAL"], "serial") }
+        let of_sysfs = |name: &str| {
+            ["device", "../device"]
+                .iter()
+                .find_map(|at| std::fs::read_to_string(format!("{folder}/{at}/{name}")).ok())
+        };
+        let find = |keys: [&str; 2], name: &str| {
+            keys.iter()
+                .find_map(|key| of_udev(key))
+                .or_else(|| of_sysfs(name))
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        Self {
+            model: find(["ID_MODEL", "ID_NAME"], "model"),
+            serial: find(["ID_SERIAL_SHORT", "ID_SERIAL"], "serial"),
+        }
     }
 }
 
@@ -103,7 +138,12 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn new(status: &PoolStatus, paths: Vec<String>, known: Vec<KnownMember>) -> Self {
-        let directory = Self { name: status.name.clone(), pool: status.pool, known, ..Self::default() };
+        let directory = Self {
+            name: status.name.clone(),
+            pool: status.pool,
+            known,
+            ..Self::default()
+        };
         for (slot, path) in (0..).zip(paths).filter(|(_, path)| !path.is_empty()) {
             directory.set_path(MemberId(slot), path);
         }
@@ -114,7 +154,11 @@ impl Directory {
     /// Of a pool of which nothing else is known.
     #[cfg(test)]
     pub(crate) fn named(name: &str, pool: Uuid) -> Self {
-        Self { name: name.to_owned(), pool, ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            pool,
+            ..Self::default()
+        }
     }
 
     /// Takes over the identifiers of members and the names of volumes.
@@ -132,7 +176,11 @@ impl Directory {
             }
         }
         drop(members);
-        *lock(&self.volumes) = status.volumes.iter().map(|volume| (volume.id, volume.name.clone())).collect();
+        *lock(&self.volumes) = status
+            .volumes
+            .iter()
+            .map(|volume| (volume.id, volume.name.clone()))
+            .collect();
     }
 
     /// What is known of all slots.
@@ -142,7 +190,10 @@ impl Directory {
 
     /// What is known of a slot.
     pub(crate) fn place(&self, member: MemberId) -> MemberPlace {
-        lock(&self.members).get(member.index()).cloned().unwrap_or_default()
+        lock(&self.members)
+            .get(member.index())
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// A device was opened for this slot.
@@ -152,10 +203,18 @@ impl Directory {
         let slots = members.len().max(member.index() + 1);
         members.resize_with(slots, MemberPlace::default);
         let place = &mut members[member.index()];
-        *place = MemberPlace { uuid: place.uuid, last_path: path.clone(), path, model, serial, seen_unix_s: 0 };
+        *place = MemberPlace {
+            uuid: place.uuid,
+            last_path: path.clone(),
+            path,
+            model,
+            serial,
+            seen_unix_s: 0,
+        };
     }
 
-    /// Another device has taken this slot. (The status names it only when the engine has recorded that, and events come before.)
+    /// Another device has taken this slot. (The status names it only when the engine has recorded
+    /// that, and events come before.)
     pub(crate) fn set_uuid(&self, member: MemberId, uuid: Uuid) {
         if let Some(place) = lock(&self.members).get_mut(member.index()) {
             place.uuid = uuid;
@@ -165,14 +224,20 @@ impl Directory {
     /// The slot is free.
     pub(crate) fn forget_path(&self, member: MemberId) {
         if let Some(place) = lock(&self.members).get_mut(member.index()) {
-            *place = MemberPlace { uuid: place.uuid, ..MemberPlace::default() };
+            *place = MemberPlace {
+                uuid: place.uuid,
+                ..MemberPlace::default()
+            };
         }
     }
 
     /// What a volume is called; its number if it is gone.
     pub(crate) fn volume(&self, volume: VolumeId) -> String {
         let volumes = lock(&self.volumes);
-        volumes.iter().find(|(id, _)| *id == volume).map_or_else(|| format!("#{}", volume.0), |(_, name)| name.clone())
+        volumes
+            .iter()
+            .find(|(id, _)| *id == volume)
+            .map_or_else(|| format!("#{}", volume.0), |(_, name)| name.clone())
     }
 }
 
@@ -189,16 +254,26 @@ mod tests {
         names.set_path(MemberId(1), "/dev/new".to_owned());
         names.set_uuid(MemberId(1), Uuid([2; 16]));
         let place = names.place(MemberId(1));
-        assert_eq!((place.path.as_str(), place.uuid), ("/dev/new", Uuid([2; 16])));
+        assert_eq!(
+            (place.path.as_str(), place.uuid),
+            ("/dev/new", Uuid([2; 16]))
+        );
     }
 
     #[test]
     fn the_registry_remembers_the_newest_of_each_member() {
-        let member = |n: u8, path: &str| KnownMember { uuid: Uuid([n; 16]), path: path.to_owned(), ..KnownMember::default() };
+        let member = |n: u8, path: &str| KnownMember {
+            uuid: Uuid([n; 16]),
+            path: path.to_owned(),
+            ..KnownMember::default()
+        };
         let mut known = vec![member(1, "/dev/a"), member(2, "/dev/b")];
         KnownMember::merge(&mut known, [member(1, "/dev/c")]);
         assert_eq!(known, [member(2, "/dev/b"), member(1, "/dev/c")]);
         KnownMember::merge(&mut known, (0..=200).map(|n| member(n, "/dev/d")));
-        assert_eq!((known.len(), known.last()), (KNOWN_MAX, Some(&member(200, "/dev/d"))));
+        assert_eq!(
+            (known.len(), known.last()),
+            (KNOWN_MAX, Some(&member(200, "/dev/d")))
+        );
     }
 }

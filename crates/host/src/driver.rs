@@ -1,23 +1,33 @@
 //! The combining driver: the engine has one owner at a time, and whoever comes drives it.
 //!
-//! 1. Events are *posted* to the inbox, a vector under a mutex of its own, held only to push or to swap.
-//! 2. Whoever posted then *drives*: it tries to take the engine's lock. If it gets it, it swaps the inbox out, applies the
-//!    events, and collects member commands, jobs and answers; then it lets the lock go, hands big jobs to the workers, starts the
-//!    commands (`outgoing.rs`), delivers the answers, runs small jobs itself (their results are events again), and looks at the inbox once more.
+//! 1. Events are *posted* to the inbox, a vector under a mutex of its own, held only to push or to
+//!    swap.
+//! 2. Whoever posted then *drives*: it tries to take the engine's lock. If it gets it, it swaps the
+//!    inbox out, applies the events, and collects member commands, jobs and answers; then it lets
+//!    the lock go, hands big jobs to the workers, starts the commands (`outgoing.rs`), delivers the
+//!    answers, runs small jobs itself (their results are events again), and looks at the inbox once
+//!    more.
 //! 3. If it does not get the lock, it goes away: the holder will see its events.
 //!
-//! **No event is left behind.** Let thread A post event e and then fail to take the lock: some thread B held it at that
-//! moment, so B's release comes after e was posted. After every release B looks at the inbox (the mutex of the inbox orders the two), so it finds e
-//! unless somebody swapped it out already; if it finds e, it is in A's position: it takes the lock, or a third thread C holds it, whose
-//! release comes later still, and the same holds for C. Only a thread that finds the inbox empty after its own release goes away, so
-//! the last one out leaves the inbox empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which drives; so does one that only looks at the state, or gives
-//! an administrator's command: it may wait for a device that hangs later, and the kernel ends what a thread has given to its rings in that thread, so none of the healthy members is to wait for it.
+//! **No event is left behind.** Let thread A post event e and then fail to take the lock: some
+//! thread B held it at that moment, so B's release comes after e was posted. After every release B
+//! looks at the inbox (the mutex of the inbox orders the two), so it finds e unless somebody
+//! swapped it out already; if it finds e, it is in A's position: it takes the lock, or a third
+//! thread C holds it, whose release comes later still, and the same holds for C. Only a thread that
+//! finds the inbox empty after its own release goes away, so the last one out leaves the inbox
+//! empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which
+//! drives; so does one that only looks at the state, or gives an administrator's command: it may
+//! wait for a device that hangs later, and the kernel ends what a thread has given to its rings in
+//! that thread, so none of the healthy members is to wait for it.
 //!
-//! So a write at queue depth one is admitted and answered by the connection's own thread without any hand-off, and under load
-//! groups form by themselves: what arrives while one thread drives is applied at once by its next round.
+//! So a write at queue depth one is admitted and answered by the connection's own thread without
+//! any hand-off, and under load groups form by themselves: what arrives while one thread drives is
+//! applied at once by its next round.
 //!
-//! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks, jobs and hooks are called with no lock held but that of the thread's own lane (`lanes.rs`). A panic inside the engine or a job
-//! latches the pool: every request in flight and every later one is answered with `Stopped`, nobody hangs.
+//! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks,
+//! jobs and hooks are called with no lock held but that of the thread's own lane (`lanes.rs`). A
+//! panic inside the engine or a job latches the pool: every request in flight and every later one
+//! is answered with `Stopped`, nobody hangs.
 
 use crate::alarm::Alarm;
 use crate::controls::Controls;
@@ -35,7 +45,10 @@ use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::queue::{Queue, ReadLane};
 use windrow_engine::Job;
-use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus, VolumeStatus};
+use windrow_engine::api::{
+    Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus,
+    VolumeStatus,
+};
 use windrow_io::{Completion, MemberDone, Request, RequestError};
 use windrow_units::MemberId;
 
@@ -55,7 +68,10 @@ impl StateMachine for windrow_engine::Engine {
     }
 
     fn status(&self) -> PoolStatus {
-        PoolStatus { stages: self.stage_times(), ..Self::status(self) }
+        PoolStatus {
+            stages: self.stage_times(),
+            ..Self::status(self)
+        }
     }
 
     fn volume(&self, name: &str) -> Option<VolumeStatus> {
@@ -63,7 +79,8 @@ impl StateMachine for windrow_engine::Engine {
     }
 }
 
-/// Work of at most this many bytes is done by the thread at hand: at memory speed it takes less time than waking another one.
+/// Work of at most this many bytes is done by the thread at hand: at memory speed it takes less
+/// time than waking another one.
 const INLINE_BYTES: usize = 64 << 10;
 /// A client's thread drives at most this many rounds before the service thread takes over.
 const ROUNDS_MAX: u32 = 64;
@@ -73,7 +90,8 @@ const ROUNDS_MAX: u32 = 64;
 pub(crate) enum Caller {
     /// A client's thread: may help with jobs, goes back to its client after a bounded time.
     Client,
-    /// A client's thread with ends of reads, not all of them its client's: leaves big jobs to workers, goes back after a bounded time.
+    /// A client's thread with ends of reads, not all of them its client's: leaves big jobs to
+    /// workers, goes back after a bounded time.
     Attendant,
     /// A worker: helps, never hands over.
     Worker,
@@ -96,7 +114,8 @@ pub(crate) struct Own<'a> {
     pub(crate) lane: Option<&'a mut ReadLane>,
 }
 
-/// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they have grown.
+/// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they
+/// have grown.
 #[derive(Default)]
 struct Scratch {
     completions: Vec<Completion>,
@@ -125,7 +144,9 @@ pub(crate) struct Clock(Instant);
 impl Clock {
     /// Nanoseconds since the driver was made, at least 1.
     pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+        u64::try_from(self.0.elapsed().as_nanos())
+            .unwrap_or(u64::MAX)
+            .saturating_add(1)
     }
 }
 
@@ -158,7 +179,11 @@ impl Driver {
         workers: usize,
         notify: Box<dyn Fn(Option<Notice>) + Send + Sync>,
     ) -> Self {
-        let core = Core { machine, events: Vec::new(), outbox: Outbox::default() };
+        let core = Core {
+            machine,
+            events: Vec::new(),
+            outbox: Outbox::default(),
+        };
         Self {
             inbox: Mutex::default(),
             core: Mutex::new(core),
@@ -177,20 +202,27 @@ impl Driver {
         }
     }
 
-    /// Takes requests of a session; what is answered at once goes to its vector, the rest to its sink.
+    /// Takes requests of a session; what is answered at once goes to its vector, the rest to its
+    /// sink.
     pub(crate) fn submit(&self, requests: &mut Vec<Request>, own: Own<'_>) {
         if requests.is_empty() {
             return;
         }
         // Slots that are failed are lost: who goes on asking is to take none.
         if self.is_stopped() {
-            own.ready.extend(requests.drain(..).map(|request| Completion { id: request.id, result: Err(RequestError::Stopped), orders: None }));
+            own.ready
+                .extend(requests.drain(..).map(|request| Completion {
+                    id: request.id,
+                    result: Err(RequestError::Stopped),
+                    orders: None,
+                }));
             return;
         }
         let now = self.clock.now_ns();
         self.recorder.see(requests, now);
         own.session.register(requests, now);
-        // The flag is read after the slots are taken and set before all slots are failed: one of the two sees the other.
+        // The flag is read after the slots are taken and set before all slots are failed: one of
+        // the two sees the other.
         if self.is_stopped() {
             requests.clear();
             own.session.fail(RequestError::Stopped, own.ready);
@@ -203,17 +235,24 @@ impl Driver {
     /// Takes what has ended in the lane of a session's thread.
     pub(crate) fn collect_lane(&self, lane: &mut ReadLane, done: &mut Vec<MemberDone>) {
         if let Err(error) = lane.collect(done) {
-            self.stop(&format!("the queue of a connection's reads failed: {error}"));
+            self.stop(&format!(
+                "the queue of a connection's reads failed: {error}"
+            ));
         }
     }
 
     /// Carries out an administrator's command and waits for its end. The service thread drives.
     pub(crate) fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
-        self.control_within(command, None).unwrap_or(Err(ControlError::Stopped))
+        self.control_within(command, None)
+            .unwrap_or(Err(ControlError::Stopped))
     }
 
     /// The same, but waits no longer than `patience`; `None` if the end has not come by then.
-    pub(crate) fn control_within(&self, command: Control, patience: Option<Duration>) -> Option<Result<ControlReply, ControlError>> {
+    pub(crate) fn control_within(
+        &self,
+        command: Control,
+        patience: Option<Duration>,
+    ) -> Option<Result<ControlReply, ControlError>> {
         let request = self.controls.register(command);
         let id = request.id;
         if self.is_stopped() {
@@ -225,11 +264,16 @@ impl Driver {
         self.controls.wait_within(id, patience)
     }
 
-    /// Puts another device in the place of a member that has no command in flight and gets none meanwhile.
+    /// Puts another device in the place of a member that has no command in flight and gets none
+    /// meanwhile.
     ///
     /// # Errors
     /// The queue cannot take the device.
-    pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) -> std::io::Result<()> {
+    pub(crate) fn exchange(
+        &self,
+        member: MemberId,
+        device: Option<Arc<dyn Member>>,
+    ) -> std::io::Result<()> {
         if let Some(outgoing) = &self.outgoing {
             outgoing.exchange(member, device.clone())?;
         }
@@ -263,7 +307,13 @@ impl Driver {
             Ok(core) => {
                 let seen = catch_unwind(AssertUnwindSafe(|| look(&*core.machine)));
                 drop(core);
-                seen.map_err(|panic| self.stop(&format!("the engine failed while it reported its state: {}", panic_text(&*panic)))).ok()
+                seen.map_err(|panic| {
+                    self.stop(&format!(
+                        "the engine failed while it reported its state: {}",
+                        panic_text(&*panic)
+                    ))
+                })
+                .ok()
             }
             Err(_) => None,
         };
@@ -282,13 +332,18 @@ impl Driver {
         lock(&self.inbox).extend(events);
     }
 
-    /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its vector instead of its sink.
+    /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its
+    /// vector instead of its sink.
     pub(crate) fn drive(&self, caller: Caller, mut own: Option<Own<'_>>) {
         let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         let mut rounds = 0;
         loop {
             let outcome = match self.core.try_lock() {
-                Ok(mut core) => self.round(&mut core, &mut scratch, own.as_mut().and_then(|own| own.lane.as_deref_mut())),
+                Ok(mut core) => self.round(
+                    &mut core,
+                    &mut scratch,
+                    own.as_mut().and_then(|own| own.lane.as_deref_mut()),
+                ),
                 Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Poisoned(_)) => {
                     lock(&self.inbox).clear();
@@ -299,7 +354,10 @@ impl Driver {
                 self.stop(&reason);
             }
             self.hand_out(caller, &mut scratch);
-            self.start_commands(&mut scratch, own.as_mut().and_then(|own| own.lane.as_deref_mut()));
+            self.start_commands(
+                &mut scratch,
+                own.as_mut().and_then(|own| own.lane.as_deref_mut()),
+            );
             self.deliver(&mut scratch, &mut own);
             self.run_small(&mut scratch);
             if lock(&self.inbox).is_empty() {
@@ -314,8 +372,14 @@ impl Driver {
         SCRATCH.with_borrow_mut(|idle| idle.push(scratch));
     }
 
-    /// With the engine's lock: applies what is in the inbox until there is something to do outside of the lock.
-    fn round(&self, core: &mut Core, scratch: &mut Scratch, mut lane: Option<&mut ReadLane>) -> Result<(), String> {
+    /// With the engine's lock: applies what is in the inbox until there is something to do outside
+    /// of the lock.
+    fn round(
+        &self,
+        core: &mut Core,
+        scratch: &mut Scratch,
+        mut lane: Option<&mut ReadLane>,
+    ) -> Result<(), String> {
         loop {
             core.events.clear();
             std::mem::swap(&mut *lock(&self.inbox), &mut core.events);
@@ -326,7 +390,8 @@ impl Driver {
             core.events.push(Event::Tick(self.clock.now_ns()));
             core.outbox.wake_at_ns = None;
             let (machine, events, outbox) = (&mut core.machine, &mut core.events, &mut core.outbox);
-            catch_unwind(AssertUnwindSafe(|| machine.apply(events, outbox))).map_err(|panic| format!("the engine failed: {}", panic_text(&*panic)))?;
+            catch_unwind(AssertUnwindSafe(|| machine.apply(events, outbox)))
+                .map_err(|panic| format!("the engine failed: {}", panic_text(&*panic)))?;
             if let Some(at) = core.outbox.wake_at_ns {
                 self.alarm.wake_by(at);
             }
@@ -349,7 +414,11 @@ impl Driver {
         scratch.controls.append(&mut core.outbox.control);
         scratch.notices.append(&mut core.outbox.notices);
         for job in core.outbox.jobs.drain(..) {
-            let heap = if job.bytes() <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
+            let heap = if job.bytes() <= INLINE_BYTES {
+                &mut scratch.small
+            } else {
+                &mut scratch.big
+            };
             heap.push(Task::Job(job));
         }
         if let Some(lane) = lane.filter(|_| !core.outbox.commands.is_empty()) {
@@ -363,7 +432,11 @@ impl Driver {
             Some(_) => {}
             None => {
                 for command in core.outbox.commands.drain(..) {
-                    let heap = if self.members.weight(&command) <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
+                    let heap = if self.members.weight(&command) <= INLINE_BYTES {
+                        &mut scratch.small
+                    } else {
+                        &mut scratch.big
+                    };
                     heap.push(Task::Command(command));
                 }
             }
@@ -389,11 +462,17 @@ impl Driver {
         if let Some(lane) = lane.filter(|_| std::mem::take(&mut scratch.laned)) {
             self.post_all(scratch.ended.drain(..).map(Event::Member));
             if let Err(error) = lane.start() {
-                self.stop(&format!("the queue of a connection's reads failed: {error}"));
+                self.stop(&format!(
+                    "the queue of a connection's reads failed: {error}"
+                ));
             }
         }
-        if let Some(outgoing) = self.outgoing.as_ref().filter(|_| std::mem::take(&mut scratch.posted))
-            && let Err(reason) = outgoing.start(|done| self.post_all(done.drain(..).map(Event::Member)))
+        if let Some(outgoing) = self
+            .outgoing
+            .as_ref()
+            .filter(|_| std::mem::take(&mut scratch.posted))
+            && let Err(reason) =
+                outgoing.start(|done| self.post_all(done.drain(..).map(Event::Member)))
         {
             self.stop(reason);
         }
@@ -417,7 +496,8 @@ impl Driver {
         }
         let mut rest = scratch.completions.drain(..).peekable();
         while let Some(number) = rest.peek().map(number_of) {
-            let group = std::iter::from_fn(|| rest.next_if(|completion| number_of(completion) == number));
+            let group =
+                std::iter::from_fn(|| rest.next_if(|completion| number_of(completion) == number));
             if let Some(own) = own.as_mut().filter(|own| own.session.number() == number) {
                 own.session.finish(group, now, own.ready);
             } else if let Some(session) = self.sessions.get(number) {
@@ -465,7 +545,8 @@ impl Driver {
         lock(&self.stop_reason).clone()
     }
 
-    /// Latches the pool: everything in flight and everything later is answered with `Stopped`. Called with no lock held.
+    /// Latches the pool: everything in flight and everything later is answered with `Stopped`.
+    /// Called with no lock held.
     pub(crate) fn stop(&self, reason: &str) {
         {
             let mut known = lock(&self.stop_reason);
@@ -474,7 +555,9 @@ impl Driver {
             }
         }
         if !self.stopped.swap(true, Ordering::SeqCst) {
-            (self.notify)(Some(Notice::Stopped { reason: reason.to_owned() }));
+            (self.notify)(Some(Notice::Stopped {
+                reason: reason.to_owned(),
+            }));
         }
         self.fail_all();
     }
@@ -501,7 +584,10 @@ impl Driver {
 /// Starts the worker threads of a driver.
 pub(crate) fn start_workers(driver: &Arc<Driver>) -> std::io::Result<()> {
     let (runner, reporter) = (driver.clone(), driver.clone());
-    driver.workers.start(move |task| runner.run_task(task), move |text| reporter.stop(&format!("a worker failed: {text}")))
+    driver.workers.start(
+        move |task| runner.run_task(task),
+        move |text| reporter.stop(&format!("a worker failed: {text}")),
+    )
 }
 
 const _: () = {

@@ -1,9 +1,12 @@
-//! Which names are served: every volume under its own name by itself, plus names added by hand, minus names withdrawn.
+//! Which names are served: every volume under its own name by itself, plus names added by hand,
+//! minus names withdrawn.
 //!
-//! What was added or withdrawn is kept in the registry file of the pool, so that it holds after a restart. What follows a volume is stored with the volume's
-//! id, which is never used again: an export or the default never moves to another volume, whatever becomes of its own.
+//! What was added or withdrawn is kept in the registry file of the pool, so that it holds after a
+//! restart. What follows a volume is stored with the volume's id, which is never used again: an
+//! export or the default never moves to another volume, whatever becomes of its own.
 //!
-//! A pool that comes from elsewhere opens nothing by itself: volumes that were made there are withdrawn until they are added by name ([`KeptExports::adopt`]).
+//! A pool that comes from elsewhere opens nothing by itself: volumes that were made there are
+//! withdrawn until they are added by name ([`KeptExports::adopt`]).
 
 use crate::failure::{Failure, id};
 use serde::{Deserialize, Serialize};
@@ -32,7 +35,8 @@ pub struct NamedExport {
 pub struct DefaultExport {
     /// Its name.
     pub export: String,
-    /// The volume that it serves: an export of the same name over another volume is not the default.
+    /// The volume that it serves: an export of the same name over another volume is not the
+    /// default.
     pub volume: VolumeId,
 }
 
@@ -118,12 +122,18 @@ struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     fn new(volumes: &'a [VolumeView<'a>]) -> Self {
         let by_id = volumes.iter().map(|volume| (volume.id, volume)).collect();
-        Self { by_id, by_name: volumes.iter().map(|volume| (volume.name, volume)).collect() }
+        Self {
+            by_id,
+            by_name: volumes.iter().map(|volume| (volume.name, volume)).collect(),
+        }
     }
 
     /// The volume that an added export serves.
     fn volume_of(&self, export: &NamedExport) -> Option<&'a VolumeView<'a>> {
-        let found = export.volume_id.map_or_else(|| self.by_name.get(export.volume.as_str()), |id| self.by_id.get(&id));
+        let found = export.volume_id.map_or_else(
+            || self.by_name.get(export.volume.as_str()),
+            |id| self.by_id.get(&id),
+        );
         found.copied()
     }
 }
@@ -132,13 +142,24 @@ impl ExportTable {
     /// All exports over these volumes, the default one first if there is one.
     pub(crate) fn resolve(&self, volumes: &[VolumeView<'_>]) -> Vec<ExportReport> {
         let lookup = Lookup::new(volumes);
-        let own = volumes.iter().filter(|volume| !self.withdrawn.contains(volume.name) && !self.added.contains_key(volume.name));
+        let own = volumes.iter().filter(|volume| {
+            !self.withdrawn.contains(volume.name) && !self.added.contains_key(volume.name)
+        });
         let own = own.map(|volume| (volume.name, volume, volume.read_only, ""));
         let added = self.added.iter().filter_map(|(name, export)| {
             let volume = lookup.volume_of(export)?;
-            Some((name.as_str(), volume, export.read_only || volume.read_only, export.description.as_str()))
+            Some((
+                name.as_str(),
+                volume,
+                export.read_only || volume.read_only,
+                export.description.as_str(),
+            ))
         });
-        let is_default = |name: &str, volume: &VolumeView<'_>| self.default_export.as_ref().is_some_and(|d| d.export == name && d.volume == volume.id);
+        let is_default = |name: &str, volume: &VolumeView<'_>| {
+            self.default_export
+                .as_ref()
+                .is_some_and(|d| d.export == name && d.volume == volume.id)
+        };
         let mut exports: Vec<ExportReport> = own
             .chain(added)
             .map(|(name, volume, read_only, description)| ExportReport {
@@ -160,18 +181,30 @@ impl ExportTable {
     /// Names of volumes that no export serves.
     pub(crate) fn not_served(&self, volumes: &[VolumeView<'_>]) -> Vec<String> {
         let exports = self.resolve(volumes);
-        let served: HashSet<&str> = exports.iter().map(|export| export.volume.as_str()).collect();
-        volumes.iter().filter(|volume| !served.contains(volume.name)).map(|volume| volume.name.to_owned()).collect()
+        let served: HashSet<&str> = exports
+            .iter()
+            .map(|export| export.volume.as_str())
+            .collect();
+        volumes
+            .iter()
+            .filter(|volume| !served.contains(volume.name))
+            .map(|volume| volume.name.to_owned())
+            .collect()
     }
 
-    /// Binds what names a volume to its id, and forgets what is left of volumes that were deleted where this table was not at hand.
+    /// Binds what names a volume to its id, and forgets what is left of volumes that were deleted
+    /// where this table was not at hand.
     pub(crate) fn bind(&mut self, volumes: &[VolumeView<'_>]) {
         let lookup = Lookup::new(volumes);
         for export in self.added.values_mut() {
-            export.volume_id = export.volume_id.or(lookup.volume_of(export).map(|volume| volume.id));
+            export.volume_id = export
+                .volume_id
+                .or(lookup.volume_of(export).map(|volume| volume.id));
         }
-        self.added.retain(|_, export| lookup.volume_of(export).is_some());
-        self.withdrawn.retain(|name| lookup.by_name.contains_key(name.as_str()));
+        self.added
+            .retain(|_, export| lookup.volume_of(export).is_some());
+        self.withdrawn
+            .retain(|name| lookup.by_name.contains_key(name.as_str()));
         if let Some(name) = self.default_name.take()
             && self.default_export.is_none()
         {
@@ -183,25 +216,49 @@ impl ExportTable {
         }
     }
 
-    /// Adds an export, or gives a volume its own name back. One that is there as it would be added can be made the default.
-    pub(crate) fn add(&mut self, name: &str, mut export: NamedExport, default: bool, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+    /// Adds an export, or gives a volume its own name back. One that is there as it would be added
+    /// can be made the default.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        mut export: NamedExport,
+        default: bool,
+        volumes: &[VolumeView<'_>],
+    ) -> Result<(), Failure> {
         let what = format!("cannot add export '{name}'");
         if name.is_empty() || name.len() > 255 {
-            return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes").remedy("choose another name"));
+            return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes")
+                .remedy("choose another name"));
         }
         // A list of exports with such a name is not understood by clients.
         if name.chars().any(char::is_control) {
-            return Err(Failure::new(id::USAGE, what, "a name has no control characters").remedy("choose another name"));
+            return Err(
+                Failure::new(id::USAGE, what, "a name has no control characters")
+                    .remedy("choose another name"),
+            );
         }
         let Some(volume) = volumes.iter().find(|volume| volume.name == export.volume) else {
-            return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list POOL`"));
+            return Err(Failure::new(
+                id::VOLUME_UNKNOWN,
+                what,
+                format!("there is no volume '{}'", export.volume),
+            )
+            .remedy("see `windrow volume list POOL`"));
         };
         export.volume_id = Some(volume.id);
-        if let Some(existing) = self.resolve(volumes).into_iter().find(|existing| existing.name == name) {
-            let is_same =
-                existing.volume == volume.name && existing.read_only == (export.read_only || volume.read_only) && existing.description == export.description;
+        if let Some(existing) = self
+            .resolve(volumes)
+            .into_iter()
+            .find(|existing| existing.name == name)
+        {
+            let is_same = existing.volume == volume.name
+                && existing.read_only == (export.read_only || volume.read_only)
+                && existing.description == export.description;
             if !(default && is_same) {
-                return Err(Failure::new(id::EXPORT_EXISTS, what, "an export of this name exists").remedy("remove it first, or choose another name"));
+                return Err(
+                    Failure::new(id::EXPORT_EXISTS, what, "an export of this name exists")
+                        .remedy("remove it first, or choose another name"),
+                );
             }
         } else {
             self.withdrawn.remove(name);
@@ -209,34 +266,63 @@ impl ExportTable {
                 self.added.insert(name.to_owned(), export);
             }
         }
-        if default { self.set_default(name, volumes) } else { Ok(()) }
+        if default {
+            self.set_default(name, volumes)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes an export that is there the default.
-    pub(crate) fn set_default(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+    pub(crate) fn set_default(
+        &mut self,
+        name: &str,
+        volumes: &[VolumeView<'_>],
+    ) -> Result<(), Failure> {
         let exports = self.resolve(volumes);
         let export = exports.iter().find(|export| export.name == name);
-        let volume = export.and_then(|export| volumes.iter().find(|volume| volume.name == export.volume));
+        let volume =
+            export.and_then(|export| volumes.iter().find(|volume| volume.name == export.volume));
         let Some(volume) = volume else {
             let what = format!("'{name}' cannot be the default export");
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "there is no export of this name").remedy("see `windrow export list POOL`"));
+            return Err(
+                Failure::new(id::EXPORT_UNKNOWN, what, "there is no export of this name")
+                    .remedy("see `windrow export list POOL`"),
+            );
         };
-        self.default_export = Some(DefaultExport { export: name.to_owned(), volume: volume.id });
+        self.default_export = Some(DefaultExport {
+            export: name.to_owned(),
+            volume: volume.id,
+        });
         Ok(())
     }
 
-    /// Makes the export of a volume's own name the default; it is served from now on if it was withdrawn.
-    pub(crate) fn set_default_volume(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+    /// Makes the export of a volume's own name the default; it is served from now on if it was
+    /// withdrawn.
+    pub(crate) fn set_default_volume(
+        &mut self,
+        name: &str,
+        volumes: &[VolumeView<'_>],
+    ) -> Result<(), Failure> {
         let what = || format!("volume '{name}' cannot be the default export");
         if !volumes.iter().any(|volume| volume.name == name) {
-            return Err(Failure::new(id::VOLUME_UNKNOWN, what(), "there is no such volume").remedy("see `windrow volume list POOL`"));
+            return Err(
+                Failure::new(id::VOLUME_UNKNOWN, what(), "there is no such volume")
+                    .remedy("see `windrow volume list POOL`"),
+            );
         }
         self.withdrawn.remove(name);
-        match self.resolve(volumes).iter().find(|export| export.name == name) {
+        match self
+            .resolve(volumes)
+            .iter()
+            .find(|export| export.name == name)
+        {
             Some(export) if export.volume == name => self.set_default(name, volumes),
             _ => {
                 let why = "its name is that of an export of another volume";
-                Err(Failure::new(id::EXPORT_EXISTS, what(), why).remedy("remove that export, or give another one with `windrow export add --default`"))
+                Err(Failure::new(id::EXPORT_EXISTS, what(), why).remedy(
+                    "remove that export, or give another one with `windrow export add --default`",
+                ))
             }
         }
     }
@@ -247,15 +333,28 @@ impl ExportTable {
     /// There is no such volume, or its name is that of another one's export.
     pub fn choose_default(&mut self, name: &str, status: &PoolStatus) -> Result<(), Failure> {
         let active = status.volumes.iter().filter(|volume| !volume.deleting);
-        let views = active.map(|volume| VolumeView { id: volume.id, name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only });
+        let views = active.map(|volume| VolumeView {
+            id: volume.id,
+            name: &volume.name,
+            size_bytes: volume.size_bytes,
+            read_only: volume.read_only,
+        });
         self.set_default_volume(name, &views.collect::<Vec<_>>())
     }
 
     /// Removes an export.
     pub(crate) fn remove(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
-        if !self.resolve(volumes).iter().any(|export| export.name == name) {
-            return Err(Failure::new(id::EXPORT_UNKNOWN, format!("cannot remove export '{name}'"), "there is none of this name")
-                .remedy("see `windrow export list POOL`"));
+        if !self
+            .resolve(volumes)
+            .iter()
+            .any(|export| export.name == name)
+        {
+            return Err(Failure::new(
+                id::EXPORT_UNKNOWN,
+                format!("cannot remove export '{name}'"),
+                "there is none of this name",
+            )
+            .remedy("see `windrow export list POOL`"));
         }
         self.added.remove(name);
         if volumes.iter().any(|volume| volume.name == name) {
@@ -267,58 +366,98 @@ impl ExportTable {
         Ok(())
     }
 
-    /// Before a volume gets another name: what was set for its own export holds for that name, too. Else it would be served without it for a moment.
+    /// Before a volume gets another name: what was set for its own export holds for that name, too.
+    /// Else it would be served without it for a moment.
     pub(crate) fn prepare_rename(&mut self, volume: VolumeId, name: &str, new_name: &str) {
         let own = self.added.get(name);
-        let is_of_it = own.is_some_and(|export| export.volume_id.map_or(export.volume == name, |of| of == volume));
+        let is_of_it = own.is_some_and(|export| {
+            export
+                .volume_id
+                .map_or(export.volume == name, |of| of == volume)
+        });
         match own.filter(|_| is_of_it).cloned() {
             Some(own) => {
-                let moved = NamedExport { volume_id: Some(volume), ..own };
-                let there = self.added.entry(new_name.to_owned()).or_insert_with(|| moved.clone());
+                let moved = NamedExport {
+                    volume_id: Some(volume),
+                    ..own
+                };
+                let there = self
+                    .added
+                    .entry(new_name.to_owned())
+                    .or_insert_with(|| moved.clone());
                 there.read_only |= moved.read_only;
             }
             // Its name is that of an export of another volume: it was not served by itself either.
-            None if own.is_some() || self.withdrawn.contains(name) => drop(self.withdrawn.insert(new_name.to_owned())),
+            None if own.is_some() || self.withdrawn.contains(name) => {
+                self.withdrawn.insert(new_name.to_owned());
+            }
             None => {}
         }
     }
 
-    /// A volume has another name. Its own export has that name too, with what was set for it, also where it is withdrawn or the default; other names stay.
+    /// A volume has another name. Its own export has that name too, with what was set for it, also
+    /// where it is withdrawn or the default; other names stay.
     pub(crate) fn rename_volume(&mut self, volume: VolumeId, name: &str, new_name: &str) {
         if name == new_name {
             return;
         }
         self.prepare_rename(volume, name, new_name);
         self.withdrawn.remove(name);
-        if self.added.get(name).is_some_and(|export| export.volume_id.map_or(export.volume == name, |of| of == volume)) {
+        if self.added.get(name).is_some_and(|export| {
+            export
+                .volume_id
+                .map_or(export.volume == name, |of| of == volume)
+        }) {
             self.added.remove(name);
         }
-        if let Some(default) = self.default_export.as_mut().filter(|default| default.export == name && default.volume == volume) {
+        if let Some(default) = self
+            .default_export
+            .as_mut()
+            .filter(|default| default.export == name && default.volume == volume)
+        {
             new_name.clone_into(&mut default.export);
         }
-        let of_it = |export: &&mut NamedExport| export.volume_id.map_or(export.volume == name, |of| of == volume);
-        self.added.values_mut().filter(of_it).for_each(|export| new_name.clone_into(&mut export.volume));
+        let of_it = |export: &&mut NamedExport| {
+            export
+                .volume_id
+                .map_or(export.volume == name, |of| of == volume)
+        };
+        self.added
+            .values_mut()
+            .filter(of_it)
+            .for_each(|export| new_name.clone_into(&mut export.volume));
     }
 
     /// Takes the default away from an export, which stays.
     pub(crate) fn remove_default(&mut self, name: &str) -> Result<(), Failure> {
         if !self.is_default(name) {
             let what = format!("the default is not taken from export '{name}'");
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "it is not the default export").remedy("see `windrow export list POOL`"));
+            return Err(
+                Failure::new(id::EXPORT_UNKNOWN, what, "it is not the default export")
+                    .remedy("see `windrow export list POOL`"),
+            );
         }
         self.default_export = None;
         Ok(())
     }
 
     fn is_default(&self, name: &str) -> bool {
-        self.default_export.as_ref().is_some_and(|default| default.export == name)
+        self.default_export
+            .as_ref()
+            .is_some_and(|default| default.export == name)
     }
 
-    /// Forgets everything about a volume that is gone, so that a later one of the same name begins afresh.
+    /// Forgets everything about a volume that is gone, so that a later one of the same name begins
+    /// afresh.
     pub(crate) fn forget_volume(&mut self, volume: VolumeId, name: &str) {
-        self.default_export.take_if(|default| default.volume == volume);
+        self.default_export
+            .take_if(|default| default.volume == volume);
         self.withdrawn.remove(name);
-        self.added.retain(|_, export| export.volume_id.map_or(export.volume != name, |id| id != volume));
+        self.added.retain(|_, export| {
+            export
+                .volume_id
+                .map_or(export.volume != name, |id| id != volume)
+        });
     }
 }
 
@@ -327,16 +466,26 @@ impl ExportTable {
 pub struct KeptExports {
     /// The table.
     pub exports: ExportTable,
-    /// The pool was elsewhere since: volumes with ids above this one were made there, all of them for 0. `None`: it was not.
+    /// The pool was elsewhere since: volumes with ids above this one were made there, all of them
+    /// for 0. `None`: it was not.
     pub elsewhere_from: Option<VolumeId>,
 }
 
 impl KeptExports {
-    /// The table over the volumes that the pool has now, and the names of those that are not served as they were made elsewhere.
-    pub fn adopt<'a>(self, volumes: impl Iterator<Item = (VolumeId, &'a str)>) -> (ExportTable, Vec<String>) {
+    /// The table over the volumes that the pool has now, and the names of those that are not served
+    /// as they were made elsewhere.
+    pub fn adopt<'a>(
+        self,
+        volumes: impl Iterator<Item = (VolumeId, &'a str)>,
+    ) -> (ExportTable, Vec<String>) {
         let mut table = self.exports;
-        let Some(last) = self.elsewhere_from else { return (table, Vec::new()) };
-        let closed: Vec<String> = volumes.filter(|(id, name)| *id > last && !table.added.contains_key(*name)).map(|(_, name)| name.to_owned()).collect();
+        let Some(last) = self.elsewhere_from else {
+            return (table, Vec::new());
+        };
+        let closed: Vec<String> = volumes
+            .filter(|(id, name)| *id > last && !table.added.contains_key(*name))
+            .map(|(_, name)| name.to_owned())
+            .collect();
         table.withdrawn.extend(closed.iter().cloned());
         (table, closed)
     }

@@ -1,6 +1,7 @@
 //! Failures as administrators see them: a stable id, what failed, why, and what to do.
 //!
-//! The ids are an interface: scripts match them, so a released id never changes its meaning and is never used again.
+//! The ids are an interface: scripts match them, so a released id never changes its meaning and is
+//! never used again.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -29,7 +30,8 @@ pub mod id {
     pub const POOL_VALUE: &str = "WR-POOL-006";
     /// There is no room.
     pub const POOL_NO_SPACE: &str = "WR-POOL-007";
-    /// The members do not make a pool: no superblock, of several pools, of two histories, destroyed.
+    /// The members do not make a pool: no superblock, of several pools, of two histories,
+    /// destroyed.
     pub const POOL_REFUSED: &str = "WR-POOL-008";
     /// The pool is damaged beyond what redundancy covers.
     pub const POOL_DAMAGED: &str = "WR-POOL-009";
@@ -71,7 +73,8 @@ pub mod id {
     pub const CHECK_DAMAGE: &str = "WR-CHECK-001";
     /// A catalogue of drives, or what a drive says of itself, can not be understood.
     pub const PLAN_INPUT: &str = "WR-PLAN-001";
-    /// What is to be planned can not be made: no such drive, or a topology that the drives do not make.
+    /// What is to be planned can not be made: no such drive, or a topology that the drives do not
+    /// make.
     pub const PLAN_VALUE: &str = "WR-PLAN-002";
     /// What kind of trace a file is can not be told.
     pub const TRACE_FORMAT: &str = "WR-TRACE-001";
@@ -105,10 +108,16 @@ pub struct Failure {
 impl Failure {
     /// A failure without a remedy.
     pub fn new(id: &'static str, what: impl Into<String>, why: impl std::fmt::Display) -> Self {
-        Self { id: id.to_owned(), what: what.into(), why: why.to_string(), remedy: String::new() }
+        Self {
+            id: id.to_owned(),
+            what: what.into(),
+            why: why.to_string(),
+            remedy: String::new(),
+        }
     }
 
-    /// Says what to do. Where the process lacks what has nothing to do with the file or device at hand, that comes first.
+    /// Says what to do. Where the process lacks what has nothing to do with the file or device at
+    /// hand, that comes first.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = lacking(&self.why).map_or_else(|| remedy.into(), str::to_owned);
@@ -118,7 +127,13 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}: {}", self.id, OneLine(&self.what), OneLine(&self.why))?;
+        write!(
+            f,
+            "{}: {}: {}",
+            self.id,
+            OneLine(&self.what),
+            OneLine(&self.why)
+        )?;
         if !self.remedy.is_empty() {
             write!(f, "; {}", OneLine(&self.remedy))?;
         }
@@ -129,18 +144,37 @@ impl std::fmt::Display for Failure {
 /// What to do about a bound of the process or the host that the system's answer names.
 pub fn lacking(why: &str) -> Option<&'static str> {
     let answers = [
-        ("(os error 23)", "the host has no more open files: end processes, or raise fs.file-max"),
-        ("oo many open files in system", "the host has no more open files: end processes, or raise fs.file-max"),
-        ("(os error 24)", "let it have more open files (ulimit -n, LimitNOFILE= of a unit)"),
+        (
+            "(os error 23)",
+            "the host has no more open files: end processes, or raise fs.file-max",
+        ),
+        (
+            "oo many open files in system",
+            "the host has no more open files: end processes, or raise fs.file-max",
+        ),
+        (
+            "(os error 24)",
+            "let it have more open files (ulimit -n, LimitNOFILE= of a unit)",
+        ),
         // Some messages leave the number out.
-        ("oo many open files", "let it have more open files (ulimit -n, LimitNOFILE= of a unit)"),
+        (
+            "oo many open files",
+            "let it have more open files (ulimit -n, LimitNOFILE= of a unit)",
+        ),
         ("(os error 12)", "let it have more memory"),
-        ("size of files (ulimit -f) is ", "let it write larger files (ulimit -f, LimitFSIZE= of a unit)"),
+        (
+            "size of files (ulimit -f) is ",
+            "let it write larger files (ulimit -f, LimitFSIZE= of a unit)",
+        ),
     ];
-    answers.into_iter().find(|(answer, _)| why.contains(answer)).map(|(_, remedy)| remedy)
+    answers
+        .into_iter()
+        .find(|(answer, _)| why.contains(answer))
+        .map(|(_, remedy)| remedy)
 }
 
-/// Text in which somebody's names may be: no line break and no command for a terminal comes out of it.
+/// Text in which somebody's names may be: no line break and no command for a terminal comes out of
+/// it.
 struct OneLine<'t>(&'t str);
 
 impl std::fmt::Display for OneLine<'_> {
@@ -166,16 +200,25 @@ mod tests {
     #[test]
     fn a_failure_is_one_line_without_commands_for_a_terminal() {
         let failure = Failure::new(id::USAGE, "cannot do 'a\x1b[2Jb\nc'", "no").remedy("try\tit");
-        assert_eq!(failure.to_string(), "WR-CLI-001: cannot do 'a\\u{1b}[2Jb c': no; try\\tit");
+        assert_eq!(
+            failure.to_string(),
+            "WR-CLI-001: cannot do 'a\\u{1b}[2Jb c': no; try\\tit"
+        );
     }
 
     /// The permissions of a path were to be checked because the process had no descriptor left.
     #[test]
     fn what_the_process_lacks_is_named_with_and_without_the_number_of_the_error() {
         let errors = [(24, "ulimit -n"), (23, "fs.file-max")];
-        for (error, says) in errors.map(|(code, says)| (std::io::Error::from_raw_os_error(code), says)) {
-            for why in [format!("m0: {error}"), format!("m0: {}", crate::offline::files::reason(&error))] {
-                let failure = Failure::new(id::MEMBER_OPEN, "no", &why).remedy("check the path and its permissions");
+        for (error, says) in
+            errors.map(|(code, says)| (std::io::Error::from_raw_os_error(code), says))
+        {
+            for why in [
+                format!("m0: {error}"),
+                format!("m0: {}", crate::offline::files::reason(&error)),
+            ] {
+                let failure = Failure::new(id::MEMBER_OPEN, "no", &why)
+                    .remedy("check the path and its permissions");
                 assert!(failure.remedy.contains(says), "{failure}");
             }
         }

@@ -56,12 +56,19 @@ impl Latencies {
 
     /// The figures that are shown.
     pub fn summary(&self) -> LatencyReport {
-        let [read, write, flush, trim] = Operation::ALL.map(|operation| self.of(operation).summary());
-        LatencyReport { read, write, flush, trim }
+        let [read, write, flush, trim] =
+            Operation::ALL.map(|operation| self.of(operation).summary());
+        LatencyReport {
+            read,
+            write,
+            flush,
+            trim,
+        }
     }
 }
 
-/// Percentiles of all kinds of requests since start, as the clients' side of the pool sees them (without protocol and network).
+/// Percentiles of all kinds of requests since start, as the clients' side of the pool sees them
+/// (without protocol and network).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// Reads.

@@ -1,8 +1,11 @@
-//! The event hook: a command that is run for each notice, with the notice as JSON on its standard input.
+//! The event hook: a command that is run for each notice, with the notice as JSON on its standard
+//! input.
 //!
-//! One run at a time, in order; at most `QUEUE` notices wait, further ones are dropped and counted, because nothing in the pool may ever wait
-//! for a script. A run that takes longer than `PATIENCE` is killed, with all that it has started. At the end what is running or waiting has
-//! `FAREWELL` in all. A bounded number of each kind of notice reaches the log and the command in a minute, and then the number of the others (`limiter.rs`).
+//! One run at a time, in order; at most `QUEUE` notices wait, further ones are dropped and counted,
+//! because nothing in the pool may ever wait for a script. A run that takes longer than `PATIENCE`
+//! is killed, with all that it has started. At the end what is running or waiting has `FAREWELL` in
+//! all. A bounded number of each kind of notice reaches the log and the command in a minute, and
+//! then the number of the others (`limiter.rs`).
 
 use crate::directory::Directory;
 use crate::limiter::{Held, Limiter};
@@ -54,11 +57,17 @@ impl Notifier {
             end: Arc::default(),
             thread: Mutex::default(),
         };
-        let Some(command) = command else { return Ok(notifier) };
+        let Some(command) = command else {
+            return Ok(notifier);
+        };
         let (sender, receiver) = sync_channel(QUEUE);
         let (dropped, end) = (notifier.dropped.clone(), notifier.end.clone());
         let body = move || serve(&receiver, &Hook { command, end }, &dropped);
-        *lock(&notifier.thread) = Some(std::thread::Builder::new().name("windrow-hook".to_owned()).spawn(body)?);
+        *lock(&notifier.thread) = Some(
+            std::thread::Builder::new()
+                .name("windrow-hook".to_owned())
+                .spawn(body)?,
+        );
         *lock(&notifier.sender) = Some(sender);
         Ok(notifier)
     }
@@ -80,7 +89,8 @@ impl Notifier {
         self.publish(level(notice), &text, event);
     }
 
-    /// To be called every now and then: messages that were held back are counted in one when their time is over.
+    /// To be called every now and then: messages that were held back are counted in one when their
+    /// time is over.
     pub(crate) fn look(&self) {
         if self.holds.load(Ordering::Relaxed) {
             self.summarise(Instant::now(), false);
@@ -95,8 +105,15 @@ impl Notifier {
             held
         };
         for Held { kind, count } in held {
-            let text = format!("{count} more messages like this in the last minute: {}", kind.replace('_', " "));
-            self.publish(Level::Warning, &text, serde_json::json!({ "event": "more", "of": kind, "count": count }));
+            let text = format!(
+                "{count} more messages like this in the last minute: {}",
+                kind.replace('_', " ")
+            );
+            self.publish(
+                Level::Warning,
+                &text,
+                serde_json::json!({ "event": "more", "of": kind, "count": count }),
+            );
         }
     }
 
@@ -104,10 +121,21 @@ impl Notifier {
     fn add_names(&self, fields: &mut Map<String, Value>, notice: &Notice) {
         if let Some(member) = member_of(notice) {
             let place = self.names.place(member);
-            let known = [("path", place.last_path), ("model", place.model), ("serial", place.serial)];
-            fields.extend(known.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_owned(), text.into())));
+            let known = [
+                ("path", place.last_path),
+                ("model", place.model),
+                ("serial", place.serial),
+            ];
+            fields.extend(
+                known
+                    .into_iter()
+                    .filter(|(_, text)| !text.is_empty())
+                    .map(|(key, text)| (key.to_owned(), text.into())),
+            );
             if place.uuid != Uuid::default() {
-                fields.entry("member_uuid").or_insert_with(|| place.uuid.to_string().into());
+                fields
+                    .entry("member_uuid")
+                    .or_insert_with(|| place.uuid.to_string().into());
             }
         }
         if let Some(volume) = volume_of(notice) {
@@ -122,11 +150,23 @@ impl Notifier {
             Level::Warning => tracing::warn!("pool '{name}': {text}"),
             Level::Error => tracing::error!("pool '{name}': {text}"),
         }
-        let Some(sender) = &*lock(&self.sender) else { return };
+        let Some(sender) = &*lock(&self.sender) else {
+            return;
+        };
         if let Some(fields) = event.as_object_mut() {
             let time = rfc3339(SystemTime::now());
-            let common = [("schema", EVENT_SCHEMA), ("time", &time), ("severity", level.name()), ("pool", name), ("message", text)];
-            fields.extend(common.into_iter().map(|(key, value)| (key.to_owned(), value.into())));
+            let common = [
+                ("schema", EVENT_SCHEMA),
+                ("time", &time),
+                ("severity", level.name()),
+                ("pool", name),
+                ("message", text),
+            ];
+            fields.extend(
+                common
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value.into())),
+            );
             fields.insert("pool_uuid".to_owned(), self.names.pool.to_string().into());
         }
         if sender.try_send(event.to_string()).is_err() {
@@ -179,13 +219,24 @@ fn serve(receiver: &Receiver<String>, hook: &Hook, dropped: &AtomicU64) {
 fn run(hook: &Hook, event: &str) -> std::io::Result<()> {
     let mut command = Command::new("/bin/sh");
     // A group of its own: what the shell has started goes with it.
-    let mut child = command.arg("-c").arg(&hook.command).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;
-    let input = child.stdin.take().map(|input| Input::new(input, event)).transpose();
+    let mut child = command
+        .arg("-c")
+        .arg(&hook.command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let input = child
+        .stdin
+        .take()
+        .map(|input| Input::new(input, event))
+        .transpose();
     wait(&mut child, input.unwrap_or_default(), hook)
 }
 
-/// What the command has not taken of its event yet. Most events fit into the buffer of a pipe; of a long one a command that reads nothing must not keep this
-/// thread in a write, where no patience ends it.
+/// What the command has not taken of its event yet. Most events fit into the buffer of a pipe; of a
+/// long one a command that reads nothing must not keep this thread in a write, where no patience
+/// ends it.
 struct Input {
     pipe: std::process::ChildStdin,
     rest: Vec<u8>,
@@ -194,10 +245,14 @@ struct Input {
 impl Input {
     fn new(pipe: std::process::ChildStdin, event: &str) -> std::io::Result<Self> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        Ok(Self { pipe, rest: format!("{event}\n").into_bytes() })
+        Ok(Self {
+            pipe,
+            rest: format!("{event}\n").into_bytes(),
+        })
     }
 
-    /// Gives what the pipe takes; false when there is nothing more to give. That a command does not read its event is its own affair.
+    /// Gives what the pipe takes; false when there is nothing more to give. That a command does not
+    /// read its event is its own affair.
     fn give(&mut self) -> bool {
         while !self.rest.is_empty() {
             match self.pipe.write(&self.rest) {

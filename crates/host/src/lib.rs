@@ -1,8 +1,9 @@
 //! Drives the engine with threads, member queues and a clock, and lets people see and steer it.
 //!
-//! Read in this order: `driver` (who runs the engine, and why no event is left behind), `sessions` (who waits for what),
-//! [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the threads), then what surrounds a pool: [`control`] (the control
-//! socket), [`metrics`], [`recorder`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
+//! Read in this order: `driver` (who runs the engine, and why no event is left behind), `sessions`
+//! (who waits for what), [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the threads),
+//! then what surrounds a pool: [`control`] (the control socket), [`metrics`], [`recorder`], `hook`,
+//! [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
 
 mod alarm;
 pub mod arrivals;
@@ -44,7 +45,9 @@ mod workers;
 
 pub use connections::{ConnectionReport, PeerReport};
 pub use directory::{KnownMember, MemberPlace};
-pub use exports::{ClientReport, DefaultExport, ExportReport, ExportTable, KeptExports, NamedExport};
+pub use exports::{
+    ClientReport, DefaultExport, ExportReport, ExportTable, KeptExports, NamedExport,
+};
 pub use failure::Failure;
 pub use histogram::{Histogram, Latencies, LatencyReport, LatencySummary, Operation};
 pub use hook::EVENT_SCHEMA;

@@ -1,7 +1,9 @@
-//! A bound on messages: a burst of each kind passes in a window of time; the others are counted, and the count is logged when the window ends.
+//! A bound on messages: a burst of each kind passes in a window of time; the others are counted,
+//! and the count is logged when the window ends.
 //!
-//! A client that repeats a read, or a drive whose tempo changes all the time, can cause messages without end. Neither the log nor the event command
-//! gets them: a log that fills the system's disk does more harm than what it reports.
+//! A client that repeats a read, or a drive whose tempo changes all the time, can cause messages
+//! without end. Neither the log nor the event command gets them: a log that fills the system's disk
+//! does more harm than what it reports.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -36,8 +38,16 @@ pub(crate) struct Limiter {
 impl Limiter {
     /// True if a message of this kind passes: it is among the first `burst` of its window.
     pub(crate) fn passes(&mut self, kind: &'static str, burst: u32, now: Instant) -> bool {
-        let kind = if self.windows.len() >= KINDS_MAX && !self.windows.contains_key(kind) { "other" } else { kind };
-        let window = self.windows.entry(kind).or_insert(Window { since: now, passed: 0, held: 0 });
+        let kind = if self.windows.len() >= KINDS_MAX && !self.windows.contains_key(kind) {
+            "other"
+        } else {
+            kind
+        };
+        let window = self.windows.entry(kind).or_insert(Window {
+            since: now,
+            passed: 0,
+            held: 0,
+        });
         if window.held == 0 && now.saturating_duration_since(window.since) >= WINDOW {
             (window.since, window.passed) = (now, 0);
         }
@@ -55,7 +65,10 @@ impl Limiter {
         let mut held = Vec::new();
         for (kind, window) in &mut self.windows {
             if window.held > 0 && (all || now.saturating_duration_since(window.since) >= WINDOW) {
-                held.push(Held { kind, count: std::mem::take(&mut window.held) });
+                held.push(Held {
+                    kind,
+                    count: std::mem::take(&mut window.held),
+                });
                 (window.since, window.passed) = (now, 0);
             }
         }
@@ -76,14 +89,31 @@ mod tests {
     fn a_flood_passes_once_in_a_window_and_is_counted() {
         let (mut limiter, begin) = (Limiter::default(), Instant::now());
         let after = |seconds: u64| begin + Duration::from_secs(seconds);
-        let passed = (0..1000).filter(|_| limiter.passes("repaired", 10, begin)).count();
+        let passed = (0..1000)
+            .filter(|_| limiter.passes("repaired", 10, begin))
+            .count();
         assert_eq!((passed, limiter.holds()), (10, true));
-        assert!(limiter.passes("member_failed", 10, begin), "another kind has a window of its own");
+        assert!(
+            limiter.passes("member_failed", 10, begin),
+            "another kind has a window of its own"
+        );
         assert_eq!(limiter.take_held(after(59), false), []);
-        assert_eq!(limiter.take_held(after(60), false), [Held { kind: "repaired", count: 990 }]);
+        assert_eq!(
+            limiter.take_held(after(60), false),
+            [Held {
+                kind: "repaired",
+                count: 990
+            }]
+        );
         assert!(limiter.passes("repaired", 10, after(60)) && !limiter.holds());
         (0..20).for_each(|_| _ = limiter.passes("repaired", 10, after(61)));
-        assert_eq!(limiter.take_held(after(61), true), [Held { kind: "repaired", count: 11 }]);
+        assert_eq!(
+            limiter.take_held(after(61), true),
+            [Held {
+                kind: "repaired",
+                count: 11
+            }]
+        );
         // Seldom ones are never held back.
         assert!((2..200).all(|n| limiter.passes("filling", 1, after(n * 60))));
     }

@@ -35,20 +35,36 @@ pub(crate) struct AcceptLoop {
 
 impl AcceptLoop {
     /// Starts a thread that hands each connection to `serve`. The listener must be non-blocking.
-    pub(crate) fn start<L: Accept>(name: &str, listener: L, mut serve: impl FnMut(L::Connection) + Send + 'static) -> Result<Self> {
+    pub(crate) fn start<L: Accept>(
+        name: &str,
+        listener: L,
+        mut serve: impl FnMut(L::Connection) + Send + 'static,
+    ) -> Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let body = move || {
             while wait(&listener, &stopped) {
                 match listener.accept() {
                     Ok(connection) => serve(connection),
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                    // Out of descriptors or memory: the connection stays in the queue, so do not spin.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::WouldBlock
+                                | ErrorKind::Interrupted
+                                | ErrorKind::ConnectionAborted
+                        ) => {}
+                    // Out of descriptors or memory: the connection stays in the queue, so do not
+                    // spin.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
-        Ok(Self { stop, thread: Mutex::new(Some(thread)) })
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)?;
+        Ok(Self {
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Stops accepting.
@@ -69,7 +85,10 @@ impl Drop for AcceptLoop {
 /// Waits for a connection; false if the loop is to end.
 fn wait(listener: &impl AsFd, stopped: &UnixStream) -> bool {
     loop {
-        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(listener, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
         match poll(&mut fds, None) {
             Ok(_) if !fds[1].revents().is_empty() => return false,
             Ok(_) if !fds[0].revents().is_empty() => return true,

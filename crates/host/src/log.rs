@@ -1,15 +1,20 @@
 //! The log of a daemon: a bounded queue and a thread of its own that writes.
 //!
-//! Standard error may be a pipe that is read late or never, or a file on a file system that stalls; both can even stand on a volume of the pool that this
-//! process serves (a journal daemon, or a log folder, on such a volume). A thread that has the engine, or that answers clients, and waits for such a write waits
-//! for itself, and the machine stands. So:
-//! 1. No thread but the writer writes. All others append to the queue, which takes a lock for the time of one copy.
+//! Standard error may be a pipe that is read late or never, or a file on a file system that stalls;
+//! both can even stand on a volume of the pool that this process serves (a journal daemon, or a log
+//! folder, on such a volume). A thread that has the engine, or that answers clients, and waits for
+//! such a write waits for itself, and the machine stands. So:
+//! 1. No thread but the writer writes. All others append to the queue, which takes a lock for the
+//!    time of one copy.
 //! 2. What does not fit is dropped and counted; the writer says how much when it writes again.
-//! 3. At the end the queue has a bounded time; then the process ends whether all was written or not.
+//! 3. At the end the queue has a bounded time; then the process ends whether all was written or
+//!    not.
 //!
-//! The other things that a daemon writes follow the same rule: the event command has a bounded queue and a thread (`hook.rs`); entries of the registry are written
-//! by threads of the control socket, while no lock is held that I/O needs (`daemon.rs`). With the state folder on a volume of the pool such a command waits for the
-//! pool, as any writer to that volume does, and the pool does not wait for it.
+//! The other things that a daemon writes follow the same rule: the event command has a bounded
+//! queue and a thread (`hook.rs`); entries of the registry are written by threads of the control
+//! socket, while no lock is held that I/O needs (`daemon.rs`). With the state folder on a volume of
+//! the pool such a command waits for the pool, as any writer to that volume does, and the pool does
+//! not wait for it.
 
 use crate::sessions::lock;
 use std::collections::VecDeque;
@@ -57,7 +62,9 @@ impl LogQueue {
     pub fn start(out: impl Write + Send + 'static) -> std::io::Result<Self> {
         let queue = Self(Arc::default());
         let served = queue.clone();
-        std::thread::Builder::new().name("windrow-log".to_owned()).spawn(move || served.serve(out))?;
+        std::thread::Builder::new()
+            .name("windrow-log".to_owned())
+            .spawn(move || served.serve(out))?;
         Ok(queue)
     }
 
@@ -77,24 +84,40 @@ impl LogQueue {
     /// Waits at most `patience` until all is written; true if it is.
     pub fn flush(&self, patience: Duration) -> bool {
         let waits = |state: &mut State| state.is_writing || !state.lines.is_empty();
-        let (state, _) = self.0.changed.wait_timeout_while(lock(&self.0.state), patience, waits).unwrap_or_else(|e| e.into_inner());
+        let (state, _) = self
+            .0
+            .changed
+            .wait_timeout_while(lock(&self.0.state), patience, waits)
+            .unwrap_or_else(|e| e.into_inner());
         state.lines.is_empty() && !state.is_writing
     }
 
     /// The writer's thread. It ends with the process: at the end it may stand in a write.
     fn serve(&self, mut out: impl Write) -> ! {
         loop {
-            let mut state = self.0.changed.wait_while(lock(&self.0.state), |state| state.lines.is_empty()).unwrap_or_else(|e| e.into_inner());
+            let mut state = self
+                .0
+                .changed
+                .wait_while(lock(&self.0.state), |state| state.lines.is_empty())
+                .unwrap_or_else(|e| e.into_inner());
             let line = state.lines.pop_front().unwrap_or_default();
             state.bytes -= line.len();
             state.is_writing = true;
-            // Said when the next line goes: that the reader is back is known then, and lines that came before have gone before.
-            let dropped = if state.lines.is_empty() { std::mem::take(&mut state.dropped) } else { 0 };
+            // Said when the next line goes: that the reader is back is known then, and lines that
+            // came before have gone before.
+            let dropped = if state.lines.is_empty() {
+                std::mem::take(&mut state.dropped)
+            } else {
+                0
+            };
             drop(state);
             // A reader that is gone does not come back; there is no place left to say so.
             drop(out.write_all(&line));
             if dropped > 0 {
-                drop(writeln!(out, " WARN {dropped} lines of the log were dropped, as they were not read in time"));
+                drop(writeln!(
+                    out,
+                    " WARN {dropped} lines of the log were dropped, as they were not read in time"
+                ));
             }
             drop(out.flush());
             lock(&self.0.state).is_writing = false;
@@ -119,7 +142,8 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// A pipe that is not read stopped each thread that had something to log, the one with the engine too.
+    /// A pipe that is not read stopped each thread that had something to log, the one with the
+    /// engine too.
     #[test]
     fn a_reader_that_stands_costs_lines_and_no_time() {
         let (mut reader, writer) = std::io::pipe().unwrap();
@@ -138,7 +162,10 @@ mod tests {
             let length = reader.read(&mut part).unwrap();
             text.extend_from_slice(&part[..length]);
         }
-        let kept = text.split(|byte| *byte == b'\n').filter(|found| found.len() == 1023).count();
+        let kept = text
+            .split(|byte| *byte == b'\n')
+            .filter(|found| found.len() == 1023)
+            .count();
         assert_eq!(kept as u64, lines as u64 - dropped);
         queue.push(b"more\n");
         assert!(queue.flush(Duration::from_secs(60)));

@@ -1,4 +1,5 @@
-//! How member commands reach the members: through a queue of the kernel, or as tasks of this process.
+//! How member commands reach the members: through a queue of the kernel, or as tasks of this
+//! process.
 
 use std::sync::{Arc, RwLock};
 use windrow_device::Member;
@@ -9,7 +10,8 @@ use windrow_engine::api::Event;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_units::MemberId;
 
-/// Members as tasks use them: only those whose operations never block (memory) are used in this way.
+/// Members as tasks use them: only those whose operations never block (memory) are used in this
+/// way.
 pub(crate) struct Members {
     table: RwLock<MemberTable>,
 }
@@ -17,12 +19,17 @@ pub(crate) struct Members {
 impl Members {
     /// Over this table.
     pub(crate) fn new(table: MemberTable) -> Self {
-        Self { table: RwLock::new(table) }
+        Self {
+            table: RwLock::new(table),
+        }
     }
 
     /// Puts another device in a member's place.
     pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) {
-        let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut table = self
+            .table
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if table.len() <= member.index() {
             table.resize(member.index() + 1, None);
         }
@@ -31,17 +38,28 @@ impl Members {
 
     /// The device in a member's place.
     pub(crate) fn device(&self, member: MemberId) -> Option<Arc<dyn Member>> {
-        self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(member.index()).cloned().flatten()
+        self.table
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .get(member.index())
+            .cloned()
+            .flatten()
     }
 
     /// All devices, by member.
     pub(crate) fn all(&self) -> MemberTable {
-        self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.table
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .clone()
     }
 
     /// True if nothing takes longer than copying the bytes.
     pub(crate) fn are_memory(table: &MemberTable) -> bool {
-        table.iter().flatten().all(|member| member.info().kind == MemberKind::Memory && member.raw_fd().is_none())
+        table
+            .iter()
+            .flatten()
+            .all(|member| member.info().kind == MemberKind::Memory && member.raw_fd().is_none())
     }
 
     /// Rough work of a command, comparable to `Job::bytes`.
@@ -56,7 +74,8 @@ impl Members {
     pub(crate) fn execute(&self, command: MemberCommand) -> MemberDone {
         let MemberCommand { member, tag, op } = command;
         let device = self.device(member);
-        let with = |operation: &mut dyn FnMut(&dyn Member) -> Result<(), DeviceError>| match &device {
+        let with = |operation: &mut dyn FnMut(&dyn Member) -> Result<(), DeviceError>| match &device
+        {
             Some(target) => operation(&**target),
             None => Err(DeviceError::gone(0)),
         };
@@ -70,9 +89,16 @@ impl Members {
                 (Some(buf), result)
             }
             MemberOp::Flush => (None, with(&mut |target| target.flush())),
-            MemberOp::Discard { offset, length } => (None, with(&mut |target| target.discard(offset, length))),
+            MemberOp::Discard { offset, length } => {
+                (None, with(&mut |target| target.discard(offset, length)))
+            }
         };
-        MemberDone { member, tag, buf, result: result.map_err(|error| error.of(member)) }
+        MemberDone {
+            member,
+            tag,
+            buf,
+            result: result.map_err(|error| error.of(member)),
+        }
     }
 }
 

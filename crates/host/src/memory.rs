@@ -1,6 +1,7 @@
 //! Memory for maps unless an option sets it: a quarter of what this process may use.
 //!
-//! The engine takes the smaller of this and what the pool's maps need when it is full. The rest of the memory is for what else the machine does.
+//! The engine takes the smaller of this and what the pool's maps need when it is full. The rest of
+//! the memory is for what else the machine does.
 
 use std::path::{Path, PathBuf};
 use windrow_units::BLOCK_BYTES;
@@ -15,7 +16,8 @@ const UNKNOWN_BYTES: u64 = 1 << 30;
 /// Bytes of map memory for a block of data.
 const MAP_ENTRY_BYTES: u64 = 16;
 
-/// Data that maps of `limit` bytes can hold, where that is less than the whole pool needs (`full`, in bytes of maps): further writes fail with no space.
+/// Data that maps of `limit` bytes can hold, where that is less than the whole pool needs (`full`,
+/// in bytes of maps): further writes fail with no space.
 pub fn data_bytes_max(limit: u64, full: u64) -> Option<u64> {
     (limit < full).then_some(limit / MAP_ENTRY_BYTES * BLOCK_BYTES)
 }
@@ -24,35 +26,59 @@ pub fn data_bytes_max(limit: u64, full: u64) -> Option<u64> {
 pub fn default_map_bytes() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let total = read(Path::new("/proc/meminfo")).and_then(|text| total_bytes(&text));
-    let groups = read(Path::new("/proc/self/cgroup")).map_or_else(Vec::new, |text| limit_files(&text));
-    share_of(total, groups.iter().filter_map(|path| read(path)).filter_map(|text| text.trim().parse().ok()))
+    let groups =
+        read(Path::new("/proc/self/cgroup")).map_or_else(Vec::new, |text| limit_files(&text));
+    share_of(
+        total,
+        groups
+            .iter()
+            .filter_map(|path| read(path))
+            .filter_map(|text| text.trim().parse().ok()),
+    )
 }
 
 /// The share of the least of these.
 fn share_of(total: Option<u64>, limits: impl Iterator<Item = u64>) -> u64 {
     // (The first hierarchy of control groups has a huge number for "no limit".)
-    let least = limits.chain(total).min().map_or(UNKNOWN_BYTES, |least| least / SHARE);
+    let least = limits
+        .chain(total)
+        .min()
+        .map_or(UNKNOWN_BYTES, |least| least / SHARE);
     least.max(LEAST_BYTES)
 }
 
 /// Memory of the machine by `/proc/meminfo`.
 fn total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
 }
 
-/// Files with the limits of the control groups that this process is in, by `/proc/self/cgroup`: its own group and those that contain it.
+/// Files with the limits of the control groups that this process is in, by `/proc/self/cgroup`: its
+/// own group and those that contain it.
 fn limit_files(cgroup: &str) -> Vec<PathBuf> {
     let of = |line: &str| -> Option<Vec<PathBuf>> {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
         let (root, file) = match (number, controllers) {
             ("0", "") => ("/sys/fs/cgroup", "memory.max"),
-            (_, controllers) if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            (_, controllers) if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
             _ => return None,
         };
         let groups = Path::new(group.trim_start_matches('/')).ancestors();
-        Some(groups.map(|group| Path::new(root).join(group).join(file)).collect())
+        Some(
+            groups
+                .map(|group| Path::new(root).join(group).join(file))
+                .collect(),
+        )
     };
     cgroup.lines().filter_map(of).flatten().collect()
 }
@@ -61,28 +87,56 @@ fn limit_files(cgroup: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// The bound was 4 GiB on every machine: too much for a small one, and an error at 20 % of the space on a large one.
+    /// The bound was 4 GiB on every machine: too much for a small one, and an error at 20 % of the
+    /// space on a large one.
     #[test]
     fn maps_get_a_quarter_of_what_the_process_may_use() {
-        assert_eq!(total_bytes("MemTotal:       24689460 kB\nMemFree: 1 kB\n"), Some(24_689_460 << 10));
+        assert_eq!(
+            total_bytes("MemTotal:       24689460 kB\nMemFree: 1 kB\n"),
+            Some(24_689_460 << 10)
+        );
         assert_eq!(total_bytes("MemFree: 1 kB\n"), None);
         assert_eq!(share_of(Some(32 << 30), [].into_iter()), 8 << 30);
-        assert_eq!(share_of(Some(32 << 30), [4 << 30, u64::MAX >> 1].into_iter()), 1 << 30);
+        assert_eq!(
+            share_of(Some(32 << 30), [4 << 30, u64::MAX >> 1].into_iter()),
+            1 << 30
+        );
         assert_eq!(share_of(Some(32 << 30), [1 << 20].into_iter()), LEAST_BYTES);
         assert_eq!(share_of(None, [].into_iter()), UNKNOWN_BYTES);
     }
 
     #[test]
     fn maps_that_hold_the_whole_pool_have_no_limit_to_tell() {
-        assert_eq!((data_bytes_max(4 << 30, 4 << 30), data_bytes_max(4 << 30, (4 << 30) + 1)), (None, Some(1 << 40)));
+        assert_eq!(
+            (
+                data_bytes_max(4 << 30, 4 << 30),
+                data_bytes_max(4 << 30, (4 << 30) + 1)
+            ),
+            (None, Some(1 << 40))
+        );
     }
 
     #[test]
     fn limits_are_looked_for_in_every_group_around_the_process() {
-        let paths = |text: &str| limit_files(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        let second = ["/sys/fs/cgroup/system.slice/w.service/memory.max", "/sys/fs/cgroup/system.slice/memory.max", "/sys/fs/cgroup/memory.max"];
+        let paths = |text: &str| {
+            limit_files(text)
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        let second = [
+            "/sys/fs/cgroup/system.slice/w.service/memory.max",
+            "/sys/fs/cgroup/system.slice/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
         assert_eq!(paths("0::/system.slice/w.service\n"), second);
-        assert_eq!(paths("5:cpu,memory:/a\n3:cpuset:/b\n"), ["/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]);
+        assert_eq!(
+            paths("5:cpu,memory:/a\n3:cpuset:/b\n"),
+            [
+                "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
         assert!(paths("nonsense\n1:x\n").is_empty());
     }
 }

@@ -1,8 +1,10 @@
 //! Finding, creating, opening and destroying pools by their members, when no daemon serves them.
 //!
-//! A member says who it is in its label; what the pool is stands in the newest valid superblock that any member bears. Looking takes no
-//! lock and writes nothing. [`create`](crate::offline::create()), [`open`](crate::offline::open()) and [`destroy`](crate::offline::destroy()) lock the members
-//! first, and then look again: what was found may be another's by now.
+//! A member says who it is in its label; what the pool is stands in the newest valid superblock
+//! that any member bears. Looking takes no lock and writes nothing.
+//! [`create`](crate::offline::create()), [`open`](crate::offline::open()) and
+//! [`destroy`](crate::offline::destroy()) lock the members first, and then look again: what was
+//! found may be another's by now.
 
 mod again;
 pub mod capacity;
@@ -21,21 +23,30 @@ use again::unmake;
 pub(crate) use again::{borne_by, must_be_as_probed};
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, must_be_usable, plan};
 pub use destroy::destroy;
-pub use find::{DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, daemon_of, examine, locate, member_path, scan};
+pub use find::{
+    DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, daemon_of, examine, locate,
+    member_path, scan,
+};
 pub use former::zeroed_first;
 pub(crate) use former::{empty, is_unused_spare, must_be_of, was_in};
 pub use known::{list, list_in};
 pub use newcomer::{Newcomer, absolute};
 pub(crate) use newcomer::{erase, label};
 pub(crate) use open::open_member;
-pub use open::{MemberBackEnd, OpenRequest, OpenedPool, RebuildLeave, incomplete, open, open_for_reading, rebuild};
-pub use ram::{ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, replace_scratch, scratch_pool};
+pub use open::{
+    MemberBackEnd, OpenRequest, OpenedPool, RebuildLeave, incomplete, open, open_for_reading,
+    rebuild,
+};
+pub use ram::{
+    ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, replace_scratch, scratch_pool,
+};
 
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
 use windrow_units::Uuid;
 
-/// The identifier of this host: from its machine id, else made up once and kept in the registry's folder.
+/// The identifier of this host: from its machine id, else made up once and kept in the registry's
+/// folder.
 pub fn host_id(registry: &Registry) -> Result<Uuid, Failure> {
     match windrow_device::host::host_id() {
         Some(bytes) => Ok(Uuid(bytes)),
@@ -46,16 +57,27 @@ pub fn host_id(registry: &Registry) -> Result<Uuid, Failure> {
 /// A random identifier.
 pub fn random_uuid() -> Result<Uuid, Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot make an identifier", error))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot make an identifier", error))?;
     Ok(Uuid::from_random(bytes))
 }
 
-/// What journal records of a pool on these members are measured in: the smallest unit that all of them can write, 512 or 4096 bytes.
+/// What journal records of a pool on these members are measured in: the smallest unit that all of
+/// them can write, 512 or 4096 bytes.
 pub fn granule(members: &windrow_device::queue::Members) -> u32 {
-    if members.iter().flatten().all(|member| member.info().logical_sector <= 512) { 512 } else { 4096 }
+    if members
+        .iter()
+        .flatten()
+        .all(|member| member.info().logical_sector <= 512)
+    {
+        512
+    } else {
+        4096
+    }
 }
 
-/// The alignment of extents where nobody asks for another one: 1 MiB, or what a smaller segment is a multiple of.
+/// The alignment of extents where nobody asks for another one: 1 MiB, or what a smaller segment is
+/// a multiple of.
 pub fn alignment(segment_rows: Option<u32>) -> u64 {
     const USUAL: u64 = 1 << 20;
     match segment_rows {

@@ -1,11 +1,13 @@
 //! Member commands between the engine and the members' queue.
 //!
-//! Handing a batch to the kernel means pinning its pages and building its requests: hundreds of microseconds, in which the engine
-//! could admit hundreds of blocks. So commands are *posted* here under the engine's lock and *started* without it, by the same
-//! scheme as the inbox: whoever posted tries to take the queue; who does not get it goes away, as the holder looks again after its
-//! release. No command is left behind, and the queue has one caller at a time.
+//! Handing a batch to the kernel means pinning its pages and building its requests: hundreds of
+//! microseconds, in which the engine could admit hundreds of blocks. So commands are *posted* here
+//! under the engine's lock and *started* without it, by the same scheme as the inbox: whoever
+//! posted tries to take the queue; who does not get it goes away, as the holder looks again after
+//! its release. No command is left behind, and the queue has one caller at a time.
 //!
-//! Commands may be started in another order than the engine gave them: it never gives one that depends on another that has not ended.
+//! Commands may be started in another order than the engine gave them: it never gives one that
+//! depends on another that has not ended.
 
 use crate::sessions::lock;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -29,14 +31,25 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// With nothing waiting.
     pub(crate) fn new(queue: Box<dyn Queue>) -> Self {
-        Self { waiting: Mutex::default(), starter: Mutex::new(Starter { queue, commands: Vec::new(), done: Vec::new() }) }
+        Self {
+            waiting: Mutex::default(),
+            starter: Mutex::new(Starter {
+                queue,
+                commands: Vec::new(),
+                done: Vec::new(),
+            }),
+        }
     }
 
     /// Puts another device in a member's place; no command for it may be waiting or in flight.
     ///
     /// # Errors
     /// As [`Queue::exchange`].
-    pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) -> std::io::Result<()> {
+    pub(crate) fn exchange(
+        &self,
+        member: MemberId,
+        device: Option<Arc<dyn Member>>,
+    ) -> std::io::Result<()> {
         lock(&self.starter).queue.exchange(member, device)
     }
 
@@ -45,20 +58,28 @@ impl Outgoing {
         lock(&self.waiting).append(commands);
     }
 
-    /// Starts what waits, or leaves it to whoever is at it. `ended` takes what was answered at once.
+    /// Starts what waits, or leaves it to whoever is at it. `ended` takes what was answered at
+    /// once.
     ///
     /// # Errors
     /// An earlier caller panicked in the queue: commands may be lost.
-    pub(crate) fn start(&self, mut ended: impl FnMut(&mut Vec<MemberDone>)) -> Result<(), &'static str> {
+    pub(crate) fn start(
+        &self,
+        mut ended: impl FnMut(&mut Vec<MemberDone>),
+    ) -> Result<(), &'static str> {
         while !lock(&self.waiting).is_empty() {
             let mut guard = match self.starter.try_lock() {
                 Ok(guard) => guard,
                 Err(TryLockError::WouldBlock) => return Ok(()),
-                Err(TryLockError::Poisoned(_)) => return Err("the members' queue failed while commands were started"),
+                Err(TryLockError::Poisoned(_)) => {
+                    return Err("the members' queue failed while commands were started");
+                }
             };
             let starter = &mut *guard;
             std::mem::swap(&mut *lock(&self.waiting), &mut starter.commands);
-            starter.queue.submit(&mut starter.commands, &mut starter.done);
+            starter
+                .queue
+                .submit(&mut starter.commands, &mut starter.done);
             starter.commands.clear();
             if !starter.done.is_empty() {
                 ended(&mut starter.done);
@@ -86,8 +107,17 @@ mod tests {
         }
 
         fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
-            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "one caller at a time");
-            done.extend(commands.drain(..).map(|c| MemberDone { member: c.member, tag: c.tag, buf: None, result: Ok(()) }));
+            assert_eq!(
+                self.inside.fetch_add(1, Ordering::SeqCst),
+                0,
+                "one caller at a time"
+            );
+            done.extend(commands.drain(..).map(|c| MemberDone {
+                member: c.member,
+                tag: c.tag,
+                buf: None,
+                result: Ok(()),
+            }));
             self.inside.fetch_sub(1, Ordering::SeqCst);
         }
 
@@ -98,7 +128,9 @@ mod tests {
 
     #[test]
     fn every_command_of_many_threads_is_started_once() {
-        let outgoing = Outgoing::new(Box::new(Counting { inside: Arc::default() }));
+        let outgoing = Outgoing::new(Box::new(Counting {
+            inside: Arc::default(),
+        }));
         let ended = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
@@ -106,8 +138,14 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..1000 {
                         let tag = IoTag(thread * 1000 + i);
-                        outgoing.post(&mut vec![MemberCommand { member: MemberId(0), tag, op: MemberOp::Flush }]);
-                        outgoing.start(|done| lock(ended).extend(done.drain(..).map(|d| d.tag.0))).expect("the queue works");
+                        outgoing.post(&mut vec![MemberCommand {
+                            member: MemberId(0),
+                            tag,
+                            op: MemberOp::Flush,
+                        }]);
+                        outgoing
+                            .start(|done| lock(ended).extend(done.drain(..).map(|d| d.tag.0)))
+                            .expect("the queue works");
                     }
                 });
             }

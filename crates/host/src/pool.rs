@@ -41,7 +41,8 @@ use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
 use windrow_units::{MAX_MEMBERS, MemberId, Uuid, VolumeId};
 
-/// How long devices that are not known to hang have for what they have got, discards for the most part, when the pool has ended.
+/// How long devices that are not known to hang have for what they have got, discards for the most
+/// part, when the pool has ended.
 const LETTING_GO: Duration = Duration::from_secs(60);
 
 /// What no patience goes beyond: a sum with the time now must not overflow.
@@ -62,7 +63,8 @@ pub struct HostOptions {
     pub open: OpenRequest,
     /// What is known of members from earlier runs.
     pub known: Vec<KnownMember>,
-    /// Spares take the places of members that failed at once, of members that were missing at the start after this time. `None`: never.
+    /// Spares take the places of members that failed at once, of members that were missing at the
+    /// start after this time. `None`: never.
     pub spare_patience: Option<Duration>,
 }
 
@@ -90,50 +92,88 @@ struct Inner {
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
     steward: Arc<Steward>,
-    /// Until when spares wait for members that were missing at the start; `None`: they never come by themselves.
+    /// Until when spares wait for members that were missing at the start; `None`: they never come
+    /// by themselves.
     spares_wait_until: Option<Instant>,
     connections: OnceLock<Box<dyn Fn() -> Option<ConnectionReport> + Send + Sync>>,
     threads: Mutex<Option<Threads>>,
 }
 
-/// A running pool. Clones are handles of the same pool; when the last one goes, its threads end (as after a power cut: use
-/// [`Pool::shutdown`] to end cleanly).
+/// A running pool. Clones are handles of the same pool; when the last one goes, its threads end (as
+/// after a power cut: use [`Pool::shutdown`] to end cleanly).
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
 impl Pool {
-    /// Starts the threads around an engine that is open. `buffers` is the pool of buffers that the engine uses, too.
+    /// Starts the threads around an engine that is open. `buffers` is the pool of buffers that the
+    /// engine uses, too.
     ///
     /// # Errors
     /// A queue or thread could not be started.
-    pub fn start(engine: Engine, members: MemberTable, buffers: BufPool, options: HostOptions) -> Result<Self, Failure> {
+    pub fn start(
+        engine: Engine,
+        members: MemberTable,
+        buffers: BufPool,
+        options: HostOptions,
+    ) -> Result<Self, Failure> {
         Self::start_machine(Box::new(engine), members, buffers, options)
     }
 
-    pub(crate) fn start_machine(machine: Box<dyn StateMachine>, table: MemberTable, buffers: BufPool, options: HostOptions) -> Result<Self, Failure> {
-        let failure = |error: std::io::Error| Failure::new(id::POOL_OPEN, "cannot start the threads of the pool", error);
+    pub(crate) fn start_machine(
+        machine: Box<dyn StateMachine>,
+        table: MemberTable,
+        buffers: BufPool,
+        options: HostOptions,
+    ) -> Result<Self, Failure> {
+        let failure = |error: std::io::Error| {
+            Failure::new(id::POOL_OPEN, "cannot start the threads of the pool", error)
+        };
         let status = machine.status();
-        let paths = table.iter().map(|member| member.as_ref().map(|member| exchange::path_of(&**member)).unwrap_or_default()).collect();
+        let paths = table
+            .iter()
+            .map(|member| {
+                member
+                    .as_ref()
+                    .map(|member| exchange::path_of(&**member))
+                    .unwrap_or_default()
+            })
+            .collect();
         let steward = Arc::new(Steward::default());
         let poked = steward.clone();
         let names = Arc::new(Directory::new(&status, paths, options.known));
-        let notifier = Arc::new(Notifier::start(options.event_command, names.clone()).map_err(failure)?);
+        let notifier =
+            Arc::new(Notifier::start(options.event_command, names.clone()).map_err(failure)?);
         // Memory is copied by whoever is there; a queue would only cost a hand-over.
         let inline = Members::are_memory(&table);
-        let (submitter, reaper) = windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
+        let (submitter, reaper) =
+            windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
         let has_lanes = submitter.kind() == QueueKind::Uring;
-        let submitter = (!inline).then(|| Box::new(submitter) as Box<dyn windrow_device::queue::Queue>);
+        let submitter =
+            (!inline).then(|| Box::new(submitter) as Box<dyn windrow_device::queue::Queue>);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
         let told = notifier.clone();
         let tell = move |notice: Option<Notice>| {
-            let Some(notice) = notice else { return told.look() };
-            if matches!(notice, Notice::MemberFailed { .. } | Notice::Removed { .. } | Notice::ReplacementReady { .. }) {
+            let Some(notice) = notice else {
+                return told.look();
+            };
+            if matches!(
+                notice,
+                Notice::MemberFailed { .. }
+                    | Notice::Removed { .. }
+                    | Notice::ReplacementReady { .. }
+            ) {
                 poked.poke();
             }
             told.notify(&notice);
         };
-        let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
+        let mut driver = Driver::new(
+            machine,
+            submitter,
+            Members::new(table),
+            workers,
+            Box::new(tell),
+        );
         driver.lanes.wanted = has_lanes;
         let driver = Arc::new(driver);
         let catalogue = Catalogue::new(&status, options.exports);
@@ -152,15 +192,24 @@ impl Pool {
             progress: Mutex::default(),
             setting: Mutex::default(),
             steward,
-            spares_wait_until: options.spare_patience.map(|patience| Instant::now() + patience.min(FOR_EVER)),
+            spares_wait_until: options
+                .spare_patience
+                .map(|patience| Instant::now() + patience.min(FOR_EVER)),
             connections: OnceLock::new(),
             threads: Mutex::new(None),
         };
-        // Nothing failed, so nobody else would tell that there is less redundancy than there should be.
-        // (And before a spare is needed nobody would tell that it is not there.)
-        let is_missing = |slot: &&windrow_engine::MemberStatus| slot.state == "missing" || slot.state == "spare" && inner.driver.device(slot.member).is_none();
+        // Nothing failed, so nobody else would tell that there is less redundancy than there should
+        // be. (And before a spare is needed nobody would tell that it is not there.)
+        let is_missing = |slot: &&windrow_engine::MemberStatus| {
+            slot.state == "missing"
+                || slot.state == "spare" && inner.driver.device(slot.member).is_none()
+        };
         let missing = status.members.iter().filter(is_missing);
-        missing.for_each(|slot| inner.notifier.notify(&Notice::MemberMissing { member: slot.member }));
+        missing.for_each(|slot| {
+            inner.notifier.notify(&Notice::MemberMissing {
+                member: slot.member,
+            })
+        });
         let pool = Self(Arc::new(inner));
         pool.start_threads(reaper).map_err(failure)?;
         Ok(pool)
@@ -168,7 +217,11 @@ impl Pool {
 
     /// Tells of what the start found, as of what happens later.
     pub fn tell_start(&self, notes: &[String]) {
-        notes.iter().for_each(|note| self.0.notifier.notify(&Notice::StartNote { note: note.clone() }));
+        notes.iter().for_each(|note| {
+            self.0
+                .notifier
+                .notify(&Notice::StartNote { note: note.clone() })
+        });
     }
 
     fn start_threads(&self, reaper: Reaper) -> std::io::Result<()> {
@@ -176,8 +229,16 @@ impl Pool {
         start_workers(driver)?;
         let service = alarm::start(driver.clone())?;
         let reaper = ReaperThread::start(driver.clone(), reaper)?;
-        let steward = self.0.spares_wait_until.map(|until| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), until)).transpose()?;
-        *lock(&self.0.threads) = Some(Threads { service, reaper, steward });
+        let steward = self
+            .0
+            .spares_wait_until
+            .map(|until| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), until))
+            .transpose()?;
+        *lock(&self.0.threads) = Some(Threads {
+            service,
+            reaper,
+            steward,
+        });
         // The first tick tells the engine the time, and lets it name the next one.
         driver.alarm.poke();
         Ok(())
@@ -193,25 +254,33 @@ impl Pool {
         result
     }
 
-    /// Sets properties to what `change` makes of those in force. Of two such changes at once one comes after the other, so that none undoes the other.
+    /// Sets properties to what `change` makes of those in force. Of two such changes at once one
+    /// comes after the other, so that none undoes the other.
     ///
     /// # Errors
     /// Those of `change`; the engine refuses what comes out; the pool has stopped.
-    pub fn change_properties(&self, change: impl FnOnce(&mut PropertyReport) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub fn change_properties(
+        &self,
+        change: impl FnOnce(&mut PropertyReport) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let _one = lock(&self.0.setting);
         let mut properties = daemon::report(self)?.properties;
         change(&mut properties)?;
         let set = self.control(Control::SetProperties(properties.to_properties()));
-        set.map(drop).map_err(|error| daemon::control_failure("cannot set the properties".to_owned(), &error))
+        set.map(drop).map_err(|error| {
+            daemon::control_failure("cannot set the properties".to_owned(), &error)
+        })
     }
 
-    /// Begins to record what a volume, or every volume, is asked for; `None` if another recording goes on.
+    /// Begins to record what a volume, or every volume, is asked for; `None` if another recording
+    /// goes on.
     pub fn start_recording(&self, volume: Option<VolumeId>) -> Option<Lot> {
         let driver = &self.0.driver;
         driver.recorder.start(volume, driver.clock.now_ns())
     }
 
-    /// Takes what was recorded since the last time, and ends the recording if that is asked for; `None` if it has ended.
+    /// Takes what was recorded since the last time, and ends the recording if that is asked for;
+    /// `None` if it has ended.
     pub fn take_recorded(&self, token: u64, end: bool) -> Option<Lot> {
         let driver = &self.0.driver;
         driver.recorder.take(token, end, driver.clock.now_ns())
@@ -222,9 +291,13 @@ impl Pool {
         self.0.driver.status()
     }
 
-    /// A volume by its name, without the rest of the pool; `None` once the engine itself has failed.
+    /// A volume by its name, without the rest of the pool; `None` once the engine itself has
+    /// failed.
     pub(crate) fn volume(&self, name: &str) -> Option<Option<VolumeReport>> {
-        self.0.driver.volume(name).map(|found| found.as_ref().map(VolumeReport::from))
+        self.0
+            .driver
+            .volume(name)
+            .map(|found| found.as_ref().map(VolumeReport::from))
     }
 
     /// The pool's identifier; known also when the engine has failed.
@@ -241,7 +314,12 @@ impl Pool {
     pub fn report(&self) -> Option<PoolReport> {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
-        let awaited = self.0.spares_wait_until.map(|until| (exchange::vacancies(&status, true), until.saturating_duration_since(Instant::now())));
+        let awaited = self.0.spares_wait_until.map(|until| {
+            (
+                exchange::vacancies(&status, true),
+                until.saturating_duration_since(Instant::now()),
+            )
+        });
         self.0.names.refresh(&status);
         let mut report = PoolReport {
             dropped_events: self.0.notifier.dropped(),
@@ -250,8 +328,12 @@ impl Pool {
             ..PoolReport::new(status, latency, &self.0.names.places(), self.stop_reason())
         };
         if let Some((vacancies, left)) = awaited {
-            let may_be_replaced = |member: &u8| vacancies.iter().any(|(vacant, _)| vacant.0 == *member);
-            let waited_for = report.members.iter_mut().filter(|member| member.state == "missing" && may_be_replaced(&member.member));
+            let may_be_replaced =
+                |member: &u8| vacancies.iter().any(|(vacant, _)| vacant.0 == *member);
+            let waited_for = report
+                .members
+                .iter_mut()
+                .filter(|member| member.state == "missing" && may_be_replaced(&member.member));
             waited_for.for_each(|member| member.spare_in_seconds = Some(left.as_secs()));
         }
         lock(&self.0.progress).keep(&mut report.scrub);
@@ -260,7 +342,12 @@ impl Pool {
 
     /// Where each member's device was opened last, by member; empty where that is not known.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.0.names.places().into_iter().map(|place| place.path).collect()
+        self.0
+            .names
+            .places()
+            .into_iter()
+            .map(|place| place.path)
+            .collect()
     }
 
     /// A member with its path, for messages.
@@ -282,17 +369,25 @@ impl Pool {
     pub(crate) fn open_members(&self) -> Vec<OpenMember> {
         let open = |(slot, place): (u8, MemberPlace)| {
             let identity = self.device_mark(MemberId(slot))?.device();
-            Some(OpenMember { member: slot, uuid: place.uuid, identity })
+            Some(OpenMember {
+                member: slot,
+                uuid: place.uuid,
+                identity,
+            })
         };
         (0..).zip(self.0.names.places()).filter_map(open).collect()
     }
 
     /// What the front-end shows of its connections from now on. The first one counts.
-    pub fn show_connections(&self, look: impl Fn() -> Option<ConnectionReport> + Send + Sync + 'static) {
+    pub fn show_connections(
+        &self,
+        look: impl Fn() -> Option<ConnectionReport> + Send + Sync + 'static,
+    ) {
         self.0.connections.get_or_init(|| Box::new(look));
     }
 
-    /// How far a device is that was in this pool before and is zeroed before it comes in again: bytes done, of how many.
+    /// How far a device is that was in this pool before and is zeroed before it comes in again:
+    /// bytes done, of how many.
     pub fn zeroing(&self) -> Option<(u64, u64)> {
         *lock(&self.0.zeroing)
     }
@@ -311,7 +406,12 @@ impl Pool {
     ///
     /// # Errors
     /// The name is taken or there is no such volume.
-    pub fn add_export(&self, name: &str, export: NamedExport, default: bool) -> Result<ExportTable, Failure> {
+    pub fn add_export(
+        &self,
+        name: &str,
+        export: NamedExport,
+        default: bool,
+    ) -> Result<ExportTable, Failure> {
         self.change_exports(|table, volumes| table.add(name, export, default, volumes))
     }
 
@@ -341,16 +441,36 @@ impl Pool {
 
     /// Forgets what was set for the exports of a volume that is gone; returns the table to be kept.
     pub fn forget_volume(&self, volume: VolumeId, name: &str) -> ExportTable {
-        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut catalogue = self
+            .0
+            .catalogue
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         catalogue.change_table(|table| table.forget_volume(volume, name))
     }
 
-    /// Has what was set for the exports of a volume follow its new name; returns the table to be kept.
-    pub(crate) fn rename_in_exports(&self, volume: VolumeId, name: &str, new_name: &str) -> ExportTable {
-        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Has what was set for the exports of a volume follow its new name; returns the table to be
+    /// kept.
+    pub(crate) fn rename_in_exports(
+        &self,
+        volume: VolumeId,
+        name: &str,
+        new_name: &str,
+    ) -> ExportTable {
+        let mut catalogue = self
+            .0
+            .catalogue
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let table = catalogue.change_table(|table| table.rename_volume(volume, name, new_name));
-        // Under the catalogue's lock, as clients enter: else `export rm` of the new name would not see them, and a new volume of the old name would have them.
-        self.0.driver.sessions.all().iter().for_each(|session| session.rename_export(volume, name, new_name));
+        // Under the catalogue's lock, as clients enter: else `export rm` of the new name would not
+        // see them, and a new volume of the old name would have them.
+        self.0
+            .driver
+            .sessions
+            .all()
+            .iter()
+            .for_each(|session| session.rename_export(volume, name, new_name));
         table
     }
 
@@ -361,30 +481,49 @@ impl Pool {
 
     /// Takes changes of exports back.
     pub(crate) fn put_export_table(&self, table: ExportTable) {
-        self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).change_table(|kept| *kept = table);
+        self.0
+            .catalogue
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .change_table(|kept| *kept = table);
     }
 
-    fn change_exports(&self, change: impl FnOnce(&mut ExportTable, &[VolumeView<'_>]) -> Result<(), Failure>) -> Result<ExportTable, Failure> {
-        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    fn change_exports(
+        &self,
+        change: impl FnOnce(&mut ExportTable, &[VolumeView<'_>]) -> Result<(), Failure>,
+    ) -> Result<ExportTable, Failure> {
+        let mut catalogue = self
+            .0
+            .catalogue
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut table = catalogue.table().clone();
         change(&mut table, &catalogue.views())?;
         Ok(catalogue.change_table(|kept| *kept = table))
     }
 
     fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
-        self.0.catalogue.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0
+            .catalogue
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Takes over the volumes as the engine knows them.
     fn refresh(&self) {
         if let Some(status) = self.status() {
             self.0.names.refresh(&status);
-            self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).take_over(&status);
+            self.0
+                .catalogue
+                .write()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .take_over(&status);
         }
     }
 
-    /// Finishes everything, writes a checkpoint, with `export` releases the pool for other hosts, and ends the threads. To be called
-    /// when front-ends have drained; what they send later is answered with `Stopped`.
+    /// Finishes everything, writes a checkpoint, with `export` releases the pool for other hosts,
+    /// and ends the threads. To be called when front-ends have drained; what they send later is
+    /// answered with `Stopped`.
     ///
     /// # Errors
     /// The engine could not finish cleanly. Nothing acknowledged and flushed is lost by that.
@@ -395,25 +534,49 @@ impl Pool {
         result
     }
 
-    /// The first step of [`Pool::shutdown`]: the pool has ended, its devices are open. To be called once.
+    /// The first step of [`Pool::shutdown`]: the pool has ended, its devices are open. To be called
+    /// once.
     pub(crate) fn end(&self, export: bool) -> Result<(), ControlError> {
-        self.0.driver.control(Control::Shutdown { export }).map(|_| ())
+        self.0
+            .driver
+            .control(Control::Shutdown { export })
+            .map(|_| ())
     }
 
-    /// The second step: closes the devices. One that hangs keeps this process (the kernel ends no thread before what it gave to a device has come back), and is not to keep the others
-    /// from the next process: they are closed now, as soon as they have answered what they have got. To be called when nobody asks for the pool here any more.
+    /// The second step: closes the devices. One that hangs keeps this process (the kernel ends no
+    /// thread before what it gave to a device has come back), and is not to keep the others from
+    /// the next process: they are closed now, as soon as they have answered what they have got. To
+    /// be called when nobody asks for the pool here any more.
     pub fn let_go(&self) {
         let driver = &self.0.driver;
-        let hangs = |status: &PoolStatus| status.members.iter().filter(|m| m.unanswered > 0 || m.hangs_ms > 0).map(|m| m.member).collect::<Vec<_>>();
-        let hangs = driver.status().map(|status| hangs(&status)).unwrap_or_default();
+        let hangs = |status: &PoolStatus| {
+            status
+                .members
+                .iter()
+                .filter(|m| m.unanswered > 0 || m.hangs_ms > 0)
+                .map(|m| m.member)
+                .collect::<Vec<_>>()
+        };
+        let hangs = driver
+            .status()
+            .map(|status| hangs(&status))
+            .unwrap_or_default();
         driver.close();
         let end = Instant::now() + LETTING_GO;
         loop {
-            let open = (0..MAX_MEMBERS as u8).map(MemberId).filter(|slot| driver.device(*slot).is_some());
-            let left: Vec<MemberId> = open.filter(|slot| driver.exchange(*slot, None).is_err()).collect();
+            let open = (0..MAX_MEMBERS as u8)
+                .map(MemberId)
+                .filter(|slot| driver.device(*slot).is_some());
+            let left: Vec<MemberId> = open
+                .filter(|slot| driver.exchange(*slot, None).is_err())
+                .collect();
             if left.iter().all(|slot| hangs.contains(slot)) || Instant::now() >= end {
                 left.iter().for_each(|slot| {
-                    tracing::warn!("pool '{}': it has ended, but {} stays open until its device has answered", self.0.names.name, self.member_text(*slot))
+                    tracing::warn!(
+                        "pool '{}': it has ended, but {} stays open until its device has answered",
+                        self.0.names.name,
+                        self.member_text(*slot)
+                    )
                 });
                 return;
             }
@@ -425,7 +588,9 @@ impl Pool {
 impl Inner {
     /// Ends all threads; whatever is still in flight is answered with `Stopped`.
     fn close(&self) {
-        let Some(threads) = lock(&self.threads).take() else { return };
+        let Some(threads) = lock(&self.threads).take() else {
+            return;
+        };
         self.driver.close();
         self.driver.alarm.close();
         self.steward.close();
@@ -433,7 +598,10 @@ impl Inner {
             drop(threads.service.join());
         }
         threads.reaper.close();
-        if let Some(steward) = threads.steward.filter(|steward| steward.thread().id() != std::thread::current().id()) {
+        if let Some(steward) = threads
+            .steward
+            .filter(|steward| steward.thread().id() != std::thread::current().id())
+        {
             drop(steward.join());
         }
         self.driver.workers.close();
@@ -456,7 +624,12 @@ impl ExportSource for Pool {
         self.open_session(name, None, sink)
     }
 
-    fn enter(&self, name: &str, peer: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+    fn enter(
+        &self,
+        name: &str,
+        peer: &str,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Session>, RequestError> {
         self.open_session(name, Some(peer), sink)
     }
 
@@ -467,11 +640,17 @@ impl ExportSource for Pool {
 
 impl Pool {
     /// `peer`: the client that it is for.
-    fn open_session(&self, name: &str, peer: Option<&str>, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+    fn open_session(
+        &self,
+        name: &str,
+        peer: Option<&str>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Session>, RequestError> {
         if self.0.driver.is_stopped() {
             return Err(RequestError::Stopped);
         }
-        // Until the session is in the table: a command that bars the way sees it, or it sees the bar.
+        // Until the session is in the table: a command that bars the way sees it, or it sees the
+        // bar.
         let catalogue = self.catalogue();
         let info = catalogue.info(name).ok_or(RequestError::NoVolume)?;
         let client = Client {
@@ -485,7 +664,12 @@ impl Pool {
             return Err(RequestError::Stopped);
         }
         let state = self.0.driver.sessions.open_for(sink, peer.map(|_| client));
-        Ok(Box::new(PoolSession { pool: self.clone(), state, info, attendance: OnceLock::new() }))
+        Ok(Box::new(PoolSession {
+            pool: self.clone(),
+            state,
+            info,
+            attendance: OnceLock::new(),
+        }))
     }
 }
 
@@ -510,7 +694,14 @@ impl Session for PoolSession {
         let driver = &self.pool.0.driver;
         match self.attendance() {
             Some(attendance) => attendance.submit(driver, &self.state, requests, ready),
-            None => driver.submit(requests, Own { session: &self.state, ready, lane: None }),
+            None => driver.submit(
+                requests,
+                Own {
+                    session: &self.state,
+                    ready,
+                    lane: None,
+                },
+            ),
         }
     }
 
@@ -525,11 +716,15 @@ impl Session for PoolSession {
     }
 
     fn attend(&self) -> Option<BorrowedFd<'_>> {
-        self.attendance.get_or_init(|| Attendance::open(&self.pool.0.driver)).as_ref().and_then(Attendance::fd)
+        self.attendance
+            .get_or_init(|| Attendance::open(&self.pool.0.driver))
+            .as_ref()
+            .and_then(Attendance::fd)
     }
 
     fn progress(&self, ready: &mut Vec<Completion>) -> bool {
-        self.attendance().is_some_and(|attendance| attendance.progress(&self.pool.0.driver, &self.state, ready))
+        self.attendance()
+            .is_some_and(|attendance| attendance.progress(&self.pool.0.driver, &self.state, ready))
     }
 }
 
@@ -551,9 +746,16 @@ impl Drop for PoolSession {
 /// Answers what would change a read-only export.
 fn refuse_changes(requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
     requests.retain(|request| {
-        let changes = matches!(request.op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
+        let changes = matches!(
+            request.op,
+            Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. }
+        );
         if changes {
-            ready.push(Completion { id: request.id, result: Err(RequestError::ReadOnly), orders: None });
+            ready.push(Completion {
+                id: request.id,
+                result: Err(RequestError::ReadOnly),
+                orders: None,
+            });
         }
         !changes
     });

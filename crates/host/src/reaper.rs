@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use windrow_device::queue::{Reap, Reaper, Waker};
 use windrow_engine::api::Event;
 
-/// Ends that the engine hears of at once. Many ends often come together, as members and their drivers report them in bursts: the sooner
-/// the first of them are answered, the sooner there is new work for members that have none left; shorter groups pay more for locks and sends.
+/// Ends that the engine hears of at once. Many ends often come together, as members and their
+/// drivers report them in bursts: the sooner the first of them are answered, the sooner there is
+/// new work for members that have none left; shorter groups pay more for locks and sends.
 const GROUP_COMMANDS: usize = 4;
 
 /// The running thread.
@@ -30,11 +31,20 @@ impl ReaperThread {
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => driver.stop(&format!("the queue of the members failed: {error}")),
-                Err(panic) => driver.stop(&format!("the thread that reaps member commands failed: {}", crate::workers::panic_text(&*panic))),
+                Err(panic) => driver.stop(&format!(
+                    "the thread that reaps member commands failed: {}",
+                    crate::workers::panic_text(&*panic)
+                )),
             }
         };
-        let thread = std::thread::Builder::new().name("windrow-reaper".to_owned()).spawn(body)?;
-        Ok(Self { waker, closing, thread })
+        let thread = std::thread::Builder::new()
+            .name("windrow-reaper".to_owned())
+            .spawn(body)?;
+        Ok(Self {
+            waker,
+            closing,
+            thread,
+        })
     }
 
     /// Ends it.

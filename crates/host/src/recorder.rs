@@ -1,12 +1,17 @@
-//! Records what a volume, or all volumes of the pool, are asked for, for `windrow-lab trace record` and `windrow-lab advise --live`.
+//! Records what a volume, or all volumes of the pool, are asked for, for `windrow-lab trace record`
+//! and `windrow-lab advise --live`.
 //!
-//! 1. An administrator starts a recording of one volume, or of all, and then takes what has come together, again and again, through the control socket.
-//! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits looks at one number; only if his volume is the one that is recorded, he
-//!    appends a line for each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
-//! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the record the request, which is counted as missed and told
-//!    with the next lot. Two buffers are made, and every page of them touched, when a recording starts; they change places when a lot is taken, so that
-//!    nothing is allocated and no page is missing on the way.
-//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken anything for half a minute. A new one may then take its place.
+//! 1. An administrator starts a recording of one volume, or of all, and then takes what has come
+//!    together, again and again, through the control socket.
+//! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits
+//!    looks at one number; only if his volume is the one that is recorded, he appends a line for
+//!    each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
+//! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the
+//!    record the request, which is counted as missed and told with the next lot. Two buffers are
+//!    made, and every page of them touched, when a recording starts; they change places when a lot
+//!    is taken, so that nothing is allocated and no page is missing on the way.
+//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken
+//!    anything for half a minute. A new one may then take its place.
 
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
@@ -15,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use windrow_io::{Op, Request};
 use windrow_units::VolumeId;
 
-/// Requests that are kept until they are taken: 2 MiB, and the same again for the lot that is on its way.
+/// Requests that are kept until they are taken: 2 MiB, and the same again for the lot that is on
+/// its way.
 pub const RECORDED_MOST: usize = 1 << 16;
 /// A recording from which nothing was taken for so long is nobody's.
 const PATIENCE_NS: u64 = 30_000_000_000;
@@ -47,9 +53,16 @@ pub enum RecordedKind {
     Flush,
 }
 
-/// One request: kind, offset and length in bytes, nanoseconds since the recording began, volume. On the wire a list, because there are many.
+/// One request: kind, offset and length in bytes, nanoseconds since the recording began, volume. On
+/// the wire a list, because there are many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64, #[serde(default)] pub VolumeId);
+pub struct Recorded(
+    pub RecordedKind,
+    pub u64,
+    pub u64,
+    pub u64,
+    #[serde(default)] pub VolumeId,
+);
 
 /// What has come together since it was taken last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -83,22 +96,46 @@ pub(crate) struct Recorder {
 
 /// A buffer all of whose pages are there.
 fn made() -> Vec<Recorded> {
-    let mut buffer = vec![Recorded(RecordedKind::Flush, u64::MAX, u64::MAX, u64::MAX, VolumeId(u32::MAX)); RECORDED_MOST];
+    let mut buffer = vec![
+        Recorded(
+            RecordedKind::Flush,
+            u64::MAX,
+            u64::MAX,
+            u64::MAX,
+            VolumeId(u32::MAX)
+        );
+        RECORDED_MOST
+    ];
     buffer.clear();
     buffer
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { volume: AtomicU64::new(NOBODY), missed: AtomicU64::new(0), buffer: Mutex::default(), spare: Mutex::default() }
+        Self {
+            volume: AtomicU64::new(NOBODY),
+            missed: AtomicU64::new(0),
+            buffer: Mutex::default(),
+            spare: Mutex::default(),
+        }
     }
 }
 
 fn recorded(Request { volume, op, .. }: &Request, time_ns: u64) -> Option<Recorded> {
     let (kind, offset, length) = match op {
         Op::Read { offset, length } => (RecordedKind::Read, *offset, u64::from(*length)),
-        Op::Write { offset, data, fua } => (if *fua { RecordedKind::WriteFua } else { RecordedKind::Write }, *offset, data.len() as u64),
-        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => (RecordedKind::Trim, *offset, *length),
+        Op::Write { offset, data, fua } => (
+            if *fua {
+                RecordedKind::WriteFua
+            } else {
+                RecordedKind::Write
+            },
+            *offset,
+            data.len() as u64,
+        ),
+        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
+            (RecordedKind::Trim, *offset, *length)
+        }
         Op::Flush => (RecordedKind::Flush, 0, 0),
         Op::BlockStatus { .. } => return None,
     };
@@ -117,7 +154,10 @@ impl Recorder {
 
     #[cold]
     fn append(&self, volume: u64, requests: &[Request], now_ns: u64) {
-        let is_of_volume = |request: &&Request| (volume == ALL || u64::from(request.volume.0) == volume) && !matches!(request.op, Op::BlockStatus { .. });
+        let is_of_volume = |request: &&Request| {
+            (volume == ALL || u64::from(request.volume.0) == volume)
+                && !matches!(request.op, Op::BlockStatus { .. })
+        };
         let of_volume = || requests.iter().filter(is_of_volume);
         if of_volume().next().is_none() {
             return;
@@ -129,7 +169,8 @@ impl Recorder {
             })
         });
         let Some(mut buffer) = tries else {
-            self.missed.fetch_add(of_volume().count() as u64, Ordering::Relaxed);
+            self.missed
+                .fetch_add(of_volume().count() as u64, Ordering::Relaxed);
             return;
         };
         if buffer.volume != volume {
@@ -156,21 +197,39 @@ impl Recorder {
         let requests = made();
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
-        let goes_on = self.volume.load(Ordering::Relaxed) != NOBODY && now_ns.saturating_sub(buffer.taken_ns) <= PATIENCE_NS;
+        let goes_on = self.volume.load(Ordering::Relaxed) != NOBODY
+            && now_ns.saturating_sub(buffer.taken_ns) <= PATIENCE_NS;
         if goes_on {
             return None;
         }
         let token = buffer.token + 1;
-        let before = std::mem::replace(&mut *buffer, Buffer { token, volume, begun_ns: now_ns, taken_ns: now_ns, requests });
+        let before = std::mem::replace(
+            &mut *buffer,
+            Buffer {
+                token,
+                volume,
+                begun_ns: now_ns,
+                taken_ns: now_ns,
+                requests,
+            },
+        );
         self.missed.store(0, Ordering::Relaxed);
         self.volume.store(volume, Ordering::Relaxed);
         drop(buffer);
-        *spare = if before.requests.capacity() == 0 { made() } else { before.requests };
+        *spare = if before.requests.capacity() == 0 {
+            made()
+        } else {
+            before.requests
+        };
         spare.clear();
-        Some(Lot { token, ..Lot::default() })
+        Some(Lot {
+            token,
+            ..Lot::default()
+        })
     }
 
-    /// Takes what has come together, and ends the recording if that is asked for. `None` if it has ended already.
+    /// Takes what has come together, and ends the recording if that is asked for. `None` if it has
+    /// ended already.
     pub(crate) fn take(&self, token: u64, end: bool, now_ns: u64) -> Option<Lot> {
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
@@ -193,7 +252,11 @@ impl Recorder {
         if end {
             *spare = Vec::new();
         }
-        Some(Lot { token, requests, missed: self.missed.swap(0, Ordering::Relaxed) })
+        Some(Lot {
+            token,
+            requests,
+            missed: self.missed.swap(0, Ordering::Relaxed),
+        })
     }
 }
 

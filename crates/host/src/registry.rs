@@ -1,9 +1,12 @@
-//! What is known of pools between runs: one JSON file for each pool, with the paths of its members and its exports.
+//! What is known of pools between runs: one JSON file for each pool, with the paths of its members
+//! and its exports.
 //!
-//! It is a convenience and never an authority: the labels on the members rule. A file is replaced by rename after `fsync`, so that it
-//! is whole or not there; then its folder is synced, so that what was said to be kept is. The identifier of a host that has none is kept here, too.
+//! It is a convenience and never an authority: the labels on the members rule. A file is replaced
+//! by rename after `fsync`, so that it is whole or not there; then its folder is synced, so that
+//! what was said to be kept is. The identifier of a host that has none is kept here, too.
 //!
-//! The exports of a pool that leaves this host (`pool export`) are kept in a file of their own under the pool's identifier, for its next import here.
+//! The exports of a pool that leaves this host (`pool export`) are kept in a file of their own
+//! under the pool's identifier, for its next import here.
 
 use crate::directory::KnownMember;
 use crate::exports::{ExportTable, KeptExports};
@@ -35,10 +38,12 @@ pub struct PoolEntry {
     /// Members as they were last seen: a missing one is named by them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<KnownMember>,
-    /// Control socket of its last daemon, if that is not in the run folder: commands ask there, too.
+    /// Control socket of its last daemon, if that is not in the run folder: commands ask there,
+    /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// The last volume that was made while this host had the pool; `None` in entries of older versions, until it is opened.
+    /// The last volume that was made while this host had the pool; `None` in entries of older
+    /// versions, until it is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_volume: Option<VolumeId>,
 }
@@ -47,19 +52,33 @@ impl PoolEntry {
     /// An entry with the usual exports.
     pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
         let (schema, exports) = (SCHEMA.to_owned(), ExportTable::default());
-        Self { schema, name: name.to_owned(), pool, members, exports, known: Vec::new(), control: None, last_volume: None }
+        Self {
+            schema,
+            name: name.to_owned(),
+            pool,
+            members,
+            exports,
+            known: Vec::new(),
+            control: None,
+            last_volume: None,
+        }
     }
 
-    /// Takes over where the members are. While one of them is away, the places that were known before stay known: it may come back to its own.
+    /// Takes over where the members are. While one of them is away, the places that were known
+    /// before stay known: it may come back to its own.
     pub fn set_members(&mut self, now: Vec<PathBuf>, is_away: bool) {
         let before = std::mem::replace(&mut self.members, now);
         if is_away {
-            let known = before.into_iter().filter(|path| !self.members.contains(path)).collect::<Vec<_>>();
+            let known = before
+                .into_iter()
+                .filter(|path| !self.members.contains(path))
+                .collect::<Vec<_>>();
             self.members.extend(known);
         }
     }
 
-    /// Adds where members were found by a search. The names before stay, and come first: a start before `/dev/disk/by-id` is filled is not to make them forgotten.
+    /// Adds where members were found by a search. The names before stay, and come first: a start
+    /// before `/dev/disk/by-id` is filled is not to make them forgotten.
     pub fn add_members(&mut self, found: Vec<PathBuf>) {
         for path in found {
             if !self.members.contains(&path) {
@@ -103,53 +122,92 @@ pub struct Registry {
 impl Registry {
     /// The registry in a state folder; nothing is created before the first write.
     pub fn new(state_dir: &Path) -> Self {
-        Self { folder: state_dir.join("pools"), left: state_dir.join("exports") }
+        Self {
+            folder: state_dir.join("pools"),
+            left: state_dir.join("exports"),
+        }
     }
 
     fn left_path(&self, pool: Uuid) -> PathBuf {
         self.left.join(format!("{pool}.json"))
     }
 
-    /// The exports that this host has of a pool that is about to be opened. Of one that is not known here, and was last opened elsewhere, there are none: what it
-    /// has was made elsewhere. Of one that is known, and that another host has had since, what has come after the last volume that was made here was made there.
+    /// The exports that this host has of a pool that is about to be opened. Of one that is not
+    /// known here, and was last opened elsewhere, there are none: what it has was made elsewhere.
+    /// Of one that is known, and that another host has had since, what has come after the last
+    /// volume that was made here was made there.
     ///
     /// # Errors
     /// What was kept cannot be read.
     pub fn exports_of(&self, found: &FoundPool) -> Result<KeptExports, Failure> {
-        // Whether it was this host that had it last is in its superblock: another one may have taken it with --force.
+        // Whether it was this host that had it last is in its superblock: another one may have
+        // taken it with --force.
         let is_ours = found.superblock().map(|superblock| superblock.host) == Some(host_id(self)?);
         if let Some(entry) = self.load_of(&found.name, found.pool)? {
             let elsewhere_from = entry.last_volume.filter(|_| !is_ours);
-            return Ok(KeptExports { exports: entry.exports, elsewhere_from });
+            return Ok(KeptExports {
+                exports: entry.exports,
+                elsewhere_from,
+            });
         }
         if let Some(kept) = self.set_aside(found.pool)? {
-            return Ok(KeptExports { exports: kept.exports, elsewhere_from: kept.last_volume });
+            return Ok(KeptExports {
+                exports: kept.exports,
+                elsewhere_from: kept.last_volume,
+            });
         }
-        Ok(KeptExports { exports: ExportTable::default(), elsewhere_from: (!is_ours).then_some(VolumeId(0)) })
+        Ok(KeptExports {
+            exports: ExportTable::default(),
+            elsewhere_from: (!is_ours).then_some(VolumeId(0)),
+        })
     }
 
     fn set_aside(&self, pool: Uuid) -> Result<Option<SetAside>, Failure> {
         let path = self.left_path(pool);
-        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct or remove the file");
+        let failure = |why: String| {
+            Failure::new(
+                id::LOCAL_FILE,
+                format!("cannot read {}", path.display()),
+                why,
+            )
+            .remedy("correct or remove the file")
+        };
         let text = match read_own(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failure(error.to_string())),
         };
-        let kept: SetAside = serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
+        let kept: SetAside =
+            serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
         match (kept.schema == EXPORTS_SCHEMA, kept.pool == pool) {
-            (false, _) => Err(failure(format!("its schema is {}, not {EXPORTS_SCHEMA}", kept.schema))),
+            (false, _) => Err(failure(format!(
+                "its schema is {}, not {EXPORTS_SCHEMA}",
+                kept.schema
+            ))),
             (true, false) => Err(failure(format!("it is of pool {}", kept.pool))),
             (true, true) => Ok(Some(kept)),
         }
     }
 
-    /// Keeps the exports of a pool that leaves this host, for its return. `last_volume`: volumes with greater ids will have been made elsewhere.
+    /// Keeps the exports of a pool that leaves this host, for its return. `last_volume`: volumes
+    /// with greater ids will have been made elsewhere.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep_exports(&self, name: &str, pool: Uuid, last_volume: Option<VolumeId>, exports: ExportTable) -> Result<(), Failure> {
-        let kept = SetAside { schema: EXPORTS_SCHEMA.to_owned(), name: name.to_owned(), pool, last_volume, exports };
+    pub fn keep_exports(
+        &self,
+        name: &str,
+        pool: Uuid,
+        last_volume: Option<VolumeId>,
+        exports: ExportTable,
+    ) -> Result<(), Failure> {
+        let kept = SetAside {
+            schema: EXPORTS_SCHEMA.to_owned(),
+            name: name.to_owned(),
+            pool,
+            last_volume,
+            exports,
+        };
         write_file(&self.left, &self.left_path(pool), &kept)
     }
 
@@ -169,28 +227,47 @@ impl Registry {
     pub fn load(&self, name: &str) -> Result<Option<PoolEntry>, Failure> {
         let path = self.path(name);
         let failure = |why: String| {
-            Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct the file; or remove it, and import the pool again")
+            Failure::new(
+                id::LOCAL_FILE,
+                format!("cannot read {}", path.display()),
+                why,
+            )
+            .remedy("correct the file; or remove it, and import the pool again")
         };
         let text = match read_own(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failure(error.to_string())),
         };
-        let entry: PoolEntry = serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
+        let entry: PoolEntry =
+            serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
         match (entry.schema == SCHEMA, entry.name == name) {
-            (false, _) => Err(failure(format!("its schema is {}, not {SCHEMA}", entry.schema))),
-            (true, false) => Err(failure(format!("it is of a pool '{}', not '{name}'", entry.name))),
+            (false, _) => Err(failure(format!(
+                "its schema is {}, not {SCHEMA}",
+                entry.schema
+            ))),
+            (true, false) => Err(failure(format!(
+                "it is of a pool '{}', not '{name}'",
+                entry.name
+            ))),
             (true, true) => Ok(Some(entry)),
         }
     }
 
-    /// The entry of a pool by its name or identifier. An identifier comes before a name of its form, which older versions accepted.
+    /// The entry of a pool by its name or identifier. An identifier comes before a name of its
+    /// form, which older versions accepted.
     ///
     /// # Errors
     /// The entry cannot be read.
     pub fn find(&self, pool: &str) -> Result<Option<PoolEntry>, Failure> {
         let has_form = pool.parse::<Uuid>().is_ok();
-        let by_identifier = has_form.then(|| self.all().into_iter().find(|entry| entry.pool.to_string() == pool)).flatten();
+        let by_identifier = has_form
+            .then(|| {
+                self.all()
+                    .into_iter()
+                    .find(|entry| entry.pool.to_string() == pool)
+            })
+            .flatten();
         by_identifier.map_or_else(|| self.load(pool), |entry| Ok(Some(entry)))
     }
 
@@ -202,7 +279,8 @@ impl Registry {
     /// That something can be kept of this pool; `what` fails if not.
     ///
     /// # Errors
-    /// Another pool of its name is known: where that one's members are, and its exports, would be forgotten.
+    /// Another pool of its name is known: where that one's members are, and its exports, would be
+    /// forgotten.
     pub fn must_be_free(&self, what: &str, name: &str, pool: Uuid) -> Result<(), Failure> {
         match self.load(name)?.filter(|entry| entry.pool != pool) {
             None => Ok(()),
@@ -211,14 +289,24 @@ impl Registry {
                     "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --replace-known",
                     self.path(name).display()
                 );
-                Err(Failure::new(id::LOCAL_FILE, what, format!("another pool of the name '{name}' is known here ({})", known.pool)).remedy(remedy))
+                Err(Failure::new(
+                    id::LOCAL_FILE,
+                    what,
+                    format!(
+                        "another pool of the name '{name}' is known here ({})",
+                        known.pool
+                    ),
+                )
+                .remedy(remedy))
             }
         }
     }
 
     /// All entries that can be read, by name.
     pub fn all(&self) -> Vec<PoolEntry> {
-        self.read_all().map(|content| content.entries).unwrap_or_default()
+        self.read_all()
+            .map(|content| content.entries)
+            .unwrap_or_default()
     }
 
     /// All of it.
@@ -226,18 +314,36 @@ impl Registry {
     /// # Errors
     /// The folder is there and cannot be read.
     pub fn read_all(&self) -> Result<Content, Failure> {
-        let failure = |error| Failure::new(id::LOCAL_FILE, format!("cannot read the registry {}", self.folder.display()), error);
+        let failure = |error| {
+            Failure::new(
+                id::LOCAL_FILE,
+                format!("cannot read the registry {}", self.folder.display()),
+                error,
+            )
+        };
         let files = match std::fs::read_dir(&self.folder) {
             Ok(files) => files,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Content::default()),
-            Err(error) => return Err(failure(error).remedy("check your rights to it, or set WINDROW_STATE")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Content::default());
+            }
+            Err(error) => {
+                return Err(failure(error).remedy("check your rights to it, or set WINDROW_STATE"));
+            }
         };
         let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
-        let paths = files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
+        let paths = files
+            .flatten()
+            .map(|file| file.path())
+            .filter(|path| path.extension().is_some_and(|e| e == "json"));
         for path in paths {
-            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let stem = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or_default();
             // A file of another name is not one that this registry has written.
-            let Some(name) = name_of_stem(stem) else { continue };
+            let Some(name) = name_of_stem(stem) else {
+                continue;
+            };
             match self.load(&name) {
                 Ok(entry) => entries.extend(entry),
                 Err(failure) => unreadable.push((name, failure)),
@@ -245,10 +351,14 @@ impl Registry {
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         unreadable.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(Content { entries, unreadable })
+        Ok(Content {
+            entries,
+            unreadable,
+        })
     }
 
-    /// Writes an entry. If it takes the place of another pool's, that one's exports are kept for its return.
+    /// Writes an entry. If it takes the place of another pool's, that one's exports are kept for
+    /// its return.
     pub fn save(&self, entry: &PoolEntry) -> Result<(), Failure> {
         // An entry that cannot be read is no pool's.
         if let Ok(Some(other)) = self.load(&entry.name)
@@ -259,8 +369,9 @@ impl Registry {
         write_file(&self.folder, &self.path(&entry.name), entry)
     }
 
-    /// An identifier of this host for systems that have none: random, made at the first call, kept beside the pools. It is durable before anybody hears of
-    /// it: a pool bears it on its members, and would be another host's if a power cut took it away here.
+    /// An identifier of this host for systems that have none: random, made at the first call, kept
+    /// beside the pools. It is durable before anybody hears of it: a pool bears it on its members,
+    /// and would be another host's if a power cut took it away here.
     ///
     /// # Errors
     /// It cannot be written or read, or the file holds something else.
@@ -275,13 +386,16 @@ impl Registry {
         }
         let failure = |error: std::io::Error| {
             let what = format!("cannot keep the host identifier in {}", path.display());
-            Failure::new(id::LOCAL_FILE, what, error).remedy("set WINDROW_STATE to a folder that can be written")
+            Failure::new(id::LOCAL_FILE, what, error)
+                .remedy("set WINDROW_STATE to a folder that can be written")
         };
-        self.make_host_id(&path, crate::offline::random_uuid()?, sync).map_err(failure)?;
+        self.make_host_id(&path, crate::offline::random_uuid()?, sync)
+            .map_err(failure)?;
         read_host_id(&path)?.ok_or_else(|| failure(std::io::ErrorKind::NotFound.into()))
     }
 
-    /// Linked into place when it is whole and durable, so that of two processes that come at the same time one wins for both.
+    /// Linked into place when it is whole and durable, so that of two processes that come at the
+    /// same time one wins for both.
     fn make_host_id(&self, path: &Path, made: Uuid, sync: Sync<'_>) -> std::io::Result<()> {
         make_folder(&self.folder, sync)?;
         // Another name for each, also in the eyes of processes that count in another name space.
@@ -300,7 +414,8 @@ impl Registry {
         }
     }
 
-    /// Forgets a pool; another one of its name stays known. An entry that cannot be read is nobody's, and goes.
+    /// Forgets a pool; another one of its name stays known. An entry that cannot be read is
+    /// nobody's, and goes.
     pub fn forget(&self, name: &str, pool: Uuid) -> Result<(), Failure> {
         match self.load(name) {
             Ok(Some(entry)) if entry.pool != pool => Ok(()),
@@ -315,7 +430,11 @@ impl Registry {
 
 fn remove_file(path: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(
+            id::LOCAL_FILE,
+            format!("cannot remove {}", path.display()),
+            error,
+        )),
         _ => Ok(()),
     }
 }
@@ -335,7 +454,12 @@ fn write_file(folder: &Path, path: &Path, content: &impl Serialize) -> Result<()
         sync_folder(folder, sync)
     };
     write().map_err(|error| {
-        Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("set WINDROW_STATE to a folder that can be written")
+        Failure::new(
+            id::LOCAL_FILE,
+            format!("cannot write {}", path.display()),
+            error,
+        )
+        .remedy("set WINDROW_STATE to a folder that can be written")
     })
 }
 
@@ -344,13 +468,21 @@ type Sync<'a> = &'a dyn Fn(&File) -> std::io::Result<()>;
 
 /// The identifier in this file; `None` if there is no file.
 fn read_host_id(path: &Path) -> Result<Option<Uuid>, Failure> {
-    let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot use the host identifier in {}", path.display()), why);
+    let failure = |why: String| {
+        Failure::new(
+            id::LOCAL_FILE,
+            format!("cannot use the host identifier in {}", path.display()),
+            why,
+        )
+    };
     let text = match read_own(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failure(error.to_string()).remedy("check your rights to it")),
     };
-    let parsed = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    let parsed = std::str::from_utf8(&text)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     parsed.map(Some).ok_or_else(|| {
         let why = if text.trim_ascii().is_empty() { "it is empty, as a power cut could leave it behind" } else { "it holds no identifier" };
         let remedy = "remove it: another one is made then; pools that were used here say that another host has them, and `windrow pool import POOL --force` takes them over";
@@ -363,7 +495,10 @@ fn make_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = folder
+        .parent()
+        .filter(|above| !above.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     make_folder(above, sync)?;
     match std::fs::create_dir(folder) {
         Err(error) if !folder.is_dir() => Err(error),

@@ -1,6 +1,8 @@
-//! What `status` and `stats` show: an interface with a version of its own, apart from the engine's inner structures.
+//! What `status` and `stats` show: an interface with a version of its own, apart from the engine's
+//! inner structures.
 //!
-//! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to parse fractions.
+//! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to
+//! parse fractions.
 
 use crate::data::{DataReport, DataState};
 use crate::directory::MemberPlace;
@@ -40,8 +42,24 @@ pub struct MemberCounters {
 
 impl From<&MemberStats> for MemberCounters {
     fn from(stats: &MemberStats) -> Self {
-        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors, wrong_blocks, slow_reads } = *stats;
-        Self { written, read_bytes, flushes, discarded_bytes, errors, wrong_blocks, slow_reads }
+        let MemberStats {
+            written,
+            read_bytes,
+            flushes,
+            discarded_bytes,
+            errors,
+            wrong_blocks,
+            slow_reads,
+        } = *stats;
+        Self {
+            written,
+            read_bytes,
+            flushes,
+            discarded_bytes,
+            errors,
+            wrong_blocks,
+            slow_reads,
+        }
     }
 }
 
@@ -63,17 +81,20 @@ pub struct MemberReport {
     /// Serial number of the drive; empty: not known.
     #[serde(default)]
     pub serial: String,
-    /// Of a member that has not been there since the start: when it was last seen, seconds since 1970; 0: not known.
+    /// Of a member that has not been there since the start: when it was last seen, seconds since
+    /// 1970; 0: not known.
     #[serde(default)]
     pub seen_unix_s: u64,
-    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
+    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed`
+    /// (docs/members.md).
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,
     /// True if many of its reads have been late for a while: others are asked at the same time.
     #[serde(default)]
     pub slow: bool,
-    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds; 0 below ten seconds.
+    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds;
+    /// 0 below ten seconds.
     #[serde(default)]
     pub hangs_ms: u64,
     /// It holds nothing but a journal.
@@ -82,7 +103,8 @@ pub struct MemberReport {
     /// It leaves the pool when what lies on it has moved to the others.
     #[serde(default)]
     pub leaving: bool,
-    /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
+    /// Out of service: commands that its device has not answered. Before they have ended nothing
+    /// can be put in its place.
     #[serde(default)]
     pub unanswered: u32,
     /// It was missing at the start, and a spare fits: seconds for which it is still waited for.
@@ -129,7 +151,8 @@ pub struct VolumeReport {
     /// Bytes in which its blocks that are not shared are stored: payload alone.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// Stored bytes that go when it is deleted: those, and shared content that no other volume refers to. Only where it was counted (`volume list`).
+    /// Stored bytes that go when it is deleted: those, and shared content that no other volume
+    /// refers to. Only where it was counted (`volume list`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive_bytes: Option<u64>,
     /// Being deleted.
@@ -156,11 +179,14 @@ pub struct PropertyReport {
     pub rebuild_rate: u64,
     /// Bytes each second of one member that a rebuild is given even while users are about.
     pub rebuild_rate_min: u64,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
+    /// never.
     pub scrub_interval_days: u16,
-    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
+    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere;
+    /// 0: never.
     pub read_latency_bound_ms: u32,
-    /// Per cent of the usable space at which it is told that the pool fills, ascending, at most four; empty: never.
+    /// Per cent of the usable space at which it is told that the pool fills, ascending, at most
+    /// four; empty: never.
     #[serde(default)]
     pub warn_at: Vec<u8>,
     /// What compression and deduplication save is used for: `spare` or `capacity`.
@@ -174,14 +200,23 @@ impl From<&Properties> for PropertyReport {
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             flush_age_ms: properties.flush_age_ms,
-            victim_policy: Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy).name(),
-            placement: PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate).name().to_owned(),
+            victim_policy: Rule::from_code(properties.victim_policy, properties.victim_number)
+                .unwrap_or(Rule::Greedy)
+                .name(),
+            placement: PlacementKind::from_code(properties.placement)
+                .unwrap_or(PlacementKind::Separate)
+                .name()
+                .to_owned(),
             discard: properties.discard,
             rebuild_rate: properties.rebuild_rate,
             rebuild_rate_min: properties.rebuild_rate_min,
             scrub_interval_days: properties.scrub_interval_days,
             read_latency_bound_ms: properties.read_latency_bound_ms,
-            warn_at: properties.warn_at.into_iter().filter(|at| *at > 0).collect(),
+            warn_at: properties
+                .warn_at
+                .into_iter()
+                .filter(|at| *at > 0)
+                .collect(),
             reduction: properties.reduction.name().to_owned(),
         }
     }
@@ -190,14 +225,18 @@ impl From<&Properties> for PropertyReport {
 impl PropertyReport {
     /// The on-disk form.
     pub fn to_properties(&self) -> Properties {
-        let (victim_policy, victim_number) = Rule::from_name(&self.victim_policy).unwrap_or(Rule::Greedy).code();
+        let (victim_policy, victim_number) = Rule::from_name(&self.victim_policy)
+            .unwrap_or(Rule::Greedy)
+            .code();
         Properties {
             spare_per_mille: self.spare_per_mille,
             seal_age_ms: self.seal_age_ms,
             flush_age_ms: self.flush_age_ms,
             victim_policy,
             victim_number,
-            placement: PlacementKind::from_name(&self.placement).and_then(PlacementKind::code).unwrap_or(0),
+            placement: PlacementKind::from_name(&self.placement)
+                .and_then(PlacementKind::code)
+                .unwrap_or(0),
             discard: self.discard,
             rebuild_rate: self.rebuild_rate,
             rebuild_rate_min: self.rebuild_rate_min,
@@ -216,7 +255,8 @@ pub struct CapacityReport {
     pub data_bytes: u64,
     /// Bytes that user data may fill.
     pub usable_bytes: u64,
-    /// Bytes filled: of blocks that hold data, or what these are charged where reduction is capacity.
+    /// Bytes filled: of blocks that hold data, or what these are charged where reduction is
+    /// capacity.
     pub used_bytes: u64,
     /// Segments.
     pub segments: u32,
@@ -244,10 +284,12 @@ pub struct BoundsReport {
     pub map_bytes: u64,
     /// Map memory when the pool is full.
     pub map_bytes_full: u64,
-    /// Data at which the map memory reaches its limit, and writes fail with no space; none if it suffices for the full pool.
+    /// Data at which the map memory reaches its limit, and writes fail with no space; none if it
+    /// suffices for the full pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_data_bytes_max: Option<u64>,
-    /// Memory of deduplication beside the map: its index, what is known of the index's pages, and the table of contents.
+    /// Memory of deduplication beside the map: its index, what is known of the index's pages, and
+    /// the table of contents.
     #[serde(default)]
     pub dedup_bytes: u64,
     /// The most that it may be: a full pool in which nothing is a duplicate.
@@ -265,7 +307,8 @@ pub struct BoundsReport {
     pub pending_bytes: u64,
     /// Bytes of acknowledged writes that a power cut now would lose.
     pub at_risk_bytes: u64,
-    /// User blocks that are admitted for 1024 blocks that cleaning gains; none while users are not held to its pace.
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; none while users are not
+    /// held to its pace.
     pub users_per_1024_gained: Option<u64>,
     /// Member commands held back now, so that others do not stand behind them.
     #[serde(default)]
@@ -291,7 +334,8 @@ pub struct AmplificationReport {
     pub checkpoint_ppm: u64,
     /// Repair and rebuild / user bytes.
     pub repair_ppm: u64,
-    /// Stored bytes of what users wrote / bytes users wrote: what fills, deduplication and compression left of it.
+    /// Stored bytes of what users wrote / bytes users wrote: what fills, deduplication and
+    /// compression left of it.
     #[serde(default)]
     pub stored_ppm: u64,
     /// Bytes written to members / stored bytes of what users wrote: the rest of the amplification.
@@ -331,9 +375,11 @@ pub struct PlacementReport {
     pub moved_streams: u8,
     /// Memory that it keeps, beside that of the map.
     pub memory_bytes: u64,
-    /// Blocks, written or moved since it was set, that went to streams beyond the first of their kind.
+    /// Blocks, written or moved since it was set, that went to streams beyond the first of their
+    /// kind.
     pub further_blocks: u64,
-    /// Blocks since then that went to the first stream of their kind because the one they were meant for could not take them.
+    /// Blocks since then that went to the first stream of their kind because the one they were
+    /// meant for could not take them.
     pub overflowed_blocks: u64,
 }
 
@@ -404,8 +450,17 @@ pub struct RebuildReport {
 
 impl From<&RebuildStatus> for RebuildReport {
     fn from(status: &RebuildStatus) -> Self {
-        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, left_bytes, bytes_per_second, waits_ms, damaged_batches } =
-            status;
+        let RebuildStatus {
+            members,
+            segments_done,
+            segments_total,
+            read_bytes,
+            written_bytes,
+            left_bytes,
+            bytes_per_second,
+            waits_ms,
+            damaged_batches,
+        } = status;
         Self {
             members: members.iter().map(|member| member.0).collect(),
             segments_done: *segments_done,
@@ -424,8 +479,14 @@ impl From<&RebuildStatus> for RebuildReport {
 impl RebuildReport {
     /// Thousandths that are done, below 1000 until it has ended.
     pub fn done_per_mille(&self) -> u64 {
-        let share = (u128::from(self.written_bytes) * 1000).checked_div(u128::from(self.total_bytes)).unwrap_or(0) as u64;
-        if self.members.is_empty() { share } else { share.min(999) }
+        let share = (u128::from(self.written_bytes) * 1000)
+            .checked_div(u128::from(self.total_bytes))
+            .unwrap_or(0) as u64;
+        if self.members.is_empty() {
+            share
+        } else {
+            share.min(999)
+        }
     }
 }
 
@@ -491,19 +552,22 @@ pub struct PoolReport {
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
-    /// Writes of data are refused, as no segment becomes free: until something is deleted or trimmed, or what could not be read is readable again.
+    /// Writes of data are refused, as no segment becomes free: until something is deleted or
+    /// trimmed, or what could not be read is readable again.
     #[serde(default)]
     pub refuses_data: bool,
     /// All pages of the map are in use, and writes that need another one are refused.
     #[serde(default)]
     pub map_full: bool,
-    /// Lines of the log since the start of the process that were dropped, as they were not read in time.
+    /// Lines of the log since the start of the process that were dropped, as they were not read in
+    /// time.
     #[serde(default)]
     pub dropped_log_lines: u64,
     /// Events since start that the event command was not told, as too many waited.
     #[serde(default)]
     pub dropped_events: u64,
-    /// Connections of clients over NBD, and the memory that they hold; none where no address is served.
+    /// Connections of clients over NBD, and the memory that they hold; none where no address is
+    /// served.
     #[serde(default)]
     pub nbd: Option<crate::ConnectionReport>,
     /// What the stages of requests took since start.
@@ -514,38 +578,62 @@ pub struct PoolReport {
 }
 
 impl PoolReport {
-    /// From the engine's status; `places` by member index. `stop_reason`: why the driver has stopped, if it has.
-    pub fn new(status: PoolStatus, latency: LatencyReport, places: &[MemberPlace], stop_reason: Option<String>) -> Self {
+    /// From the engine's status; `places` by member index. `stop_reason`: why the driver has
+    /// stopped, if it has.
+    pub fn new(
+        status: PoolStatus,
+        latency: LatencyReport,
+        places: &[MemberPlace],
+        stop_reason: Option<String>,
+    ) -> Self {
         let place = |index: usize| places.get(index).cloned().unwrap_or_default();
         let stop_reason = stop_reason.or_else(|| status.stop_reason.clone());
-        let members = status.members.iter().enumerate().map(|(index, member)| MemberReport {
-            member: member.member.0,
-            uuid: member.uuid,
-            path: place(index).path,
-            last_path: place(index).last_path,
-            model: place(index).model,
-            serial: place(index).serial,
-            seen_unix_s: place(index).seen_unix_s,
-            reason: member.reason.clone(),
-            since_unix_s: member.since_unix_s,
-            state: member.state.to_owned(),
-            size_bytes: member.size_bytes,
-            slow: member.slow,
-            hangs_ms: member.hangs_ms,
-            unanswered: member.unanswered,
-            spare_in_seconds: None,
-            replaces: member.replaces.map(|member| member.0),
-            journal: member.journal,
-            leaving: member.leaving,
-            counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
-        });
-        let (scrub, space, data) = (ScrubReport::new(&status), SpaceReport::new(&status), DataReport::new(&status));
-        let next_step = stop_reason.as_deref().map(|reason| crate::wording::next_step(reason).to_owned());
+        let members = status
+            .members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| MemberReport {
+                member: member.member.0,
+                uuid: member.uuid,
+                path: place(index).path,
+                last_path: place(index).last_path,
+                model: place(index).model,
+                serial: place(index).serial,
+                seen_unix_s: place(index).seen_unix_s,
+                reason: member.reason.clone(),
+                since_unix_s: member.since_unix_s,
+                state: member.state.to_owned(),
+                size_bytes: member.size_bytes,
+                slow: member.slow,
+                hangs_ms: member.hangs_ms,
+                unanswered: member.unanswered,
+                spare_in_seconds: None,
+                replaces: member.replaces.map(|member| member.0),
+                journal: member.journal,
+                leaving: member.leaving,
+                counters: status
+                    .member_stats
+                    .get(index)
+                    .map(MemberCounters::from)
+                    .unwrap_or_default(),
+            });
+        let (scrub, space, data) = (
+            ScrubReport::new(&status),
+            SpaceReport::new(&status),
+            DataReport::new(&status),
+        );
+        let next_step = stop_reason
+            .as_deref()
+            .map(|reason| crate::wording::next_step(reason).to_owned());
         Self {
             schema: POOL_SCHEMA.to_owned(),
             pool: status.pool,
             redundancy: status.redundancy.to_owned(),
-            state: if stop_reason.is_some() { "stopped".to_owned() } else { status.state.to_owned() },
+            state: if stop_reason.is_some() {
+                "stopped".to_owned()
+            } else {
+                status.state.to_owned()
+            },
             stop_reason,
             next_step,
             data,
@@ -577,18 +665,26 @@ impl PoolReport {
         }
     }
 
-    /// The greatest id of its volumes, 0 if there are none: one that is made later has a greater one.
+    /// The greatest id of its volumes, 0 if there are none: one that is made later has a greater
+    /// one.
     pub fn last_volume(&self) -> VolumeId {
-        self.volumes.iter().map(|volume| volume.id).max().unwrap_or(VolumeId(0))
+        self.volumes
+            .iter()
+            .map(|volume| volume.id)
+            .max()
+            .unwrap_or(VolumeId(0))
     }
 
     /// The volume of this name.
     pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
-        self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
+        self.volumes
+            .iter()
+            .find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, or refuses data, or its map is full; 5 data is damaged, or was before the start
-    /// and has not been verified since.
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled
+    /// beyond one of its warnings, or refuses data, or its map is full; 5 data is damaged, or was
+    /// before the start and has not been verified since.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
             "online" | "degraded" if self.data.state != DataState::Intact => 5,
@@ -623,7 +719,10 @@ impl From<&PoolStatus> for BoundsReport {
             limits: status.limits,
             map_bytes: status.map_bytes,
             map_bytes_full: status.plan.map_bytes,
-            map_data_bytes_max: crate::memory::data_bytes_max(status.limits.map_bytes, status.plan.map_bytes),
+            map_data_bytes_max: crate::memory::data_bytes_max(
+                status.limits.map_bytes,
+                status.plan.map_bytes,
+            ),
             dedup_bytes: status.dedup.index_bytes + status.dedup.ids_bytes,
             dedup_bytes_max: status.limits.index_bytes + status.plan.ids_bytes,
             map_pages: status.map_pages,

@@ -1,11 +1,16 @@
 //! Members that daemons of this host have open.
 //!
-//! Such a member is opened by its daemon and by nothing else: a search or a command that opened it could wait for a device that does not answer, would make udev
-//! look at it again, and reads what is about to change. So a search leaves these members out, and a command that names one says which daemon has it.
+//! Such a member is opened by its daemon and by nothing else: a search or a command that opened it
+//! could wait for a device that does not answer, would make udev look at it again, and reads what
+//! is about to change. So a search leaves these members out, and a command that names one says
+//! which daemon has it.
 //!
-//! 1. The daemons are those whose control sockets are in the run folder, or are known by the registry. Each is asked, all at once, and within a bounded time.
-//! 2. Members are told apart by the numbers of the device, or of the file system and the file, never by their paths.
-//! 3. A daemon that does not answer still has its members: they are taken to be where the registry knows them.
+//! 1. The daemons are those whose control sockets are in the run folder, or are known by the
+//!    registry. Each is asked, all at once, and within a bounded time.
+//! 2. Members are told apart by the numbers of the device, or of the file system and the file,
+//!    never by their paths.
+//! 3. A daemon that does not answer still has its members: they are taken to be where the registry
+//!    knows them.
 //! 4. What this process serves itself is known to it in other ways, and counts as not served here.
 
 use crate::control::{Command, ControlClient, Patience, Reply};
@@ -23,11 +28,16 @@ use std::time::{Duration, Instant};
 use windrow_device::scan::{Identity, beneath, identity};
 use windrow_units::Uuid;
 
-/// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command that shows other pools waits for one that stands.
-const PATIENCE: Patience = Patience { silence: Duration::from_secs(2), quick_answer: Duration::from_secs(3) };
+/// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command
+/// that shows other pools waits for one that stands.
+const PATIENCE: Patience = Patience {
+    silence: Duration::from_secs(2),
+    quick_answer: Duration::from_secs(3),
+};
 /// Age up to which answers are used again: a search asks about many paths.
 const FRESH: Duration = Duration::from_secs(1);
-/// Time for which a daemon is asked again that closes the connection: it has just ended, or is about to listen.
+/// Time for which a daemon is asked again that closes the connection: it has just ended, or is
+/// about to listen.
 const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -60,15 +70,29 @@ pub struct Holder {
 impl Holder {
     /// The daemon in a sentence.
     pub fn subject(&self) -> String {
-        self.process.map_or_else(|| "a daemon".to_owned(), |process| format!("process {process}"))
+        self.process.map_or_else(
+            || "a daemon".to_owned(),
+            |process| format!("process {process}"),
+        )
     }
 
     /// That nothing is done with the pool, as it is served.
     pub fn busy(&self, what: impl Into<String>) -> Failure {
-        let silent = self.silent.as_ref().map(|failure| format!(", and does not answer: {}", failure.why)).unwrap_or_default();
-        let ending = if self.is_ending { ", and is about to end" } else { "" };
+        let silent = self
+            .silent
+            .as_ref()
+            .map(|failure| format!(", and does not answer: {}", failure.why))
+            .unwrap_or_default();
+        let ending = if self.is_ending {
+            ", and is about to end"
+        } else {
+            ""
+        };
         let why = format!("{} serves it already{ending}{silent}", self.subject());
-        let remedy = self.process.map_or_else(|| "stop it first".to_owned(), |process| format!("stop that one first: {}", end_commands(process)));
+        let remedy = self.process.map_or_else(
+            || "stop it first".to_owned(),
+            |process| format!("stop that one first: {}", end_commands(process)),
+        );
         Failure::new(id::POOL_BUSY, what, why).remedy(remedy)
     }
 }
@@ -89,14 +113,25 @@ pub struct Held {
 impl Held {
     /// The member and the daemon that has it, in a sentence about `path`.
     pub fn reason(&self, path: &Path) -> String {
-        let member = self.member.map_or_else(|| "a member".to_owned(), |member| format!("member {member}"));
+        let member = self.member.map_or_else(
+            || "a member".to_owned(),
+            |member| format!("member {member}"),
+        );
         let is = if self.is_beneath { "holds" } else { "is" };
-        format!("{} {is} {member} of pool '{}', which {} serves", path.display(), self.holder.name, self.holder.subject())
+        format!(
+            "{} {is} {member} of pool '{}', which {} serves",
+            path.display(),
+            self.holder.name,
+            self.holder.subject()
+        )
     }
 
     /// That the member is not opened by this command.
     pub fn failure(&self, id: &'static str, what: impl Into<String>, path: &Path) -> Failure {
-        let remedy = format!("ask the daemon (`windrow pool status {}`), or stop it first", quoted(&self.holder.name));
+        let remedy = format!(
+            "ask the daemon (`windrow pool status {}`), or stop it first",
+            quoted(&self.holder.name)
+        );
         Failure::new(id, what, self.reason(path)).remedy(remedy)
     }
 }
@@ -141,20 +176,45 @@ impl Served {
     /// The same, but those of the process `own` are left out.
     fn at_beside(own: u32, sockets: &[PathBuf], registry: &Registry) -> Self {
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> = sockets.iter().map(|socket| scope.spawn(move || ask_one(own, socket))).collect();
-            asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            let asked: Vec<_> = sockets
+                .iter()
+                .map(|socket| scope.spawn(move || ask_one(own, socket)))
+                .collect();
+            asked
+                .into_iter()
+                .map(|asked| {
+                    asked
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
         });
         let mut served = Self::default();
         for (socket, answer) in sockets.iter().zip(answers) {
             match answer {
                 Answer::Gone => {}
-                Answer::Daemon(holder, members) => served.add(holder, members.into_iter().map(|open| (open.identity, Some(open)))),
+                Answer::Daemon(holder, members) => served.add(
+                    holder,
+                    members.into_iter().map(|open| (open.identity, Some(open))),
+                ),
                 Answer::Silent(process, failure) => {
                     // An entry that cannot be read names no members.
-                    let known = registry.all().into_iter().find(|entry| entry.control.as_ref() == Some(socket) || entry.name == paths::pool_of_socket(socket));
+                    let known = registry.all().into_iter().find(|entry| {
+                        entry.control.as_ref() == Some(socket)
+                            || entry.name == paths::pool_of_socket(socket)
+                    });
                     let Some(entry) = known else { continue };
-                    let holder = Holder { name: entry.name, pool: entry.pool, process, is_ending: false, silent: Some(failure) };
-                    let there = entry.members.iter().filter_map(|path| identity(path).ok().flatten());
+                    let holder = Holder {
+                        name: entry.name,
+                        pool: entry.pool,
+                        process,
+                        is_ending: false,
+                        silent: Some(failure),
+                    };
+                    let there = entry
+                        .members
+                        .iter()
+                        .filter_map(|path| identity(path).ok().flatten());
                     served.add(holder, there.map(|identity| (identity, None)));
                 }
             }
@@ -162,14 +222,26 @@ impl Served {
         served
     }
 
-    fn add(&mut self, holder: Holder, members: impl Iterator<Item = (Identity, Option<OpenMember>)>) {
+    fn add(
+        &mut self,
+        holder: Holder,
+        members: impl Iterator<Item = (Identity, Option<OpenMember>)>,
+    ) {
         let holder = Arc::new(holder);
         self.holders.push(holder.clone());
         for (identity, open) in members {
-            let held = Held { member: open.map(|open| open.member), uuid: open.map(|open| open.uuid), holder: holder.clone(), is_beneath: false };
+            let held = Held {
+                member: open.map(|open| open.member),
+                uuid: open.map(|open| open.uuid),
+                holder: holder.clone(),
+                is_beneath: false,
+            };
             // To open a disk has udev look at its partitions, too.
             for below in beneath(identity) {
-                self.members.entry(below).or_insert_with(|| Held { is_beneath: true, ..held.clone() });
+                self.members.entry(below).or_insert_with(|| Held {
+                    is_beneath: true,
+                    ..held.clone()
+                });
             }
             self.members.insert(identity, held);
         }
@@ -195,13 +267,21 @@ impl Served {
 
     /// The daemon of a pool, by its identifier or name.
     pub fn daemon_of(&self, pool: &str) -> Option<&Holder> {
-        let by_identifier = self.holders.iter().find(|holder| holder.pool.to_string() == pool);
-        by_identifier.or_else(|| self.holders.iter().find(|holder| holder.name == pool)).map(|holder| &**holder)
+        let by_identifier = self
+            .holders
+            .iter()
+            .find(|holder| holder.pool.to_string() == pool);
+        by_identifier
+            .or_else(|| self.holders.iter().find(|holder| holder.name == pool))
+            .map(|holder| &**holder)
     }
 
     /// The daemon of the pool with this identifier.
     pub fn daemon_with(&self, pool: Uuid) -> Option<&Holder> {
-        self.holders.iter().find(|holder| holder.pool == pool).map(|holder| &**holder)
+        self.holders
+            .iter()
+            .find(|holder| holder.pool == pool)
+            .map(|holder| &**holder)
     }
 
     /// The daemons with members in these places: files, devices, and folders of them.
@@ -211,7 +291,10 @@ impl Served {
             return found;
         }
         for place in places {
-            let content = std::fs::read_dir(place).map_or_else(|_| vec![place.clone()], |entries| entries.flatten().map(|entry| entry.path()).collect());
+            let content = std::fs::read_dir(place).map_or_else(
+                |_| vec![place.clone()],
+                |entries| entries.flatten().map(|entry| entry.path()).collect(),
+            );
             for held in content.iter().filter_map(|path| self.held(path)) {
                 if !found.contains(&held.holder) {
                     found.push(held.holder.clone());
@@ -222,14 +305,28 @@ impl Served {
     }
 }
 
-/// Control sockets of this host, each once: those in the run folder, and those elsewhere that the registry knows.
+/// Control sockets of this host, each once: those in the run folder, and those elsewhere that the
+/// registry knows.
 pub fn sockets(registry: &Registry) -> Vec<PathBuf> {
-    // In a folder that others can write to, any process could answer as a daemon: commands that talk to daemons refuse it.
+    // In a folder that others can write to, any process could answer as a daemon: commands that
+    // talk to daemons refuse it.
     let folder = paths::trusted_run_dir().ok().flatten();
-    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten().map(|file| file.path());
-    let in_folder = files.filter(|path| path.extension().is_some_and(|extension| extension == "control"));
+    let files = folder
+        .and_then(|folder| std::fs::read_dir(folder).ok())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|file| file.path());
+    let in_folder = files.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "control")
+    });
     let elsewhere = registry.all().into_iter().filter_map(|entry| entry.control);
-    in_folder.chain(elsewhere).collect::<BTreeSet<PathBuf>>().into_iter().collect()
+    in_folder
+        .chain(elsewhere)
+        .collect::<BTreeSet<PathBuf>>()
+        .into_iter()
+        .collect()
 }
 
 enum Answer {
@@ -247,19 +344,41 @@ fn ask_one(own: u32, socket: &Path) -> Answer {
             Ok(None) => return Answer::Gone,
             Err(failure) => return Answer::Silent(None, failure),
         };
-        let process = daemon.process().and_then(|process| u32::try_from(process.id()).ok());
-        // Before it is asked: a daemon whose connections are all in use would take itself for one that does not answer.
+        let process = daemon
+            .process()
+            .and_then(|process| u32::try_from(process.id()).ok());
+        // Before it is asked: a daemon whose connections are all in use would take itself for one
+        // that does not answer.
         if process == Some(own) {
             return Answer::Gone;
         }
         match daemon.ask(Command::Identify) {
             Ok(Reply::Daemon { process, .. }) if process == own => return Answer::Gone,
-            Ok(Reply::Daemon { name, pool, process, ending, members }) => {
-                return Answer::Daemon(Holder { name, pool, process: Some(process), is_ending: ending, silent: None }, members);
+            Ok(Reply::Daemon {
+                name,
+                pool,
+                process,
+                ending,
+                members,
+            }) => {
+                return Answer::Daemon(
+                    Holder {
+                        name,
+                        pool,
+                        process: Some(process),
+                        is_ending: ending,
+                        silent: None,
+                    },
+                    members,
+                );
             }
             // Another program's socket.
             Ok(_) => return Answer::Gone,
-            Err(failure) if failure.what.starts_with("lost the daemon") && begin.elapsed() < CLOSING => std::thread::sleep(PAUSE),
+            Err(failure)
+                if failure.what.starts_with("lost the daemon") && begin.elapsed() < CLOSING =>
+            {
+                std::thread::sleep(PAUSE)
+            }
             Err(failure) => return Answer::Silent(process, failure),
         }
     }

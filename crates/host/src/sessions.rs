@@ -1,12 +1,15 @@
 //! Who waits for what: the table of sessions and of their requests in flight.
 //!
-//! A request travels through the engine with an id of the host: session number in the upper 32 bits, slot in the lower. The slot keeps
-//! the front-end's own id, the kind and the start time. Invariants:
-//! 1. A slot is taken exactly once: by the engine's completion, or by the failure of the whole pool, whichever comes first; the
-//!    other one finds it empty and drops its answer. So each request is answered exactly once, whatever fails. A slot that was failed is not used again: the
-//!    engine's completion may still be on its way, and would be taken for that of the next request. The pool is over then, so that few come.
-//! 2. Session numbers are not used again while the process runs (they would have to wrap), so a late completion of a closed session
-//!    finds no session and is dropped.
+//! A request travels through the engine with an id of the host: session number in the upper 32
+//! bits, slot in the lower. The slot keeps the front-end's own id, the kind and the start time.
+//! Invariants:
+//! 1. A slot is taken exactly once: by the engine's completion, or by the failure of the whole
+//!    pool, whichever comes first; the other one finds it empty and drops its answer. So each
+//!    request is answered exactly once, whatever fails. A slot that was failed is not used again:
+//!    the engine's completion may still be on its way, and would be taken for that of the next
+//!    request. The pool is over then, so that few come.
+//! 2. Session numbers are not used again while the process runs (they would have to wrap), so a
+//!    late completion of a closed session finds no session and is dropped.
 //! 3. No lock of this module is held while a sink is called.
 
 use crate::exports::ClientReport;
@@ -18,9 +21,12 @@ use windrow_export::Sink;
 use windrow_io::{Completion, Op, Request, RequestError, RequestId};
 use windrow_units::VolumeId;
 
-/// Locks a mutex whose holders never leave it half-changed, so that the poison of a panicking thread may be ignored.
+/// Locks a mutex whose holders never leave it half-changed, so that the poison of a panicking
+/// thread may be ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 struct Slot {
@@ -59,8 +65,13 @@ impl Traffic {
     fn count(&mut self, slot: &Slot, is_ok: bool) {
         match slot.operation {
             _ if !is_ok => self.errors += 1,
-            Some(Operation::Read) => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + slot.bytes),
-            Some(Operation::Write) => (self.writes, self.written_bytes) = (self.writes + 1, self.written_bytes + slot.bytes),
+            Some(Operation::Read) => {
+                (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + slot.bytes)
+            }
+            Some(Operation::Write) => {
+                (self.writes, self.written_bytes) =
+                    (self.writes + 1, self.written_bytes + slot.bytes)
+            }
             _ => {}
         }
     }
@@ -127,7 +138,12 @@ impl SessionState {
     pub(crate) fn register(&self, requests: &mut [Request], now_ns: u64) {
         let mut inner = lock(&self.inner);
         for request in requests {
-            let slot = Slot { id: request.id, operation: operation(&request.op), bytes: payload_bytes(&request.op), started_ns: now_ns };
+            let slot = Slot {
+                id: request.id,
+                operation: operation(&request.op),
+                bytes: payload_bytes(&request.op),
+                started_ns: now_ns,
+            };
             let index = match inner.free.pop() {
                 Some(index) => {
                     inner.slots[index as usize] = Some(slot);
@@ -142,16 +158,26 @@ impl SessionState {
         }
     }
 
-    /// Frees the slots of `completions`, counts their latency, and pushes them with the front-end's ids to `out`.
-    pub(crate) fn finish(&self, completions: impl Iterator<Item = Completion>, now_ns: u64, out: &mut Vec<Completion>) {
+    /// Frees the slots of `completions`, counts their latency, and pushes them with the front-end's
+    /// ids to `out`.
+    pub(crate) fn finish(
+        &self,
+        completions: impl Iterator<Item = Completion>,
+        now_ns: u64,
+        out: &mut Vec<Completion>,
+    ) {
         let mut inner = lock(&self.inner);
         for mut completion in completions {
             let index = completion.id.0 as u32;
-            let Some(slot) = inner.take(index) else { continue };
+            let Some(slot) = inner.take(index) else {
+                continue;
+            };
             inner.free.push(index);
             inner.traffic.count(&slot, completion.result.is_ok());
             if let (Some(operation), Ok(_)) = (slot.operation, &completion.result) {
-                inner.latencies.record(operation, now_ns.saturating_sub(slot.started_ns));
+                inner
+                    .latencies
+                    .record(operation, now_ns.saturating_sub(slot.started_ns));
             }
             completion.id = slot.id;
             out.push(completion);
@@ -163,7 +189,11 @@ impl SessionState {
         let mut inner = lock(&self.inner);
         for index in 0..inner.slots.len() as u32 {
             if let Some(slot) = inner.take(index) {
-                out.push(Completion { id: slot.id, result: Err(error), orders: None });
+                out.push(Completion {
+                    id: slot.id,
+                    result: Err(error),
+                    orders: None,
+                });
             }
         }
     }
@@ -181,7 +211,9 @@ impl SessionState {
 
     /// Has the client follow the export that it has entered to its new name.
     pub(crate) fn rename_export(&self, volume: VolumeId, name: &str, new_name: &str) {
-        let Some(mut client) = self.client.as_ref().map(lock) else { return };
+        let Some(mut client) = self.client.as_ref().map(lock) else {
+            return;
+        };
         if client.volume == volume && client.export == name {
             new_name.clone_into(&mut client.export);
         }
@@ -227,20 +259,41 @@ impl Sessions {
     }
 
     /// Opens a session, for a client if there is one.
-    pub(crate) fn open_for(&self, sink: Arc<dyn Sink>, client: Option<Client>) -> Arc<SessionState> {
-        let mut open = self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    pub(crate) fn open_for(
+        &self,
+        sink: Arc<dyn Sink>,
+        client: Option<Client>,
+    ) -> Arc<SessionState> {
+        let mut open = self
+            .open
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut number = self
+            .last_number
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1);
         while open.contains_key(&number) {
-            number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            number = self
+                .last_number
+                .fetch_add(1, Ordering::Relaxed)
+                .wrapping_add(1);
         }
-        let session = Arc::new(SessionState { number, sink, client: client.map(Mutex::new), inner: Mutex::default() });
+        let session = Arc::new(SessionState {
+            number,
+            sink,
+            client: client.map(Mutex::new),
+            inner: Mutex::default(),
+        });
         open.insert(number, session.clone());
         session
     }
 
     /// Closes a session: what is still in flight completes without anyone being told.
     pub(crate) fn close(&self, session: &SessionState) {
-        let mut open = self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut open = self
+            .open
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if open.remove(&session.number).is_some() {
             lock(&self.closed).merge(&lock(&session.inner).latencies);
         }
@@ -248,17 +301,30 @@ impl Sessions {
 
     /// The open session of this number.
     pub(crate) fn get(&self, number: u32) -> Option<Arc<SessionState>> {
-        self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&number).cloned()
+        self.open
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .get(&number)
+            .cloned()
     }
 
     /// All open sessions.
     pub(crate) fn all(&self) -> Vec<Arc<SessionState>> {
-        self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()).values().cloned().collect()
+        self.open
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .values()
+            .cloned()
+            .collect()
     }
 
-    /// Latencies of all sessions since start. The table is held meanwhile, so that a session that closes is counted once.
+    /// Latencies of all sessions since start. The table is held meanwhile, so that a session that
+    /// closes is counted once.
     pub(crate) fn latencies(&self) -> Latencies {
-        let open = self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let open = self
+            .open
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut sum = lock(&self.closed).clone();
         for session in open.values() {
             sum.merge(&lock(&session.inner).latencies);

@@ -7,8 +7,9 @@
 //!       stored  payload, compressed where it is               less what compression saves
 //! physical      segments in use on all members: stored, garbage, redundancy, headers, checkpoints
 //! ```
-//! All are exact sums over what is committed. What a file system has freed and not trimmed is logical to a block device: nobody but the file system knows
-//! better. So what a trim would free can be said of whole volumes only ([`windrow_engine::VolumeSharing`]).
+//! All are exact sums over what is committed. What a file system has freed and not trimmed is
+//! logical to a block device: nobody but the file system knows better. So what a trim would free
+//! can be said of whole volumes only ([`windrow_engine::VolumeSharing`]).
 
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::PoolStatus;
@@ -45,11 +46,20 @@ pub struct SpaceReport {
 impl SpaceReport {
     /// From the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
-        let logical_bytes: u64 = status.volumes.iter().map(|volume| volume.mapped_bytes).sum();
+        let logical_bytes: u64 = status
+            .volumes
+            .iter()
+            .map(|volume| volume.mapped_bytes)
+            .sum();
         let unique_bytes = logical_bytes - status.dedup.referred_bytes + status.dedup.unique_bytes;
         let stored_bytes = status.stored_bytes;
         // (Of volumes that are being deleted nothing is promised any more.)
-        let provisioned_bytes = status.volumes.iter().filter(|volume| !volume.deleting).map(|volume| volume.size_bytes).sum();
+        let provisioned_bytes = status
+            .volumes
+            .iter()
+            .filter(|volume| !volume.deleting)
+            .map(|volume| volume.size_bytes)
+            .sum();
         Self {
             provisioned_bytes,
             logical_bytes,
@@ -69,5 +79,7 @@ impl SpaceReport {
 
 /// Millionths; none of nothing.
 pub(crate) fn ratio(bytes: u64, base: u64) -> Option<u64> {
-    (u128::from(bytes) * 1_000_000).checked_div(u128::from(base)).map(|ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
+    (u128::from(bytes) * 1_000_000)
+        .checked_div(u128::from(base))
+        .map(|ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
 }

@@ -1,20 +1,29 @@
-//! Names in text: what others named (pools, volumes, paths, labels of devices) reaches neither a terminal nor a shell as more than text.
+//! Names in text: what others named (pools, volumes, paths, labels of devices) reaches neither a
+//! terminal nor a shell as more than text.
 
 use std::fmt::Write;
 use std::path::Path;
 
-/// True for what a terminal takes as a command, or what turns the direction of the text that follows.
+/// True for what a terminal takes as a command, or what turns the direction of the text that
+/// follows.
 pub(crate) fn is_command(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name as it may stand within a line: line feeds and commands for a terminal are written as escapes.
+/// A name as it may stand within a line: line feeds and commands for a terminal are written as
+/// escapes.
 pub fn shown(name: &str) -> String {
-    name.chars().fold(String::with_capacity(name.len()), |mut text, c| {
-        // Writing to a string does not fail.
-        _ = if is_command(c) { write!(text, "{}", c.escape_default()) } else { text.write_char(c) };
-        text
-    })
+    name.chars()
+        .fold(String::with_capacity(name.len()), |mut text, c| {
+            // Writing to a string does not fail.
+            _ = if is_command(c) {
+                write!(text, "{}", c.escape_default())
+            } else {
+                text.write_char(c)
+            };
+            text
+        })
 }
 
 /// The same of a path.
@@ -22,12 +31,18 @@ pub fn shown_path(path: &Path) -> String {
     shown(&path.to_string_lossy())
 }
 
-/// Lines for people, without commands for a terminal: what [`shown`] does, but for line feeds and tabs.
+/// Lines for people, without commands for a terminal: what [`shown`] does, but for line feeds and
+/// tabs.
 pub fn plain_lines(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut plain, c| {
-        _ = if is_command(c) && c != '\n' && c != '\t' { write!(plain, "{}", c.escape_default()) } else { plain.write_char(c) };
-        plain
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut plain, c| {
+            _ = if is_command(c) && c != '\n' && c != '\t' {
+                write!(plain, "{}", c.escape_default())
+            } else {
+                plain.write_char(c)
+            };
+            plain
+        })
 }
 
 /// A word of a command that can be copied into a shell (bash, zsh, ksh), whatever is in it.
@@ -46,7 +61,10 @@ pub fn quoted(word: &str) -> String {
             '\n' => text.push_str("\\n"),
             '\t' => text.push_str("\\t"),
             '\'' | '\\' => text.extend(['\\', c]),
-            c if is_command(c) => c.encode_utf8(&mut bytes).bytes().for_each(|byte| _ = write!(text, "\\x{byte:02x}")),
+            c if is_command(c) => c
+                .encode_utf8(&mut bytes)
+                .bytes()
+                .for_each(|byte| _ = write!(text, "\\x{byte:02x}")),
             c => text.push(c),
         }
     }
@@ -66,13 +84,38 @@ mod tests {
     /// What a shell makes of a printed command is what was meant.
     #[test]
     fn a_quoted_word_is_one_word_to_a_shell() {
-        let words =
-            ["tank", "", "a b", "it's", "$(reboot)", "a\nb", "a\\n'\n", "x\u{1b}[2Jy", "ü", "\u{202e}abc", "a;b&c|d", "`x`", "\"q\"", "*", "~", "a\u{85}b"];
+        let words = [
+            "tank",
+            "",
+            "a b",
+            "it's",
+            "$(reboot)",
+            "a\nb",
+            "a\\n'\n",
+            "x\u{1b}[2Jy",
+            "ü",
+            "\u{202e}abc",
+            "a;b&c|d",
+            "`x`",
+            "\"q\"",
+            "*",
+            "~",
+            "a\u{85}b",
+        ];
         let line = format!("printf '%s\\0' {}", words.map(quoted).join(" "));
-        let output = std::process::Command::new("bash").arg("-c").arg(&line).output();
-        let Ok(output) = output else { return eprintln!("skipped: there is no bash") };
+        let output = std::process::Command::new("bash")
+            .arg("-c")
+            .arg(&line)
+            .output();
+        let Ok(output) = output else {
+            return eprintln!("skipped: there is no bash");
+        };
         let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(said.split_terminator('\0').collect::<Vec<_>>(), words, "{line}");
+        assert_eq!(
+            said.split_terminator('\0').collect::<Vec<_>>(),
+            words,
+            "{line}"
+        );
         assert!(!line.chars().any(is_command), "{line}");
     }
 

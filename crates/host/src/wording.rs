@@ -32,11 +32,28 @@ impl Level {
 /// The level of a notice.
 pub(crate) fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
-        Notice::MemberAnswers { .. } | Notice::ReplacementReady { .. } | Notice::Replaced { .. } => Level::Info,
+        Notice::Grown { .. }
+        | Notice::Leaving { .. }
+        | Notice::Removed { .. }
+        | Notice::Restriped
+        | Notice::MemberNotSlow { .. } => Level::Info,
+        Notice::MemberAnswers { .. }
+        | Notice::ReplacementReady { .. }
+        | Notice::Replaced { .. } => Level::Info,
         Notice::ReplacementEnded { .. } => Level::Warning,
-        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 } => Level::Info,
-        Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0, .. } => Level::Warning,
+        Notice::MemberRebuilt { .. }
+        | Notice::ScrubEnded {
+            wrong_blocks: 0,
+            lost_blocks: 0,
+            damaged_batches: 0,
+            unmoved_blocks: 0,
+        } => Level::Info,
+        Notice::ScrubEnded {
+            lost_blocks: 0,
+            damaged_batches: 0,
+            unmoved_blocks: 0,
+            ..
+        } => Level::Warning,
         Notice::LabelWritten { .. }
         | Notice::SpareFailed { .. }
         | Notice::StartNote { .. }
@@ -45,14 +62,22 @@ pub(crate) fn level(notice: &Notice) -> Level {
         | Notice::MemberHangs { .. }
         | Notice::MemberRebuilding { .. }
         | Notice::MemberOffline { .. } => Level::Warning,
-        Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
+        Notice::MemberMissing { .. }
+        | Notice::Filling { .. }
+        | Notice::Overcommitted { .. }
+        | Notice::MapFull { .. } => Level::Warning,
         Notice::Exhausted { .. } => Level::Error,
-        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
-        Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,
+        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => {
+            Level::Error
+        }
+        Notice::Unrecoverable { .. }
+        | Notice::UnrecoverableReference { .. }
+        | Notice::UnnamedReferences { .. } => Level::Error,
     }
 }
 
-/// The kind of a notice, and the number of them in a minute that are worth a message each. What a client or a device can repeat has few.
+/// The kind of a notice, and the number of them in a minute that are worth a message each. What a
+/// client or a device can repeat has few.
 pub(crate) fn kind(notice: &Notice) -> (&'static str, u32) {
     const FEW: u32 = 10;
     // All members of the largest pool may change their state at once, twice.
@@ -117,7 +142,9 @@ pub(crate) fn member_of(notice: &Notice) -> Option<MemberId> {
 /// The volume that a notice is about.
 pub(crate) fn volume_of(notice: &Notice) -> Option<VolumeId> {
     match notice {
-        Notice::Repaired { volume, .. } | Notice::Unrecoverable { volume, .. } | Notice::UnrecoverableReference { volume, .. } => Some(*volume),
+        Notice::Repaired { volume, .. }
+        | Notice::Unrecoverable { volume, .. }
+        | Notice::UnrecoverableReference { volume, .. } => Some(*volume),
         _ => None,
     }
     .filter(|volume| *volume != VolumeId::SHARED)
@@ -125,31 +152,68 @@ pub(crate) fn volume_of(notice: &Notice) -> Option<VolumeId> {
 
 /// A notice as a sentence, without the name of the pool.
 pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
-    let member = member_of(notice).map(|member| member_text(member, names)).unwrap_or_default();
-    let volume = volume_of(notice).map_or_else(|| "shared content".to_owned(), |volume| format!("volume '{}'", shown(&names.volume(volume))));
+    let member = member_of(notice)
+        .map(|member| member_text(member, names))
+        .unwrap_or_default();
+    let volume = volume_of(notice).map_or_else(
+        || "shared content".to_owned(),
+        |volume| format!("volume '{}'", shown(&names.volume(volume))),
+    );
     match notice {
-        Notice::MemberFailed { error, .. } => format!("{member} has failed and is out of service: {error}; see `windrow pool status {}`", quoted(&names.name)),
+        Notice::MemberFailed { error, .. } => format!(
+            "{member} has failed and is out of service: {error}; see `windrow pool status {}`",
+            quoted(&names.name)
+        ),
         Notice::MemberMissing { member: slot } => {
             let place = names.place(*slot);
-            let last = if place.path.is_empty() && !place.last_path.is_empty() { "; that is where it was last seen" } else { "" };
+            let last = if place.path.is_empty() && !place.last_path.is_empty() {
+                "; that is where it was last seen"
+            } else {
+                ""
+            };
             format!("{member} is missing{last}")
         }
         Notice::MemberOffline { .. } => format!("{member} was taken out of service"),
         Notice::StartNote { note } => note.clone(),
-        Notice::Repaired { lba, .. } => format!("{volume}, block {lba}: {member} returned wrong bytes or none; repaired from redundancy"),
-        Notice::LabelWritten { .. } => format!("the label of {member} was damaged and has been written again"),
-        Notice::SpareFailed { .. } => format!("{member}, a spare, does not answer or has lost its label: it cannot replace a member; replace it"),
+        Notice::Repaired { lba, .. } => format!(
+            "{volume}, block {lba}: {member} returned wrong bytes or none; repaired from redundancy"
+        ),
+        Notice::LabelWritten { .. } => {
+            format!("the label of {member} was damaged and has been written again")
+        }
+        Notice::SpareFailed { .. } => format!(
+            "{member}, a spare, does not answer or has lost its label: it cannot replace a member; replace it"
+        ),
         Notice::Unrecoverable { lba, blocks, .. } => {
-            format!("{volume}, {}: data is lost, it can neither be read nor be reconstructed", blocks_text(*lba, *blocks))
+            format!(
+                "{volume}, {}: data is lost, it can neither be read nor be reconstructed",
+                blocks_text(*lba, *blocks)
+            )
         }
-        Notice::UnrecoverableReference { lba, content, .. } => format!("{volume}, block {lba}: data is lost with shared content {content}"),
-        Notice::UnnamedReferences { more } => format!("{more} more blocks refer to shared content that is lost"),
-        Notice::Filling { percent } => format!("{percent} % of the usable space is in use: free some, or add members"),
-        Notice::Overcommitted { provisioned_bytes, usable_bytes } => {
-            format!("volumes promise {provisioned_bytes} bytes, the pool can store {usable_bytes}: watch `used`")
+        Notice::UnrecoverableReference { lba, content, .. } => {
+            format!("{volume}, block {lba}: data is lost with shared content {content}")
         }
-        Notice::MapFull { pages, by_memory: true } => {
-            format!("a write was refused: all {pages} pages of the map are in use; allow more with --map-memory, or trim")
+        Notice::UnnamedReferences { more } => {
+            format!("{more} more blocks refer to shared content that is lost")
+        }
+        Notice::Filling { percent } => {
+            format!("{percent} % of the usable space is in use: free some, or add members")
+        }
+        Notice::Overcommitted {
+            provisioned_bytes,
+            usable_bytes,
+        } => {
+            format!(
+                "volumes promise {provisioned_bytes} bytes, the pool can store {usable_bytes}: watch `used`"
+            )
+        }
+        Notice::MapFull {
+            pages,
+            by_memory: true,
+        } => {
+            format!(
+                "a write was refused: all {pages} pages of the map are in use; allow more with --map-memory, or trim"
+            )
         }
         Notice::MapFull { pages, .. } => {
             format!(
@@ -161,20 +225,43 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
                 "no segment becomes free any more: {segments} segments hold blocks that cannot be read; delete or trim something, or bring the missing members back"
             )
         }
-        Notice::MemberRebuilding { segments, .. } => format!("{member} is rebuilt: {segments} segments of it are missing"),
-        Notice::MemberRebuilt { .. } => format!("{member} is rebuilt and online"),
-        Notice::ReplacementReady { spare, .. } => format!("spare {spare} holds everything that {member} holds, and takes its place"),
-        Notice::ReplacementEnded { spare, .. } => {
-            format!("{member} is not replaced by spare {spare}: one of the two has left service, or the replacement was called off")
+        Notice::MemberRebuilding { segments, .. } => {
+            format!("{member} is rebuilt: {segments} segments of it are missing")
         }
-        Notice::Replaced { .. } => format!("a new device has taken the place of {member} and holds everything; the one before it is not used any more"),
-        Notice::MemberSlow { reads, slow_reads, .. } => format!("{member} is slow: {slow_reads} of its last {reads} reads were late; others are asked instead"),
+        Notice::MemberRebuilt { .. } => format!("{member} is rebuilt and online"),
+        Notice::ReplacementReady { spare, .. } => {
+            format!("spare {spare} holds everything that {member} holds, and takes its place")
+        }
+        Notice::ReplacementEnded { spare, .. } => {
+            format!(
+                "{member} is not replaced by spare {spare}: one of the two has left service, or the replacement was called off"
+            )
+        }
+        Notice::Replaced { .. } => format!(
+            "a new device has taken the place of {member} and holds everything; the one before it is not used any more"
+        ),
+        Notice::MemberSlow {
+            reads, slow_reads, ..
+        } => format!(
+            "{member} is slow: {slow_reads} of its last {reads} reads were late; others are asked instead"
+        ),
         Notice::MemberNotSlow { .. } => format!("{member} answers in time again"),
-        Notice::MemberHangs { commands, .. } => format!("{member} has not answered for ten seconds; {commands} commands wait for it"),
+        Notice::MemberHangs { commands, .. } => {
+            format!("{member} has not answered for ten seconds; {commands} commands wait for it")
+        }
         Notice::MemberAnswers { .. } => format!("{member} answers again"),
-        Notice::ScrubEnded { wrong_blocks, lost_blocks, damaged_batches, unmoved_blocks } => {
-            let mut text = format!("a scrub has ended: {wrong_blocks} wrong blocks, {lost_blocks} lost");
-            for (count, what) in [(damaged_batches, "damaged batches"), (unmoved_blocks, "not moved because there is no room")] {
+        Notice::ScrubEnded {
+            wrong_blocks,
+            lost_blocks,
+            damaged_batches,
+            unmoved_blocks,
+        } => {
+            let mut text =
+                format!("a scrub has ended: {wrong_blocks} wrong blocks, {lost_blocks} lost");
+            for (count, what) in [
+                (damaged_batches, "damaged batches"),
+                (unmoved_blocks, "not moved because there is no room"),
+            ] {
                 if *count > 0 {
                     // Writing to a string does not fail.
                     _ = write!(text, ", {count} {what}");
@@ -182,24 +269,46 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
             }
             text
         }
-        Notice::Grown { members, segments } => format!("the pool has grown to {members} members; the data of {segments} segments moves"),
-        Notice::Leaving { segments, .. } => format!("{member} leaves; the data of {segments} segments moves to the others"),
+        Notice::Grown { members, segments } => format!(
+            "the pool has grown to {members} members; the data of {segments} segments moves"
+        ),
+        Notice::Leaving { segments, .. } => {
+            format!("{member} leaves; the data of {segments} segments moves to the others")
+        }
         Notice::Removed { uuid, .. } => format!("{member} ({uuid}) has left the pool"),
         Notice::Restriped => "all data has moved to the new layout".to_owned(),
-        Notice::Stopped { reason } => format!("the pool has stopped: {reason}; {}", next_step(reason)),
+        Notice::Stopped { reason } => {
+            format!("the pool has stopped: {reason}; {}", next_step(reason))
+        }
     }
 }
 
 /// A member with what is known of it.
 pub(crate) fn member_text(member: MemberId, names: &Directory) -> String {
     let place = names.place(member);
-    let known = [place.last_path.clone(), place.model.clone(), if place.serial.is_empty() { String::new() } else { format!("serial {}", place.serial) }];
+    let known = [
+        place.last_path.clone(),
+        place.model.clone(),
+        if place.serial.is_empty() {
+            String::new()
+        } else {
+            format!("serial {}", place.serial)
+        },
+    ];
     let known: Vec<String> = known.into_iter().filter(|text| !text.is_empty()).collect();
-    if known.is_empty() { format!("member {member}") } else { format!("member {member} ({})", known.join(", ")) }
+    if known.is_empty() {
+        format!("member {member}")
+    } else {
+        format!("member {member} ({})", known.join(", "))
+    }
 }
 
 fn blocks_text(first: u64, blocks: u64) -> String {
-    if blocks == 1 { format!("block {first}") } else { format!("blocks {first} to {}", first + blocks - 1) }
+    if blocks == 1 {
+        format!("block {first}")
+    } else {
+        format!("blocks {first} to {}", first + blocks - 1)
+    }
 }
 
 /// What to do when a pool has stopped for this reason.
@@ -224,9 +333,17 @@ pub(crate) fn rfc3339(at: SystemTime) -> String {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let (year, month) = if month < 10 {
+        (year, month + 3)
+    } else {
+        (year + 1, month - 9)
+    };
     let (hour, minute, second) = (unix_s / 3600 % 24, unix_s / 60 % 60, unix_s % 60);
-    format!("{:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", era * 400 + year, since.subsec_millis())
+    format!(
+        "{:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        era * 400 + year,
+        since.subsec_millis()
+    )
 }
 
 #[cfg(test)]

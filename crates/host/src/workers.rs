@@ -1,8 +1,10 @@
-//! Threads that run what takes long: parity and checksums of whole batches, and the copying of members that are not asynchronous.
+//! Threads that run what takes long: parity and checksums of whole batches, and the copying of
+//! members that are not asynchronous.
 //!
-//! A plain queue under a mutex: a task is hundreds of microseconds of work, so the hand-over costs nothing in comparison, and small
-//! tasks never come here (see `driver`). A task that panics kills neither its thread nor anyone who waits: the panic is
-//! caught, reported once through `on_panic`, which latches the pool.
+//! A plain queue under a mutex: a task is hundreds of microseconds of work, so the hand-over costs
+//! nothing in comparison, and small tasks never come here (see `driver`). A task that panics kills
+//! neither its thread nor anyone who waits: the panic is caught, reported once through `on_panic`,
+//! which latches the pool.
 
 use crate::sessions::lock;
 use std::collections::VecDeque;
@@ -30,23 +32,42 @@ pub(crate) struct Workers<T> {
 impl<T: Send + 'static> Workers<T> {
     /// A queue for `count` threads (at least one), which begin with [`Workers::start`].
     pub(crate) fn new(count: usize) -> Self {
-        let shared = Shared { queue: Mutex::new(Queue { tasks: VecDeque::with_capacity(256), closed: false }), wake: Condvar::new() };
-        Self { shared: Arc::new(shared), count: count.max(1), threads: Mutex::default() }
+        let shared = Shared {
+            queue: Mutex::new(Queue {
+                tasks: VecDeque::with_capacity(256),
+                closed: false,
+            }),
+            wake: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            count: count.max(1),
+            threads: Mutex::default(),
+        }
     }
 
     /// Starts the threads.
-    pub(crate) fn start(&self, run: impl Fn(T) + Clone + Send + 'static, on_panic: impl Fn(String) + Clone + Send + 'static) -> std::io::Result<()> {
+    pub(crate) fn start(
+        &self,
+        run: impl Fn(T) + Clone + Send + 'static,
+        on_panic: impl Fn(String) + Clone + Send + 'static,
+    ) -> std::io::Result<()> {
         let mut threads = lock(&self.threads);
         for number in 0..self.count {
             let (shared, run, on_panic) = (self.shared.clone(), run.clone(), on_panic.clone());
             let body = move || serve(&shared, &run, &on_panic);
-            threads.push(std::thread::Builder::new().name(format!("windrow-work-{number}")).spawn(body)?);
+            threads.push(
+                std::thread::Builder::new()
+                    .name(format!("windrow-work-{number}"))
+                    .spawn(body)?,
+            );
         }
         Ok(())
     }
 
-    /// Hands over `tasks` as long as fewer than two for each thread are waiting; what is left stays in the vector, and the caller,
-    /// who produced it, is to run it itself: that is both help and back-pressure.
+    /// Hands over `tasks` as long as fewer than two for each thread are waiting; what is left stays
+    /// in the vector, and the caller, who produced it, is to run it itself: that is both help and
+    /// back-pressure.
     pub(crate) fn offer(&self, tasks: &mut Vec<T>) {
         let given = {
             let mut queue = lock(&self.shared.queue);
@@ -71,7 +92,8 @@ impl<T: Send + 'static> Workers<T> {
         }
     }
 
-    /// Ends the threads; waiting tasks are dropped. Called from one of the threads itself it does not wait for that one.
+    /// Ends the threads; waiting tasks are dropped. Called from one of the threads itself it does
+    /// not wait for that one.
     pub(crate) fn close(&self) {
         {
             let mut queue = lock(&self.shared.queue);
@@ -80,8 +102,12 @@ impl<T: Send + 'static> Workers<T> {
         }
         self.shared.wake.notify_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // A panic in a task is caught inside; one outside of it has been reported by the panic hook.
+        for thread in threads
+            .into_iter()
+            .filter(|thread| thread.thread().id() != std::thread::current().id())
+        {
+            // A panic in a task is caught inside; one outside of it has been reported by the panic
+            // hook.
             drop(thread.join());
         }
     }
@@ -90,7 +116,8 @@ impl<T: Send + 'static> Workers<T> {
 /// The text of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "unknown panic".to_owned())
 }
 
 fn serve<T>(shared: &Shared<T>, run: &impl Fn(T), on_panic: &impl Fn(String)) {
@@ -103,7 +130,12 @@ fn serve<T>(shared: &Shared<T>, run: &impl Fn(T), on_panic: &impl Fn(String)) {
                 }
                 match queue.tasks.pop_front() {
                     Some(task) => break task,
-                    None => queue = shared.wake.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                    None => {
+                        queue = shared
+                            .wake
+                            .wait(queue)
+                            .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    }
                 }
             }
         };

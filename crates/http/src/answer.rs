@@ -25,8 +25,15 @@ pub(crate) struct Scraper {
 }
 
 impl Scraper {
-    pub(crate) fn new(produce: impl Fn() -> Option<String> + Send + Sync + 'static, patience: Duration) -> Self {
-        Self { produce: Arc::new(produce), permits: Arc::new(Semaphore::new(SCRAPES_MAX)), patience }
+    pub(crate) fn new(
+        produce: impl Fn() -> Option<String> + Send + Sync + 'static,
+        patience: Duration,
+    ) -> Self {
+        Self {
+            produce: Arc::new(produce),
+            permits: Arc::new(Semaphore::new(SCRAPES_MAX)),
+            patience,
+        }
     }
 
     /// A page, or the line that says why there is none.
@@ -35,7 +42,8 @@ impl Scraper {
             // The semaphore is never closed.
             let permit = self.permits.clone().acquire_owned().await.ok()?;
             let produce = self.produce.clone();
-            // The permit goes with the work: a client that leaves does not make room for another page.
+            // The permit goes with the work: a client that leaves does not make room for another
+            // page.
             let work = move || {
                 let page = produce();
                 drop(permit);
@@ -46,17 +54,32 @@ impl Scraper {
         match timeout(self.patience, produced).await {
             Ok(Some(Ok(Some(page)))) => Ok(page),
             Ok(Some(Ok(None))) => Err((StatusCode::SERVICE_UNAVAILABLE, "the pool has stopped\n")),
-            Ok(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, "the page could not be produced; see the log of the daemon\n")),
-            Err(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the pool has not answered in time; see `windrow pool status`\n")),
+            Ok(_) => Err((
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the page could not be produced; see the log of the daemon\n",
+            )),
+            Err(_) => Err((
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the pool has not answered in time; see `windrow pool status`\n",
+            )),
         }
     }
 }
 
 /// The answer to a request.
-pub(crate) async fn answer<B>(request: &Request<B>, hosts: &Hosts, scraper: &Scraper) -> Result<Response<Full<Bytes>>, Infallible> {
+pub(crate) async fn answer<B>(
+    request: &Request<B>,
+    hosts: &Hosts,
+    scraper: &Scraper,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     match hosts.judge(request.version(), request.uri(), request.headers()) {
         Verdict::Allowed => {}
-        Verdict::Malformed => return Ok(respond(StatusCode::BAD_REQUEST, "a request needs one Host header\n")),
+        Verdict::Malformed => {
+            return Ok(respond(
+                StatusCode::BAD_REQUEST,
+                "a request needs one Host header\n",
+            ));
+        }
         Verdict::Foreign => {
             let line = "this host name is not served; use an address or localhost, or allow the name with `windrow serve --metrics-host NAME`\n";
             return Ok(respond(StatusCode::MISDIRECTED_REQUEST, line));
@@ -66,8 +89,13 @@ pub(crate) async fn answer<B>(request: &Request<B>, hosts: &Hosts, scraper: &Scr
         return Ok(respond(StatusCode::NOT_FOUND, "only /metrics is served\n"));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refusal = respond(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served\n");
-        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        let mut refusal = respond(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are served\n",
+        );
+        refusal
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(refusal);
     }
     Ok(match scraper.scrape().await {

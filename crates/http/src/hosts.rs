@@ -1,8 +1,8 @@
 //! Host names that requests may use.
 //!
-//! A browser sends the name that the page's address has. A hostile page has a name of its own and lets it resolve to an address of
-//! this machine (DNS rebinding); the browser then takes the answer for the page's own. An address and a name of this machine cannot
-//! be used for that.
+//! A browser sends the name that the page's address has. A hostile page has a name of its own and
+//! lets it resolve to an address of this machine (DNS rebinding); the browser then takes the answer
+//! for the page's own. An address and a name of this machine cannot be used for that.
 
 use hyper::header::HOST;
 use hyper::{HeaderMap, Uri, Version};
@@ -36,22 +36,39 @@ impl Hosts {
             (None, _) if version == Version::HTTP_10 => Some("localhost"),
             _ => None,
         };
-        let Some(header) = header else { return Verdict::Malformed };
+        let Some(header) = header else {
+            return Verdict::Malformed;
+        };
         // A target with a host of its own counts in place of the header; both must be right.
-        let target = uri.authority().map_or("localhost", |authority| authority.as_str());
-        if self.allows(header) && self.allows(target) { Verdict::Allowed } else { Verdict::Foreign }
+        let target = uri
+            .authority()
+            .map_or("localhost", |authority| authority.as_str());
+        if self.allows(header) && self.allows(target) {
+            Verdict::Allowed
+        } else {
+            Verdict::Foreign
+        }
     }
 
     /// True if `host`, with or without a port, is allowed.
     fn allows(&self, host: &str) -> bool {
         let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
         if let Some(rest) = host.strip_prefix('[') {
-            let Some((address, port)) = rest.split_once(']') else { return false };
-            return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
+            let Some((address, port)) = rest.split_once(']') else {
+                return false;
+            };
+            return address.parse::<Ipv6Addr>().is_ok()
+                && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
         }
         let (name, port) = host.split_once(':').unwrap_or((host, ""));
         let plain = name.strip_suffix('.').unwrap_or(name);
-        let is_named = || self.0.iter().map(String::as_str).chain(["localhost"]).any(|allowed| allowed.eq_ignore_ascii_case(plain));
+        let is_named = || {
+            self.0
+                .iter()
+                .map(String::as_str)
+                .chain(["localhost"])
+                .any(|allowed| allowed.eq_ignore_ascii_case(plain))
+        };
         is_port(port) && (name.parse::<Ipv4Addr>().is_ok() || is_named())
     }
 }
@@ -63,7 +80,17 @@ mod tests {
     #[test]
     fn addresses_and_chosen_names_are_allowed_and_nothing_that_resembles_them() {
         let hosts = Hosts::new(["store.example".to_owned()]);
-        let right = ["127.0.0.1", "10.0.0.7:9464", "[::1]", "[::1]:9464", "localhost", "LOCALHOST:9464", "localhost.", "store.example", "Store.Example.:1"];
+        let right = [
+            "127.0.0.1",
+            "10.0.0.7:9464",
+            "[::1]",
+            "[::1]:9464",
+            "localhost",
+            "LOCALHOST:9464",
+            "localhost.",
+            "store.example",
+            "Store.Example.:1",
+        ];
         for host in right {
             assert!(hosts.allows(host), "{host}");
         }

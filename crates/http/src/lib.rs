@@ -1,11 +1,14 @@
 //! The metrics page over HTTP/1.1: `GET` and `HEAD` of `/metrics`, nothing else.
 //!
-//! 1. One thread runs all connections. The page is produced on threads of its own, at most [`SCRAPES_MAX`] at a time, so that a
-//!    scrape that waits for the pool delays no other connection.
-//! 2. Connections have a bound. A new one takes the place of the oldest that has no request in progress, so silent peers never
-//!    keep a scrape out. Silent peers and idle connections are closed after a few seconds, and every connection has a bounded life.
-//! 3. A request must name an address, or a name that the administrator allowed, as its host (`hosts.rs`): else any web page that a
-//!    browser on this machine shows could read the metrics through a name that resolves to this address.
+//! 1. One thread runs all connections. The page is produced on threads of its own, at most
+//!    [`SCRAPES_MAX`] at a time, so that a scrape that waits for the pool delays no other
+//!    connection.
+//! 2. Connections have a bound. A new one takes the place of the oldest that has no request in
+//!    progress, so silent peers never keep a scrape out. Silent peers and idle connections are
+//!    closed after a few seconds, and every connection has a bounded life.
+//! 3. A request must name an address, or a name that the administrator allowed, as its host
+//!    (`hosts.rs`): else any web page that a browser on this machine shows could read the metrics
+//!    through a name that resolves to this address.
 //!
 //! There is no authentication, and nothing can be changed through it. Parsing is hyper's.
 
@@ -83,11 +86,19 @@ impl Server {
     ///
     /// # Errors
     /// The address cannot be listened at, or there is no thread.
-    pub fn start(options: Options, produce: impl Fn() -> Option<String> + Send + Sync + 'static) -> Result<Self> {
+    pub fn start(
+        options: Options,
+        produce: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(SCRAPES_MAX).thread_name("windrow-scrape").build()?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(SCRAPES_MAX)
+            .thread_name("windrow-scrape")
+            .build()?;
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
@@ -100,11 +111,18 @@ impl Server {
                 // An error is a sender that is gone: the end, too.
                 drop(stopped.await);
             });
-            // Ends all connections now. A page that is being produced may wait for the pool, and the end does not wait for it.
+            // Ends all connections now. A page that is being produced may wait for the pool, and
+            // the end does not wait for it.
             runtime.shutdown_background();
         };
-        let thread = std::thread::Builder::new().name("windrow-metrics".to_owned()).spawn(body)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("windrow-metrics".to_owned())
+            .spawn(body)?;
+        Ok(Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// Where it listens.
@@ -133,12 +151,19 @@ async fn accept(listener: tokio::net::TcpListener, options: Options, scraper: Ar
         // Without it a page is delayed at most.
         drop(stream.set_nodelay(true));
         let (options, scraper) = (options.clone(), scraper.clone());
-        places.seat(move |requests| tokio::spawn(serve(TokioIo::new(stream), options, scraper, requests)));
+        places.seat(move |requests| {
+            tokio::spawn(serve(TokioIo::new(stream), options, scraper, requests))
+        });
     }
 }
 
 /// Serves one connection until it ends, stays silent or has lived its time.
-async fn serve(stream: impl Read + Write + Unpin, options: Arc<Options>, scraper: Arc<Scraper>, requests: places::Requests) {
+async fn serve(
+    stream: impl Read + Write + Unpin,
+    options: Arc<Options>,
+    scraper: Arc<Scraper>,
+    requests: places::Requests,
+) {
     let service = service_fn(|request| {
         let (options, scraper, guard) = (options.clone(), scraper.clone(), requests.begin());
         async move {
@@ -156,7 +181,10 @@ async fn serve(stream: impl Read + Write + Unpin, options: Arc<Options>, scraper
         .serve_connection(stream, service);
     let mut connection = pin!(connection);
     // What a client does to its own connection is no concern of this side.
-    if timeout(options.connection_life, connection.as_mut()).await.is_err() {
+    if timeout(options.connection_life, connection.as_mut())
+        .await
+        .is_err()
+    {
         connection.as_mut().graceful_shutdown();
         drop(timeout(options.scrape_timeout, connection).await);
     }

@@ -37,14 +37,24 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, taken: Vec::new() }
+        Self {
+            most,
+            taken: Vec::new(),
+        }
     }
 
-    /// Starts a connection if there is a place, or an idle connection that can give up its own; else the connection is dropped.
+    /// Starts a connection if there is a place, or an idle connection that can give up its own;
+    /// else the connection is dropped.
     pub(crate) fn seat(&mut self, start: impl FnOnce(Requests) -> JoinHandle<()>) {
         self.taken.retain(|(task, _)| !task.is_finished());
         if self.taken.len() >= self.most {
-            let Some(oldest) = self.taken.iter().position(|(_, requests)| requests.is_idle()) else { return };
+            let Some(oldest) = self
+                .taken
+                .iter()
+                .position(|(_, requests)| requests.is_idle())
+            else {
+                return;
+            };
             self.taken.remove(oldest).0.abort();
         }
         let requests = Requests::default();

@@ -4,17 +4,27 @@ use crate::reader::{Origin, PoolReader, Rows};
 use windrow_layout::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
 use windrow_units::{BLOCK_SIZE, Code, Epoch, SegmentId, Seq, StreamId};
 
-/// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as many candidates as columns.
+/// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as
+/// many candidates as columns.
 const MAX_COMBINATIONS: usize = 1 << 14;
 
 /// The header at `row` that `accept` takes, on its member or rebuilt.
-pub(crate) fn find_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Option<HeaderFrame> {
+pub(crate) fn find_header(
+    reader: &mut PoolReader<'_>,
+    segment: SegmentId,
+    row: u32,
+    accept: impl Fn(&HeaderFrame) -> bool,
+) -> Option<HeaderFrame> {
     let shape = *reader.zones.shape(segment);
     if row >= shape.rows {
         return None;
     }
     let pool = reader.pool;
-    let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(|f| f.header.shape == shape && accept(f));
+    let decode = |bytes: &[u8]| {
+        decode_header(bytes, &pool, segment, row)
+            .ok()
+            .filter(|f| f.header.shape == shape && accept(f))
+    };
     // Of the header's row alone: how many rows the batch has is not known before.
     let mut rows = Rows::new(reader, segment, row, 1);
     let mut frame = None;
@@ -25,55 +35,100 @@ pub(crate) fn find_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: 
     frame
 }
 
-/// Every header at `row` that `accept` takes, on its member or rebuilt, those of newer epochs first.
-pub(crate) fn all_headers(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Vec<HeaderFrame> {
+/// Every header at `row` that `accept` takes, on its member or rebuilt, those of newer epochs
+/// first.
+pub(crate) fn all_headers(
+    reader: &mut PoolReader<'_>,
+    segment: SegmentId,
+    row: u32,
+    accept: impl Fn(&HeaderFrame) -> bool,
+) -> Vec<HeaderFrame> {
     let (pool, shape) = (reader.pool, *reader.zones.shape(segment));
     if row >= shape.rows {
         return Vec::new();
     }
     let candidates = Rows::new(reader, segment, row, 1).candidates(reader, 0);
-    let decoded = candidates.iter().filter_map(|bytes| decode_header(bytes, &pool, segment, row).ok());
-    let mut frames: Vec<HeaderFrame> = decoded.filter(|f| f.header.shape == shape && accept(f)).collect();
+    let decoded = candidates
+        .iter()
+        .filter_map(|bytes| decode_header(bytes, &pool, segment, row).ok());
+    let mut frames: Vec<HeaderFrame> = decoded
+        .filter(|f| f.header.shape == shape && accept(f))
+        .collect();
     frames.sort_by_key(|frame| std::cmp::Reverse(frame.header.epoch));
     frames
 }
 
-/// The header at `row` that `accept` takes; rebuilt only if its member can not be read. For positions where a batch may be, but need not.
-pub(crate) fn look_for_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Option<HeaderFrame> {
+/// The header at `row` that `accept` takes; rebuilt only if its member can not be read. For
+/// positions where a batch may be, but need not.
+pub(crate) fn look_for_header(
+    reader: &mut PoolReader<'_>,
+    segment: SegmentId,
+    row: u32,
+    accept: impl Fn(&HeaderFrame) -> bool,
+) -> Option<HeaderFrame> {
     let (pool, shape) = (reader.pool, *reader.zones.shape(segment));
     let mut rows = Rows::new(reader, segment, row, 1);
     match rows.direct(reader, 0) {
-        Some(bytes) => decode_header(bytes, &pool, segment, row).ok().filter(|f| f.header.shape == shape && accept(f)),
+        Some(bytes) => decode_header(bytes, &pool, segment, row)
+            .ok()
+            .filter(|f| f.header.shape == shape && accept(f)),
         None => find_header(reader, segment, row, accept),
     }
 }
 
-/// Verifies head and tail of a batch whose header is known, rebuilding what must be. `rows` are those of the batch.
-pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &HeaderFrame) -> Option<DecodedBatch> {
+/// Verifies head and tail of a batch whose header is known, rebuilding what must be. `rows` are
+/// those of the batch.
+pub(crate) fn find_ends(
+    reader: &mut PoolReader<'_>,
+    rows: &mut Rows,
+    frame: &HeaderFrame,
+) -> Option<DecodedBatch> {
     let (pool, segment, row) = (reader.pool, rows.segment, rows.row);
     let tail_block = frame.tail_block();
-    let head: Option<Vec<u8>> = (0..frame.head_blocks).map(|b| rows.direct(reader, b).map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>().map(|b| b.concat());
-    let tail = rows.direct(reader, tail_block).map_or(vec![0; BLOCK_SIZE], <[u8]>::to_vec);
+    let head: Option<Vec<u8>> = (0..frame.head_blocks)
+        .map(|b| rows.direct(reader, b).map(<[u8]>::to_vec))
+        .collect::<Option<Vec<_>>>()
+        .map(|b| b.concat());
+    let tail = rows
+        .direct(reader, tail_block)
+        .map_or(vec![0; BLOCK_SIZE], <[u8]>::to_vec);
     let decode = |head: &[u8], tail: &[u8]| match decode_batch(head, tail, &pool, segment, row) {
         Ok(batch) if batch.frame == *frame => Ok(batch),
         Ok(_) => Err(BatchError::HeaderChecksum),
         Err(error) => Err(error),
     };
-    // The head is judged before the tail, so an error about the tail says that the head is right: that of this batch, not that of a batch
-    // which lay here before and is still there where a member missed a write.
-    let is_ours = |head: &[u8]| decode_header(head, &pool, segment, row).is_ok_and(|found| found == *frame);
-    let is_of_tail = |error: &BatchError| matches!(error, BatchError::NoFooter | BatchError::OtherFooter | BatchError::FooterChecksum);
+    // The head is judged before the tail, so an error about the tail says that the head is right:
+    // that of this batch, not that of a batch which lay here before and is still there where a
+    // member missed a write.
+    let is_ours =
+        |head: &[u8]| decode_header(head, &pool, segment, row).is_ok_and(|found| found == *frame);
+    let is_of_tail = |error: &BatchError| {
+        matches!(
+            error,
+            BatchError::NoFooter | BatchError::OtherFooter | BatchError::FooterChecksum
+        )
+    };
     let head_is_right = |head: &[u8], error: &BatchError| is_of_tail(error) && is_ours(head);
     let head = match head.map(|head| (decode(&head, &tail), head)) {
         Some((Ok(batch), _)) => return Some(batch),
         Some((Err(error), head)) if head_is_right(&head, &error) => head,
         _ => {
-            let is_head = |head: &[u8]| decode(head, &tail).map_or_else(|e| head_is_right(head, &e), |_| true);
-            let fits = |bytes: &[u8]| if bytes.len() == BLOCK_SIZE && frame.head_blocks > 1 { is_ours(bytes) } else { is_head(bytes) };
+            let is_head = |head: &[u8]| {
+                decode(head, &tail).map_or_else(|e| head_is_right(head, &e), |_| true)
+            };
+            let fits = |bytes: &[u8]| {
+                if bytes.len() == BLOCK_SIZE && frame.head_blocks > 1 {
+                    is_ours(bytes)
+                } else {
+                    is_head(bytes)
+                }
+            };
             match rows.find_together(reader, frame.head_blocks, fits) {
                 Some(head) => head,
                 None => {
-                    let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks).map(|b| rows.candidates(reader, b)).collect();
+                    let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks)
+                        .map(|b| rows.candidates(reader, b))
+                        .collect();
                     combinations(&candidates).find(|head| is_head(head))?
                 }
             }
@@ -92,7 +147,11 @@ pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &He
 
 /// Every way to put one candidate of each block behind another.
 fn combinations(candidates: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<u8>> + '_ {
-    let total = candidates.iter().map(Vec::len).fold(1usize, usize::saturating_mul).min(MAX_COMBINATIONS);
+    let total = candidates
+        .iter()
+        .map(Vec::len)
+        .fold(1usize, usize::saturating_mul)
+        .min(MAX_COMBINATIONS);
     (0..total).map(move |mut number| {
         let mut bytes = Vec::with_capacity(candidates.len() * BLOCK_SIZE);
         for of_block in candidates {
@@ -110,20 +169,30 @@ pub(crate) struct Expected {
     pub(crate) seq: Seq,
     /// Not below this.
     pub(crate) epoch: Epoch,
-    /// Batches before it can not be read, nobody knows how many: `seq` is the least that it may have.
+    /// Batches before it can not be read, nobody knows how many: `seq` is the least that it may
+    /// have.
     pub(crate) or_later: bool,
 }
 
 impl Expected {
     pub(crate) fn matches(&self, frame: &HeaderFrame) -> bool {
         let header = &frame.header;
-        let fits = if self.or_later { header.seq >= self.seq } else { header.seq == self.seq };
+        let fits = if self.or_later {
+            header.seq >= self.seq
+        } else {
+            header.seq == self.seq
+        };
         header.stream == self.stream && fits && header.epoch >= self.epoch
     }
 
     /// What comes behind a batch.
     pub(crate) fn after(frame: &HeaderFrame) -> Self {
-        Self { stream: frame.header.stream, seq: frame.header.seq.next(), epoch: frame.header.epoch, or_later: false }
+        Self {
+            stream: frame.header.stream,
+            seq: frame.header.seq.next(),
+            epoch: frame.header.epoch,
+            or_later: false,
+        }
     }
 }
 
@@ -134,8 +203,10 @@ pub(crate) struct WholeBatch {
     pub(crate) lost: Vec<u32>,
     /// What is not on the members as it should be: missing parts, wrong parts, in words.
     pub(crate) flaws: Flaws,
-    /// A row has more wrong or missing blocks than its redundancy covers, and all the same what the tables need was found: a torn block can be right as
-    /// far as its checksum reaches, and wrong behind it. Of a batch that need not have been durable that is not enough (docs/on-disk-format.md, 12.3, A).
+    /// A row has more wrong or missing blocks than its redundancy covers, and all the same what the
+    /// tables need was found: a torn block can be right as far as its checksum reaches, and wrong
+    /// behind it. Of a batch that need not have been durable that is not enough
+    /// (docs/on-disk-format.md, 12.3, A).
     pub(crate) is_beyond: bool,
 }
 
@@ -151,7 +222,8 @@ pub(crate) struct Flaws {
 }
 
 impl Flaws {
-    /// True if something is wrong on a member that is there; blocks on absent members are reported once, with the member.
+    /// True if something is wrong on a member that is there; blocks on absent members are reported
+    /// once, with the member.
     pub(crate) fn are_on_members(&self) -> bool {
         self.wrong + self.redundancy > 0
     }
@@ -169,29 +241,45 @@ struct RowFlaws {
 }
 
 impl RowFlaws {
-    /// Payload that was rebuilt is right to the last byte: then wrong padding was none of what it was rebuilt from, or its wrong bytes made up for each other.
-    /// Head and tail alone count if they verify, as they do for a start.
+    /// Payload that was rebuilt is right to the last byte: then wrong padding was none of what it
+    /// was rebuilt from, or its wrong bytes made up for each other. Head and tail alone count if
+    /// they verify, as they do for a start.
     fn is_beyond(&self, tolerance: usize) -> bool {
-        let padding = if self.rebuilt_ends > 0 { self.padding } else { 0 };
+        let padding = if self.rebuilt_ends > 0 {
+            self.padding
+        } else {
+            0
+        };
         self.rebuilt > self.rebuilt_ends && self.rebuilt + self.redundancy + padding > tolerance
     }
 }
 
 /// Verifies head and tail alone.
-pub(crate) fn verify_ends(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<DecodedBatch> {
+pub(crate) fn verify_ends(
+    reader: &mut PoolReader<'_>,
+    frame: &HeaderFrame,
+) -> Option<DecodedBatch> {
     let header = &frame.header;
     let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
     find_ends(reader, &mut rows, frame)
 }
 
-/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees. `None` if head or tail can not be had.
+/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees. `None` if head or
+/// tail can not be had.
 pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<WholeBatch> {
     let header = &frame.header;
     let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
     rows.load(reader, 0..usize::from(header.shape.width), 0, header.rows);
     let batch = find_ends(reader, &mut rows, frame)?;
-    let lost: Vec<u32> = batch.payload_blocks().filter(|(block, sum)| rows.find_checksum(reader, *block, *sum).is_none()).map(|(block, _)| block).collect();
-    let mut flaws = Flaws { wrong: lost.len() as u32, ..Flaws::default() };
+    let lost: Vec<u32> = batch
+        .payload_blocks()
+        .filter(|(block, sum)| rows.find_checksum(reader, *block, *sum).is_none())
+        .map(|(block, _)| block)
+        .collect();
+    let mut flaws = Flaws {
+        wrong: lost.len() as u32,
+        ..Flaws::default()
+    };
     let mut of_rows = vec![RowFlaws::default(); header.rows as usize];
     let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);
     for block in blocks.filter(|block| !lost.contains(block)) {
@@ -202,7 +290,9 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
             Origin::Wrong => flaws.wrong += 1,
         }
         of_row.rebuilt += 1;
-        of_row.rebuilt_ends += usize::from(!(frame.head_blocks..frame.head_blocks + frame.payload_blocks).contains(&block));
+        of_row.rebuilt_ends += usize::from(
+            !(frame.head_blocks..frame.head_blocks + frame.payload_blocks).contains(&block),
+        );
     }
     for block in frame.head_blocks + frame.payload_blocks..frame.tail_block() {
         if rows.bytes(block).iter().any(|byte| *byte != 0) || rows.origin(block) != Origin::Member {
@@ -211,8 +301,18 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
         }
     }
     let (_, wrong) = rows.compare_redundancy(reader);
-    wrong.iter().for_each(|(row, _)| of_rows[*row as usize].redundancy += 1);
+    wrong
+        .iter()
+        .for_each(|(row, _)| of_rows[*row as usize].redundancy += 1);
     flaws.redundancy = wrong.len() as u32;
-    let is_beyond = header.shape.code != Code::Copies && of_rows.iter().any(|row| row.is_beyond(header.shape.tolerance()));
-    Some(WholeBatch { batch, lost, flaws, is_beyond })
+    let is_beyond = header.shape.code != Code::Copies
+        && of_rows
+            .iter()
+            .any(|row| row.is_beyond(header.shape.tolerance()));
+    Some(WholeBatch {
+        batch,
+        lost,
+        flaws,
+        is_beyond,
+    })
 }

@@ -1,12 +1,17 @@
-//! The check of a whole pool: load, replay, then compare everything that is referred to with what is on the members.
+//! The check of a whole pool: load, replay, then compare everything that is referred to with what
+//! is on the members.
 //!
-//! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of the maps is possible, and no two
-//! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
-//! payload and redundancy. 6 Batches that only the older checkpoint's replay needs, and sums.
+//! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of
+//!   the maps is possible, and no two
+//! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry
+//! behind every reference, and on request payload and redundancy. 6 Batches that only the older
+//! checkpoint's replay needs, and sums.
 //!
-//! Memory: the maps of the checkpoint (16 bytes for each block of touched pages, at most what [`CheckOptions::map_bytes`] allows) and 40 bytes for each of its pages; 40 bytes for each live
-//! block of a part of the segments ([`references::REFERENCES_AT_ONCE`]); some 250 bytes for each entry of the batches and records that are replayed, which nothing bounds but the
-//! pace of checkpoints; and some 35 bytes for each shared content.
+//! Memory: the maps of the checkpoint (16 bytes for each block of touched pages, at most what
+//! [`CheckOptions::map_bytes`] allows) and 40 bytes for each of its pages; 40 bytes for each live
+//! block of a part of the segments ([`references::REFERENCES_AT_ONCE`]); some 250 bytes for each
+//! entry of the batches and records that are replayed, which nothing bounds but the pace of
+//! checkpoints; and some 35 bytes for each shared content.
 
 mod index;
 mod payload;
@@ -20,17 +25,24 @@ use crate::journal;
 use crate::members::inspect_members;
 use crate::reader::{FAILED_IN_A_ROW, Origin, PoolReader, Rows};
 use crate::replay::{Replay, is_void, replay};
-use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
+use crate::report::{
+    CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport,
+};
 use crate::state::{Segment, Tables};
 use index::severity_of_loss;
-use references::{MOST_PARTS, Owner, REFERENCES_AT_ONCE, Reference, collect_references, count_references, parts_of};
+use references::{
+    MOST_PARTS, Owner, REFERENCES_AT_ONCE, Reference, collect_references, count_references,
+    parts_of,
+};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
-use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId};
+use windrow_units::{
+    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId,
+};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,20 +51,29 @@ pub struct CheckOptions {
     pub verify_payload: bool,
     /// Read every batch of live segments wholly and verify its redundancy, and what it is made of.
     pub verify_parity: bool,
-    /// Most bytes of memory for maps, in the terms of a start: while one goes on they may take twice that, and a little. Where they need more nothing is checked.
+    /// Most bytes of memory for maps, in the terms of a start: while one goes on they may take
+    /// twice that, and a little. Where they need more nothing is checked.
     pub map_bytes: u64,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { verify_payload: false, verify_parity: false, map_bytes: u64::MAX }
+        Self {
+            verify_payload: false,
+            verify_parity: false,
+            map_bytes: u64::MAX,
+        }
     }
 }
 
 impl CheckOptions {
     /// Everything is read.
     pub fn everything() -> Self {
-        Self { verify_payload: true, verify_parity: true, ..Self::default() }
+        Self {
+            verify_payload: true,
+            verify_parity: true,
+            ..Self::default()
+        }
     }
 }
 
@@ -85,21 +106,46 @@ pub struct CheckProgress {
 
 /// Members whose content counts, as a bit mask.
 pub(crate) fn usable_members(report: &InspectReport) -> u64 {
-    report.members.iter().filter(|m| m.usable).fold(0, |mask, m| mask | 1 << m.member.0)
+    report
+        .members
+        .iter()
+        .filter(|m| m.usable)
+        .fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
 /// Journal devices that may be read where something is missed, as a bit mask.
 pub(crate) fn members_aside(report: &InspectReport) -> u64 {
-    report.members.iter().filter(|m| m.aside).fold(0, |mask, m| mask | 1 << m.member.0)
+    report
+        .members
+        .iter()
+        .filter(|m| m.aside)
+        .fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
 /// Checks a pool. Nothing is written, so nothing is corrected.
-pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> CheckReport {
-    progress(CheckProgress { phase: CheckPhase::Members, done: 0, total: 0, read_bytes: 0 });
+pub fn check(
+    io: &mut dyn MemberIo,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> CheckReport {
+    progress(CheckProgress {
+        phase: CheckPhase::Members,
+        done: 0,
+        total: 0,
+        read_bytes: 0,
+    });
     let members = inspect_members(io);
     let (usable, aside) = (usable_members(&members), members_aside(&members));
-    let mut report = CheckReport { findings: members.findings, ..Default::default() };
-    if let Some(newer) = report.findings.list.iter().find(|finding| finding.kind == FindingKind::NewerSoftware) {
+    let mut report = CheckReport {
+        findings: members.findings,
+        ..Default::default()
+    };
+    if let Some(newer) = report
+        .findings
+        .list
+        .iter()
+        .find(|finding| finding.kind == FindingKind::NewerSoftware)
+    {
         report.failure = Some(format!("newer software was here: {}", newer.message));
         return report;
     }
@@ -107,30 +153,59 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
         report.failure = Some("no member bears a valid superblock".to_owned());
         return report;
     };
-    (report.pool, report.pool_name, report.generation) = (superblock.pool, superblock.pool_name.clone(), superblock.generation);
+    (report.pool, report.pool_name, report.generation) = (
+        superblock.pool,
+        superblock.pool_name.clone(),
+        superblock.generation,
+    );
     if superblock.state == PoolState::Destroyed {
         report.failure = Some("the pool was destroyed".to_owned());
         return report;
     }
-    let sizes: Vec<Option<u64>> = members.members.iter().map(|m| m.present.then_some(m.size_bytes)).collect();
-    journal::check_area(&superblock, |member| sizes.get(member.index()).copied().flatten(), &mut report.findings);
+    let sizes: Vec<Option<u64>> = members
+        .members
+        .iter()
+        .map(|m| m.present.then_some(m.size_bytes))
+        .collect();
+    journal::check_area(
+        &superblock,
+        |member| sizes.get(member.index()).copied().flatten(),
+        &mut report.findings,
+    );
     if usable == 0 {
         // (Nor does what it says of its size count for anything.)
         report.failure = Some("no member can be used".to_owned());
         return report;
     }
     let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
-    progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
+    progress(CheckProgress {
+        phase: CheckPhase::Checkpoint,
+        done: 0,
+        total: 0,
+        read_bytes: reader.read_bytes,
+    });
     match load_newest(&mut reader, &superblock, options, &mut report.findings) {
         Ok((root, image)) => {
             report.checkpoint = root.id;
-            check_from(&mut reader, &superblock, &root, image, options, &mut report, progress);
+            check_from(
+                &mut reader,
+                &superblock,
+                &root,
+                image,
+                options,
+                &mut report,
+                progress,
+            );
         }
         Err(failure) => report.failure = Some(failure),
     }
     for member in reader.given_up() {
-        let message = format!("it answers no reads any more: after {FAILED_IN_A_ROW} that failed in a row it was taken for absent");
-        report.findings.add_first(Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member));
+        let message = format!(
+            "it answers no reads any more: after {FAILED_IN_A_ROW} that failed in a row it was taken for absent"
+        );
+        report.findings.add_first(
+            Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member),
+        );
     }
     report.read_bytes = reader.read_bytes;
     report
@@ -154,27 +229,56 @@ fn load_newest(
         match image::load(reader, root, keep.then_some(options.map_bytes)) {
             Err(ImageError::Memory(bytes)) => {
                 let message = format!("the maps need more than {bytes} bytes of memory");
-                findings.add(Finding::new(Severity::Error, FindingKind::MapMemory, message.clone()));
+                findings.add(Finding::new(
+                    Severity::Error,
+                    FindingKind::MapMemory,
+                    message.clone(),
+                ));
                 return Err(message);
             }
             Ok(image) => {
                 if image.rebuilt > 0 {
-                    let message = format!("checkpoint {}: {} pages had to be rebuilt from redundancy", root.id, image.rebuilt);
-                    findings.add(Finding::new(Severity::Repairable, FindingKind::CheckpointWrong, message));
+                    let message = format!(
+                        "checkpoint {}: {} pages had to be rebuilt from redundancy",
+                        root.id, image.rebuilt
+                    );
+                    findings.add(Finding::new(
+                        Severity::Repairable,
+                        FindingKind::CheckpointWrong,
+                        message,
+                    ));
                 }
                 if image.lost_counters {
-                    let message = format!("checkpoint {}: the counters can not be read or rebuilt; they only inform, and begin anew", root.id);
-                    findings.add(Finding::new(Severity::Repairable, FindingKind::CheckpointWrong, message));
+                    let message = format!(
+                        "checkpoint {}: the counters can not be read or rebuilt; they only inform, and begin anew",
+                        root.id
+                    );
+                    findings.add(Finding::new(
+                        Severity::Repairable,
+                        FindingKind::CheckpointWrong,
+                        message,
+                    ));
                 }
                 loaded = loaded.or(Some((**root, image)));
             }
             Err(error) => {
                 let message = format!("checkpoint {}: {error}", root.id);
-                findings.add(Finding::new(Severity::Error, FindingKind::CheckpointWrong, message));
+                findings.add(Finding::new(
+                    Severity::Error,
+                    FindingKind::CheckpointWrong,
+                    message,
+                ));
             }
         }
     }
-    loaded.ok_or_else(|| if roots.is_empty() { "the superblock names no checkpoint" } else { "no checkpoint can be read" }.to_owned())
+    loaded.ok_or_else(|| {
+        if roots.is_empty() {
+            "the superblock names no checkpoint"
+        } else {
+            "no checkpoint can be read"
+        }
+        .to_owned()
+    })
 }
 
 fn check_from(
@@ -186,35 +290,77 @@ fn check_from(
     report: &mut CheckReport,
     progress: &mut dyn FnMut(CheckProgress),
 ) {
-    progress(CheckProgress { phase: CheckPhase::Replay, done: 0, total: 0, read_bytes: reader.read_bytes });
-    let Image { mut tables, pages, .. } = image;
+    progress(CheckProgress {
+        phase: CheckPhase::Replay,
+        done: 0,
+        total: 0,
+        read_bytes: reader.read_bytes,
+    });
+    let Image {
+        mut tables, pages, ..
+    } = image;
     let mut replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
-    (report.accepted_order, report.flushed_through, report.streams) =
-        (replayed.accepted_order, replayed.flushed_through, std::mem::take(&mut replayed.streams));
-    (report.log_order, report.journals) = (replayed.log_order, std::mem::take(&mut replayed.journals));
+    (
+        report.accepted_order,
+        report.flushed_through,
+        report.streams,
+    ) = (
+        replayed.accepted_order,
+        replayed.flushed_through,
+        std::mem::take(&mut replayed.streams),
+    );
+    (report.log_order, report.journals) =
+        (replayed.log_order, std::mem::take(&mut replayed.journals));
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
     let shared = tables.settle_shared();
     (report.contents, report.references) = (shared.len() as u64, shared.values().sum());
-    report.index_pages = tables.entries().filter(|(volume, ..)| *volume == VolumeId::INDEX).count() as u64;
+    report.index_pages = tables
+        .entries()
+        .filter(|(volume, ..)| *volume == VolumeId::INDEX)
+        .count() as u64;
     let live = count_references(reader, &tables, &pages, report);
     check_extents(reader, &live, &mut report.findings);
-    report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
+    report.journal_blocks = report
+        .volumes
+        .iter()
+        .map(|volume| volume.journal_blocks)
+        .sum();
     (report.live_blocks, report.live_segments) = (report.journal_blocks, live.len() as u64);
     space::check_older_replay(reader, superblock, root, &tables.segments, report, &live);
     space::sum_up(reader, superblock, &tables.segments, &live, report);
     let (mut done, total, codecs) = (0, live.len() as u64, windrow_reduce::Codecs::default());
-    for part in parts_of(&live, REFERENCES_AT_ONCE.max(live.values().sum::<u64>() / MOST_PARTS)) {
+    for part in parts_of(
+        &live,
+        REFERENCES_AT_ONCE.max(live.values().sum::<u64>() / MOST_PARTS),
+    ) {
         let references = collect_references(reader, &tables, &pages, &part, &mut report.findings);
         report.live_blocks += references.len() as u64;
         space::add_live(&references, report);
-        for lost in references.iter().filter(|r| !options.verify_payload && replayed.lost.contains(&r.place)) {
-            let message = format!("{}: lost: wrong on its member, and its row does not give it back", lost.owner);
-            report.findings.add(lost.owner.mark(Finding::new(lost.owner.severity_of_loss(), FindingKind::BlockWrong, message)));
+        for lost in references
+            .iter()
+            .filter(|r| !options.verify_payload && replayed.lost.contains(&r.place))
+        {
+            let message = format!(
+                "{}: lost: wrong on its member, and its row does not give it back",
+                lost.owner
+            );
+            report.findings.add(lost.owner.mark(Finding::new(
+                lost.owner.severity_of_loss(),
+                FindingKind::BlockWrong,
+                message,
+            )));
         }
         let codec = reader.codec;
-        for references in references.chunk_by(|a, b| codec.segment(a.place) == codec.segment(b.place)) {
-            progress(CheckProgress { phase: CheckPhase::Segments, done, total, read_bytes: reader.read_bytes });
+        for references in
+            references.chunk_by(|a, b| codec.segment(a.place) == codec.segment(b.place))
+        {
+            progress(CheckProgress {
+                phase: CheckPhase::Segments,
+                done,
+                total,
+                read_bytes: reader.read_bytes,
+            });
             let segment = codec.segment(references[0].place);
             let (fences, flags) = (&superblock.fences[..], superblock.features.incompatible);
             let mut check = SegmentCheck {
@@ -234,7 +380,12 @@ fn check_from(
             done += 1;
         }
     }
-    progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
+    progress(CheckProgress {
+        phase: CheckPhase::Segments,
+        done: total,
+        total,
+        read_bytes: reader.read_bytes,
+    });
 }
 
 /// True if the batch ends where the table says.
@@ -245,27 +396,51 @@ fn ends_as_recorded(frame: &HeaderFrame, recorded: &Segment) -> bool {
 
 /// The row after a batch that begins at this one, by the table.
 fn recorded_end(row: u32, recorded: &Segment) -> u32 {
-    recorded.start_rows().into_iter().find(|start| *start > row).unwrap_or(recorded.filled_rows)
+    recorded
+        .start_rows()
+        .into_iter()
+        .find(|start| *start > row)
+        .unwrap_or(recorded.filled_rows)
 }
 
 /// Segments of two layouts may lie in the same extents; only one of them may hold something.
-fn check_extents(reader: &PoolReader<'_>, live: &BTreeMap<SegmentId, u64>, findings: &mut Findings) {
+fn check_extents(
+    reader: &PoolReader<'_>,
+    live: &BTreeMap<SegmentId, u64>,
+    findings: &mut Findings,
+) {
     if !reader.zones.has_superseded() {
         return;
     }
     for segment in live.keys() {
-        for other in reader.zones.overlapping(*segment).iter().filter(|other| *other < segment && live.contains_key(other)) {
-            let message = format!("segment {segment} and segment {other} of another layout share extents, and both hold live blocks");
-            findings.add(Finding::new(Severity::Error, FindingKind::ExtentShared, message).at(*segment, 0));
+        for other in reader
+            .zones
+            .overlapping(*segment)
+            .iter()
+            .filter(|other| *other < segment && live.contains_key(other))
+        {
+            let message = format!(
+                "segment {segment} and segment {other} of another layout share extents, and both hold live blocks"
+            );
+            findings.add(
+                Finding::new(Severity::Error, FindingKind::ExtentShared, message).at(*segment, 0),
+            );
         }
     }
 }
 
 fn check_volumes(tables: &Tables, findings: &mut Findings) {
     let mut names: BTreeMap<&str, VolumeId> = BTreeMap::new();
-    for volume in tables.volumes.values().filter(|v| v.state == VolumeState::Active) {
+    for volume in tables
+        .volumes
+        .values()
+        .filter(|v| v.state == VolumeState::Active)
+    {
         if let Some(other) = names.insert(&volume.name, volume.id) {
-            let message = format!("volumes {other} and {} have the same name {:?}", volume.id, volume.name);
+            let message = format!(
+                "volumes {other} and {} have the same name {:?}",
+                volume.id, volume.name
+            );
             let mut finding = Finding::new(Severity::Error, FindingKind::VolumeWrong, message);
             finding.volume = Some(volume.id);
             findings.add(finding);
@@ -308,12 +483,27 @@ impl SegmentCheck<'_, '_, '_> {
     fn run(&mut self, recorded: &Segment) {
         let mut starts = Vec::new();
         let mut row = 0;
-        let mut expected = Expected { stream: recorded.stream, seq: recorded.first_seq(), epoch: Epoch(0), or_later: false };
+        let mut expected = Expected {
+            stream: recorded.stream,
+            seq: recorded.first_seq(),
+            epoch: Epoch(0),
+            or_later: false,
+        };
         let mut rest = self.references;
         while row < recorded.filled_rows {
             let least = if row == 0 { Seq(0) } else { expected.seq };
-            let beyond = Expected { seq: least, or_later: true, ..expected };
-            let Some(Found { frame, mut rows, batch, is_alone }) = self.find(row, &expected, rest, recorded) else {
+            let beyond = Expected {
+                seq: least,
+                or_later: true,
+                ..expected
+            };
+            let Some(Found {
+                frame,
+                mut rows,
+                batch,
+                is_alone,
+            }) = self.find(row, &expected, rest, recorded)
+            else {
                 let next = recorded_end(row, recorded);
                 rest = self.unreadable(row..next, rest);
                 starts.extend(recorded.start_rows().contains(&row).then_some(row));
@@ -321,93 +511,190 @@ impl SegmentCheck<'_, '_, '_> {
                 continue;
             };
             starts.push(row);
-            expected = if is_alone { beyond } else { Expected::after(&frame) };
+            expected = if is_alone {
+                beyond
+            } else {
+                Expected::after(&frame)
+            };
             row += frame.header.rows;
             let inside;
             (inside, rest) = self.split(&frame, rest);
             match batch {
                 Some(batch) => self.batch(&mut rows, &batch, inside),
                 None => {
-                    // As where not even the header can be had: where a scrub has moved away what lived, nothing is lost with the rest.
+                    // As where not even the header can be had: where a scrub has moved away what
+                    // lived, nothing is lost with the rest.
                     let severity = severity_of_loss(inside);
-                    let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
-                    self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
+                    let message = format!(
+                        "head or tail of batch {} can not be read or rebuilt",
+                        frame.header.seq
+                    );
+                    self.add(
+                        Finding::new(severity, FindingKind::BatchDamaged, message)
+                            .at(self.segment, rows.row),
+                    );
                     self.blocks(&mut rows, None, inside);
                 }
             }
         }
         for reference in rest {
-            let at = self.reader.zones.shape(self.segment).row_hint(self.reader.codec.block(reference.place));
+            let at = self
+                .reader
+                .zones
+                .shape(self.segment)
+                .row_hint(self.reader.codec.block(reference.place));
             let message = format!("{} is where no batch is recorded", reference.owner);
-            self.add(reference.owner.mark(Finding::new(Severity::Error, FindingKind::MapMismatch, message)).at(self.segment, at));
+            self.add(
+                reference
+                    .owner
+                    .mark(Finding::new(
+                        Severity::Error,
+                        FindingKind::MapMismatch,
+                        message,
+                    ))
+                    .at(self.segment, at),
+            );
         }
         let recorded_starts = recorded.start_rows();
-        if row >= recorded.filled_rows && (recorded_starts != starts || row > recorded.filled_rows) {
-            let difference = recorded_starts.iter().zip(&starts).position(|(a, b)| a != b).unwrap_or(starts.len().min(recorded_starts.len()));
+        if row >= recorded.filled_rows && (recorded_starts != starts || row > recorded.filled_rows)
+        {
+            let difference = recorded_starts
+                .iter()
+                .zip(&starts)
+                .position(|(a, b)| a != b)
+                .unwrap_or(starts.len().min(recorded_starts.len()));
             let at = starts.get(difference).copied().unwrap_or(row);
-            let message =
-                format!("{} batches of {row} rows on the members, {} of {} rows in the table", starts.len(), recorded_starts.len(), recorded.filled_rows);
-            self.add(Finding::new(Severity::Error, FindingKind::StartsMismatch, message).at(self.segment, at));
+            let message = format!(
+                "{} batches of {row} rows on the members, {} of {} rows in the table",
+                starts.len(),
+                recorded_starts.len(),
+                recorded.filled_rows
+            );
+            self.add(
+                Finding::new(Severity::Error, FindingKind::StartsMismatch, message)
+                    .at(self.segment, at),
+            );
         }
     }
 
-    /// Rows of which no header can be read, up to where the next batch is recorded: a lost batch, or what a rebuild of the map found unreadable. Where nothing in them is in
-    /// use nothing is lost. Gives the references behind them.
-    fn unreadable<'s>(&mut self, rows: std::ops::Range<u32>, references: &'s [Reference]) -> &'s [Reference] {
+    /// Rows of which no header can be read, up to where the next batch is recorded: a lost batch,
+    /// or what a rebuild of the map found unreadable. Where nothing in them is in use nothing is
+    /// lost. Gives the references behind them.
+    fn unreadable<'s>(
+        &mut self,
+        rows: std::ops::Range<u32>,
+        references: &'s [Reference],
+    ) -> &'s [Reference] {
         let (inside, rest) = self.split_at(rows.end, references);
         let severity = severity_of_loss(inside);
-        let message = format!("no batch header in rows {} to {}, which hold a batch", rows.start, rows.end);
-        self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.start));
+        let message = format!(
+            "no batch header in rows {} to {}, which hold a batch",
+            rows.start, rows.end
+        );
+        self.add(
+            Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.start),
+        );
         for reference in inside {
-            let at = self.reader.zones.shape(self.segment).row_hint(self.reader.codec.block(reference.place));
+            let at = self
+                .reader
+                .zones
+                .shape(self.segment)
+                .row_hint(self.reader.codec.block(reference.place));
             let message = format!("{} is where no batch can be read", reference.owner);
-            self.add(reference.owner.mark(Finding::new(reference.owner.severity_of_loss(), FindingKind::MapMismatch, message)).at(self.segment, at));
+            self.add(
+                reference
+                    .owner
+                    .mark(Finding::new(
+                        reference.owner.severity_of_loss(),
+                        FindingKind::MapMismatch,
+                        message,
+                    ))
+                    .at(self.segment, at),
+            );
         }
         rest
     }
 
-    /// The batch at a row. Where a write was lost, a header of the segment's former life may be there as well, and where a batch was written
-    /// again after a crash, one of the same number: if what is found first does not fit to the tables, all headers are tried, the newest first. One that ends
-    /// elsewhere than the table says is no mistake of the table if it can not be read, or if the next batch is where the table says: it did not count, and the one that does is
-    /// not there (seed 10142256).
-    fn find(&mut self, row: u32, expected: &Expected, references: &[Reference], recorded: &Segment) -> Option<Found> {
+    /// The batch at a row. Where a write was lost, a header of the segment's former life may be
+    /// there as well, and where a batch was written again after a crash, one of the same number: if
+    /// what is found first does not fit to the tables, all headers are tried, the newest first. One
+    /// that ends elsewhere than the table says is no mistake of the table if it can not be read, or
+    /// if the next batch is where the table says: it did not count, and the one that does is not
+    /// there (seed 10142256).
+    fn find(
+        &mut self,
+        row: u32,
+        expected: &Expected,
+        references: &[Reference],
+        recorded: &Segment,
+    ) -> Option<Found> {
         let epoch = self.replayed.epochs.get(&(self.segment, row)).copied();
         let fences = self.fences;
-        let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch) && !is_void(fences, f);
+        let accept = |f: &HeaderFrame| {
+            expected.matches(f)
+                && epoch.is_none_or(|epoch| f.header.epoch == epoch)
+                && !is_void(fences, f)
+        };
         if expected.or_later {
             return self.find_alone(row, accept, references, recorded);
         }
         let Some(frame) = find_header(self.reader, self.segment, row, accept) else {
             // The number of the first one is only reckoned.
-            return if row == 0 { self.find_alone(row, |_| true, references, recorded) } else { None };
+            return if row == 0 {
+                self.find_alone(row, |_| true, references, recorded)
+            } else {
+                None
+            };
         };
         let first = self.load(frame);
         if self.fits(&first, references, recorded) {
             return Some(first);
         }
-        let mut others: Vec<Found> = all_headers(self.reader, self.segment, row, accept).into_iter().map(|frame| self.load(frame)).collect();
-        let fitting = others.iter().position(|found| self.fits(found, references, recorded));
+        let mut others: Vec<Found> = all_headers(self.reader, self.segment, row, accept)
+            .into_iter()
+            .map(|frame| self.load(frame))
+            .collect();
+        let fitting = others
+            .iter()
+            .position(|found| self.fits(found, references, recorded));
         let best = fitting.or_else(|| others.iter().position(|found| found.batch.is_some()));
         let best = best.map_or(first, |best| others.swap_remove(best));
-        let counts = ends_as_recorded(&best.frame, recorded) || best.batch.is_some() && !self.goes_on_as_recorded(&best.frame, recorded);
+        let counts = ends_as_recorded(&best.frame, recorded)
+            || best.batch.is_some() && !self.goes_on_as_recorded(&best.frame, recorded);
         Some(best).filter(|_| counts)
     }
 
-    /// A batch of which nobody knows what number it must have. One of a former life (all that is left where others are absent) says nothing of what comes behind
-    /// it, so it is known by what lives in it, or by those that follow it up to the last one, whose number is recorded. Without that it is only taken for what is said to live in it.
-    fn find_alone(&mut self, row: u32, accept: impl Fn(&HeaderFrame) -> bool, references: &[Reference], recorded: &Segment) -> Option<Found> {
+    /// A batch of which nobody knows what number it must have. One of a former life (all that is
+    /// left where others are absent) says nothing of what comes behind it, so it is known by what
+    /// lives in it, or by those that follow it up to the last one, whose number is recorded.
+    /// Without that it is only taken for what is said to live in it.
+    fn find_alone(
+        &mut self,
+        row: u32,
+        accept: impl Fn(&HeaderFrame) -> bool,
+        references: &[Reference],
+        recorded: &Segment,
+    ) -> Option<Found> {
         let mut alive = None;
         for frame in all_headers(self.reader, self.segment, row, accept) {
             let is_followed = self.is_followed(&frame, recorded);
             let found = self.load(frame);
-            // (Where it ends elsewhere than the table says, what is behind the end in the table belongs to others: seed 10429145.)
-            let rows = if ends_as_recorded(&found.frame, recorded) { found.frame.header.rows } else { recorded_end(row, recorded) - row };
+            // (Where it ends elsewhere than the table says, what is behind the end in the table
+            // belongs to others: seed 10429145.)
+            let rows = if ends_as_recorded(&found.frame, recorded) {
+                found.frame.header.rows
+            } else {
+                recorded_end(row, recorded) - row
+            };
             let is_alive = !self.split_at(row + rows, references).0.is_empty();
             if is_followed || is_alive && self.fits(&found, references, recorded) {
                 return Some(found);
             }
             if is_alive && alive.is_none() {
-                alive = Some(Found { is_alone: true, ..found });
+                alive = Some(Found {
+                    is_alone: true,
+                    ..found
+                });
             }
         }
         alive
@@ -415,17 +702,32 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// True if the batch that comes next by its number is where the table has the next one.
     fn goes_on_as_recorded(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
-        let expected = Expected { epoch: Epoch(0), ..Expected::after(frame) };
-        let next = recorded.start_rows().into_iter().find(|start| *start > frame.header.row);
-        next.is_some_and(|next| find_header(self.reader, self.segment, next, |f| expected.matches(f)).is_some())
+        let expected = Expected {
+            epoch: Epoch(0),
+            ..Expected::after(frame)
+        };
+        let next = recorded
+            .start_rows()
+            .into_iter()
+            .find(|start| *start > frame.header.row);
+        next.is_some_and(|next| {
+            find_header(self.reader, self.segment, next, |f| expected.matches(f)).is_some()
+        })
     }
 
     /// True if the batches behind it follow it, up to the last one of the segment.
     fn is_followed(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
         let mut last = Some(frame.clone());
-        while let Some(frame) = last.take_if(|frame| frame.header.row + frame.header.rows < recorded.filled_rows) {
+        while let Some(frame) =
+            last.take_if(|frame| frame.header.row + frame.header.rows < recorded.filled_rows)
+        {
             let expected = Expected::after(&frame);
-            last = find_header(self.reader, self.segment, frame.header.row + frame.header.rows, |f| expected.matches(f));
+            last = find_header(
+                self.reader,
+                self.segment,
+                frame.header.row + frame.header.rows,
+                |f| expected.matches(f),
+            );
         }
         last.is_some_and(|frame| frame.header.seq == recorded.last_seq)
     }
@@ -434,10 +736,20 @@ impl SegmentCheck<'_, '_, '_> {
         let header = &frame.header;
         let mut rows = Rows::new(self.reader, self.segment, header.row, header.rows);
         if self.options.verify_payload || self.options.verify_parity {
-            rows.load(self.reader, 0..usize::from(header.shape.data), 0, header.rows);
+            rows.load(
+                self.reader,
+                0..usize::from(header.shape.data),
+                0,
+                header.rows,
+            );
         }
         let batch = find_ends(self.reader, &mut rows, &frame);
-        Found { frame, rows, batch, is_alone: false }
+        Found {
+            frame,
+            rows,
+            batch,
+            is_alone: false,
+        }
     }
 
     /// True if the batch ends where the table says, and holds all that the maps say.
@@ -445,28 +757,53 @@ impl SegmentCheck<'_, '_, '_> {
         let (inside, _) = self.split(&found.frame, references);
         let holds = |batch: &DecodedBatch| {
             let with_payload = with_payload(batch);
-            inside.iter().all(|reference| self.entry(&found.rows, &with_payload, reference).is_ok())
+            inside
+                .iter()
+                .all(|reference| self.entry(&found.rows, &with_payload, reference).is_ok())
         };
         ends_as_recorded(&found.frame, recorded) && found.batch.as_ref().is_some_and(holds)
     }
 
     /// References into a batch, and those behind it.
-    fn split<'s>(&self, frame: &HeaderFrame, references: &'s [Reference]) -> (&'s [Reference], &'s [Reference]) {
+    fn split<'s>(
+        &self,
+        frame: &HeaderFrame,
+        references: &'s [Reference],
+    ) -> (&'s [Reference], &'s [Reference]) {
         self.split_at(frame.header.row + frame.header.rows, references)
     }
 
     /// Those before a row, and the others.
-    fn split_at<'s>(&self, row: u32, references: &'s [Reference]) -> (&'s [Reference], &'s [Reference]) {
+    fn split_at<'s>(
+        &self,
+        row: u32,
+        references: &'s [Reference],
+    ) -> (&'s [Reference], &'s [Reference]) {
         let end = u64::from(row) * u64::from(self.reader.zones.shape(self.segment).data);
         references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end))
     }
 
-    /// Whether the batch has the entry behind a reference; else what it has there. `with_payload` is in order of places.
-    fn entry(&self, rows: &Rows, with_payload: &[&DecodedEntry], reference: &Reference) -> Result<(), &'static str> {
+    /// Whether the batch has the entry behind a reference; else what it has there. `with_payload`
+    /// is in order of places.
+    fn entry(
+        &self,
+        rows: &Rows,
+        with_payload: &[&DecodedEntry],
+        reference: &Reference,
+    ) -> Result<(), &'static str> {
         let unit = self.unit_in(rows, reference);
         let same = |p: PayloadInfo| (p.units, p.checksum) == (reference.units, reference.checksum);
-        match with_payload.binary_search_by_key(&Some(unit), |e| e.payload.map(|p| p.unit)).ok().and_then(|i| with_payload.get(i)) {
-            Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(same) => Ok(()),
+        match with_payload
+            .binary_search_by_key(&Some(unit), |e| e.payload.map(|p| p.unit))
+            .ok()
+            .and_then(|i| with_payload.get(i))
+        {
+            Some(e)
+                if reference.owner.is(&e.entry, (rows.row, rows.rows))
+                    && e.payload.is_some_and(same) =>
+            {
+                Ok(())
+            }
             Some(_) => Err("the batch holds something else there"),
             None => Err("the batch holds no payload there"),
         }
@@ -478,7 +815,8 @@ impl SegmentCheck<'_, '_, '_> {
         (self.reader.codec.offset_units(reference.place) - first) as u32
     }
 
-    /// Number of the block in which what a reference names begins, counted from the first of the batch.
+    /// Number of the block in which what a reference names begins, counted from the first of the
+    /// batch.
     fn block_in(&self, rows: &Rows, reference: &Reference) -> u32 {
         self.unit_in(rows, reference) / u32::from(FULL_BLOCK_UNITS)
     }
@@ -486,20 +824,37 @@ impl SegmentCheck<'_, '_, '_> {
     /// The blocks in which it lies: one, or two of packed payload.
     fn blocks_in(&self, rows: &Rows, reference: &Reference) -> std::ops::RangeInclusive<u32> {
         let unit = self.unit_in(rows, reference);
-        unit / u32::from(FULL_BLOCK_UNITS)..=(unit + u32::from(reference.units) - 1) / u32::from(FULL_BLOCK_UNITS)
+        unit / u32::from(FULL_BLOCK_UNITS)
+            ..=(unit + u32::from(reference.units) - 1) / u32::from(FULL_BLOCK_UNITS)
     }
 
-    /// Compares the references into one batch with its entries, then the payload and the redundancy.
+    /// Compares the references into one batch with its entries, then the payload and the
+    /// redundancy.
     fn batch(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference]) {
         self.report.batches_verified += 1;
         let ends = (0..batch.frame.head_blocks).chain([batch.frame.tail_block()]);
         let mut flawed: Vec<u32> = ends.filter(|b| rows.origin(*b) == Origin::Wrong).collect();
-        // Where a scrub has moved away what lived, the damage stays; nothing needs the redundancy that it costs.
-        let severity = if references.is_empty() { Severity::Note } else { Severity::Repairable };
+        // Where a scrub has moved away what lived, the damage stays; nothing needs the redundancy
+        // that it costs.
+        let severity = if references.is_empty() {
+            Severity::Note
+        } else {
+            Severity::Repairable
+        };
         for block in flawed.clone() {
-            self.wrong_block(rows, block, severity, None, "header or footer: wrong, but can be rebuilt");
+            self.wrong_block(
+                rows,
+                block,
+                severity,
+                None,
+                "header or footer: wrong, but can be rebuilt",
+            );
         }
-        let live_rows: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).map(|block| rows.position(block).1).collect();
+        let live_rows: BTreeSet<u32> = references
+            .iter()
+            .flat_map(|r| self.blocks_in(rows, r))
+            .map(|block| rows.position(block).1)
+            .collect();
         let with_payload = with_payload(batch);
         let mut sound = Vec::with_capacity(references.len());
         for reference in references {
@@ -521,17 +876,36 @@ impl SegmentCheck<'_, '_, '_> {
     fn mismatch(&mut self, rows: &Rows, block: u32, reference: &Reference, what: &str) {
         let message = format!("{}: {what}", reference.owner);
         let at = rows.row + rows.position(block).1;
-        self.add(reference.owner.mark(Finding::new(Severity::Error, FindingKind::MapMismatch, message)).at(self.segment, at));
+        self.add(
+            reference
+                .owner
+                .mark(Finding::new(
+                    Severity::Error,
+                    FindingKind::MapMismatch,
+                    message,
+                ))
+                .at(self.segment, at),
+        );
     }
 
     /// Verifies the payload behind references. Returns the blocks that are wrong on their members.
-    fn blocks(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, references: &[Reference]) -> Vec<u32> {
+    fn blocks(
+        &mut self,
+        rows: &mut Rows,
+        batch: Option<&DecodedBatch>,
+        references: &[Reference],
+    ) -> Vec<u32> {
         let mut wrong = Vec::new();
         for reference in references {
             let blocks = self.blocks_in(rows, reference);
             if *blocks.end() >= u32::from(rows.shape.data) * rows.rows {
                 // (Where the batch can be decoded no entry of it is like that.)
-                self.mismatch(rows, *blocks.start(), reference, "it reaches beyond its batch");
+                self.mismatch(
+                    rows,
+                    *blocks.start(),
+                    reference,
+                    "it reaches beyond its batch",
+                );
                 continue;
             }
             self.report.payload_blocks_verified += 1;
@@ -540,24 +914,39 @@ impl SegmentCheck<'_, '_, '_> {
                 self.index_page(rows, reference);
             }
             let (severity, words) = match origin {
-                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => {
-                    (Severity::Error, "its bytes are right, but they can not be unpacked")
-                }
+                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => (
+                    Severity::Error,
+                    "its bytes are right, but they can not be unpacked",
+                ),
                 Some(Origin::Member | Origin::Missing) => {
                     self.flagged(rows, reference);
                     continue;
                 }
-                Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
-                None => (reference.owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
+                Some(Origin::Wrong) => (
+                    Severity::Repairable,
+                    "wrong on its member, but can be rebuilt",
+                ),
+                None => (
+                    reference.owner.severity_of_loss(),
+                    "lost: wrong on its member, and its row does not give it back",
+                ),
             };
-            let at = blocks.clone().find(|block| rows.origin(*block) == Origin::Wrong).unwrap_or(*blocks.start());
+            let at = blocks
+                .clone()
+                .find(|block| rows.origin(*block) == Origin::Wrong)
+                .unwrap_or(*blocks.start());
             self.wrong_block(rows, at, severity, Some(reference.owner), words);
-            wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error || origin.is_none()));
+            wrong.extend(blocks.filter(|block| {
+                rows.origin(*block) == Origin::Wrong
+                    || severity == Severity::Error
+                    || origin.is_none()
+            }));
         }
         wrong
     }
 
-    /// Software without what a flag stands for would open the pool and not be able to read this. One finding for a segment is enough.
+    /// Software without what a flag stands for would open the pool and not be able to read this.
+    /// One finding for a segment is enough.
     fn flagged(&mut self, rows: &Rows, reference: &Reference) {
         if !self.misses_flag && !self.is_flagged(rows, reference) {
             self.misses_flag = true;
@@ -565,24 +954,42 @@ impl SegmentCheck<'_, '_, '_> {
                 "{}: packed payload of a kind for which the superblock has no flag; a start sets it if a volume is still set to this kind",
                 reference.owner
             );
-            self.add(Finding::new(Severity::Repairable, FindingKind::FlagMissing, message).at(self.segment, rows.row));
+            self.add(
+                Finding::new(Severity::Repairable, FindingKind::FlagMissing, message)
+                    .at(self.segment, rows.row),
+            );
         }
     }
 
-    fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {
-        if severity < Severity::Error && self.replayed.incomplete.contains(&(self.segment, rows.row)) {
+    fn wrong_block(
+        &mut self,
+        rows: &Rows,
+        block: u32,
+        severity: Severity,
+        owner: Option<Owner>,
+        words: &str,
+    ) {
+        if severity < Severity::Error
+            && self.replayed.incomplete.contains(&(self.segment, rows.row))
+        {
             return;
         }
         let (column, at) = rows.position(block);
         let member = rows.member(self.reader, column);
         let message = owner.map_or(words.to_owned(), |owner| format!("{owner}: {words}"));
-        let finding = Finding::new(severity, FindingKind::BlockWrong, message).at(self.segment, rows.row + at).member(member);
+        let finding = Finding::new(severity, FindingKind::BlockWrong, message)
+            .at(self.segment, rows.row + at)
+            .member(member);
         self.add(owner.map_or(finding.clone(), |owner| owner.mark(finding)));
     }
 }
 
 fn with_payload(batch: &DecodedBatch) -> Vec<&DecodedEntry> {
-    let mut entries: Vec<&DecodedEntry> = batch.entries.iter().filter(|e| e.payload.is_some()).collect();
+    let mut entries: Vec<&DecodedEntry> = batch
+        .entries
+        .iter()
+        .filter(|e| e.payload.is_some())
+        .collect();
     entries.sort_unstable_by_key(|e| e.payload.map(|p| p.unit));
     entries
 }

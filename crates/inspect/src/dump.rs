@@ -10,9 +10,14 @@ use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
 use windrow_io::MemberIo;
-use windrow_layout::batch::{BatchError, DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_header};
+use windrow_layout::batch::{
+    BatchError, DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_header,
+};
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq, StreamId};
+use windrow_units::{
+    BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq,
+    StreamId,
+};
 
 /// Why there is nothing to show.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -182,26 +187,46 @@ fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {
     open_pool(io).map(|(reader, _)| reader)
 }
 
-/// The batch that begins at `row` of `segment`, whatever its stream and epoch, with its payload verified.
-pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result<BatchDump, DumpError> {
+/// The batch that begins at `row` of `segment`, whatever its stream and epoch, with its payload
+/// verified.
+pub fn dump_batch(
+    io: &mut dyn MemberIo,
+    segment: SegmentId,
+    row: u32,
+) -> Result<BatchDump, DumpError> {
     let mut reader = open(io)?;
     if !reader.zones.contains(segment) || row >= reader.zones.shape(segment).rows {
         return Err(DumpError::NoPlace { segment, row });
     }
     let Some(frame) = find_header(&mut reader, segment, row, |_| true) else {
         let problem = problem_at(&mut reader, segment, row);
-        return Err(DumpError::NoBatch { segment, row, problem });
+        return Err(DumpError::NoBatch {
+            segment,
+            row,
+            problem,
+        });
     };
     let header = &frame.header;
     let mut rows = Rows::new(&reader, segment, row, header.rows);
-    rows.load(&mut reader, 0..usize::from(header.shape.width), 0, header.rows);
+    rows.load(
+        &mut reader,
+        0..usize::from(header.shape.width),
+        0,
+        header.rows,
+    );
     let batch = find_ends(&mut reader, &mut rows, &frame);
     let first = u64::from(row) * u64::from(header.shape.data);
     let mut entries = Vec::new();
     for decoded in batch.iter().flat_map(|b| &b.entries) {
         let payload = decoded.payload.map(|p| {
-            let sums = batch.iter().flat_map(DecodedBatch::payload_blocks).filter(|(block, _)| (p.block()..=p.last_block()).contains(block));
-            let found = sums.map(|(block, sum)| BlockFound::of(rows.find_checksum(&mut reader, block, sum))).max().unwrap_or(BlockFound::Lost);
+            let sums = batch
+                .iter()
+                .flat_map(DecodedBatch::payload_blocks)
+                .filter(|(block, _)| (p.block()..=p.last_block()).contains(block));
+            let found = sums
+                .map(|(block, sum)| BlockFound::of(rows.find_checksum(&mut reader, block, sum)))
+                .max()
+                .unwrap_or(BlockFound::Lost);
             let member = rows.member(&reader, rows.position(p.block()).0);
             let had = found != BlockFound::Lost;
             let packed = (p.units < FULL_BLOCK_UNITS).then(|| PackedDump {
@@ -209,22 +234,46 @@ pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result
                 units: p.units,
                 codec: if had { codec_of(&rows, &p) } else { None },
             });
-            PayloadDump { block: first + u64::from(p.block()), packed, member, checksum: p.checksum, found }
+            PayloadDump {
+                block: first + u64::from(p.block()),
+                packed,
+                member,
+                checksum: p.checksum,
+                found,
+            }
         });
-        entries.push(EntryDump { entry: decoded.entry.clone(), payload });
+        entries.push(EntryDump {
+            entry: decoded.entry.clone(),
+            payload,
+        });
     }
     let (_, wrong) = rows.compare_redundancy(&mut reader);
     let mut wrong_rows: Vec<u32> = wrong.into_iter().map(|(at, _)| row + at).collect();
     wrong_rows.dedup();
     let ends_verify = batch.is_some();
-    let whole = ends_verify && entries.iter().all(|e| e.payload.is_none_or(|p| p.found != BlockFound::Lost));
-    let columns = (0..header.shape.width).map(|column| location(&reader, &frame, column)).collect();
-    Ok(BatchDump { padding_blocks: frame.padding_blocks(), columns, ends_verify, whole, redundancy_wrong_rows: wrong_rows, entries, frame })
+    let whole = ends_verify
+        && entries
+            .iter()
+            .all(|e| e.payload.is_none_or(|p| p.found != BlockFound::Lost));
+    let columns = (0..header.shape.width)
+        .map(|column| location(&reader, &frame, column))
+        .collect();
+    Ok(BatchDump {
+        padding_blocks: frame.padding_blocks(),
+        columns,
+        ends_verify,
+        whole,
+        redundancy_wrong_rows: wrong_rows,
+        entries,
+        frame,
+    })
 }
 
 /// What packed a payload whose blocks were found.
 fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
-    let bytes: Vec<u8> = (payload.block()..=payload.last_block()).flat_map(|block| rows.bytes(block).to_vec()).collect();
+    let bytes: Vec<u8> = (payload.block()..=payload.last_block())
+        .flat_map(|block| rows.bytes(block).to_vec())
+        .collect();
     let start = (payload.unit % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
     let stored = bytes.get(start..start + usize::from(payload.units) * PLACE_UNIT)?;
     windrow_reduce::Made::of(stored).map(|(made, _)| made.name())
@@ -232,24 +281,39 @@ fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
 
 fn location(reader: &PoolReader<'_>, frame: &HeaderFrame, column: u8) -> ColumnLocation {
     let header = &frame.header;
-    let (member, offset) = reader.zones.locate(header.segment).address(header.row, Column(column));
-    ColumnLocation { column, member, offset, length: u64::from(header.rows) * BLOCK_SIZE as u64 }
+    let (member, offset) = reader
+        .zones
+        .locate(header.segment)
+        .address(header.row, Column(column));
+    ColumnLocation {
+        column,
+        member,
+        offset,
+        length: u64::from(header.rows) * BLOCK_SIZE as u64,
+    }
 }
 
 /// What the decoder says of the bytes on the member.
 fn problem_at(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32) -> String {
     let pool = reader.pool;
     let mut rows = Rows::new(reader, segment, row, 1);
-    match rows.direct(reader, 0).map(|bytes| decode_header(bytes, &pool, segment, row)) {
+    match rows
+        .direct(reader, 0)
+        .map(|bytes| decode_header(bytes, &pool, segment, row))
+    {
         None => "the block can not be read".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok(_)) => BatchError::Malformed("the shape is not that of the segment").to_string(),
     }
 }
 
-/// The batches of a segment's present life, from row 0 on: each is of the same stream and has the number behind the one before.
-/// Batches that never counted (torn, void) may be the last ones; [`dump_batch`] and a check tell.
-pub fn list_batches(io: &mut dyn MemberIo, segment: SegmentId) -> Result<Vec<BatchSummary>, DumpError> {
+/// The batches of a segment's present life, from row 0 on: each is of the same stream and has the
+/// number behind the one before. Batches that never counted (torn, void) may be the last ones;
+/// [`dump_batch`] and a check tell.
+pub fn list_batches(
+    io: &mut dyn MemberIo,
+    segment: SegmentId,
+) -> Result<Vec<BatchSummary>, DumpError> {
     let mut reader = open(io)?;
     if !reader.zones.contains(segment) {
         return Err(DumpError::NoPlace { segment, row: 0 });
@@ -257,7 +321,9 @@ pub fn list_batches(io: &mut dyn MemberIo, segment: SegmentId) -> Result<Vec<Bat
     let mut list = Vec::new();
     let mut row = 0;
     let mut expected: Option<Expected> = None;
-    while let Some(frame) = find_header(&mut reader, segment, row, |f| expected.is_none_or(|e| e.matches(f))) {
+    while let Some(frame) = find_header(&mut reader, segment, row, |f| {
+        expected.is_none_or(|e| e.matches(f))
+    }) {
         let header = &frame.header;
         list.push(BatchSummary {
             row,

@@ -1,8 +1,10 @@
 //! What the members say was durable: the rule D of `docs/on-disk-format.md` section 12.3.
 //!
-//! The superblock, the checkpoint root, every fence, and every header that is met (whether or not its batch or journal record verifies) say up to which number of each stream
-//! and up to which order a completed flush had made everything durable. What an epoch says ends at the fence behind that epoch: what lay
-//! beyond it was given up, numbers begin anew there, and orders that the fence skipped were never missing.
+//! The superblock, the checkpoint root, every fence, and every header that is met (whether or not
+//! its batch or journal record verifies) say up to which number of each stream and up to which
+//! order a completed flush had made everything durable. What an epoch says ends at the fence behind
+//! that epoch: what lay beyond it was given up, numbers begin anew there, and orders that the fence
+//! skipped were never missing.
 
 use windrow_layout::batch::BatchHeader;
 use windrow_layout::superblock::{CheckpointRoot, Fence};
@@ -10,20 +12,31 @@ use windrow_units::{Epoch, MAX_STREAMS, Order, Seq, StreamId};
 
 /// The earliest fence that begins an epoch above `epoch`.
 pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
-    fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
+    fences
+        .iter()
+        .filter(|f| f.epoch > epoch)
+        .min_by_key(|f| f.epoch)
 }
 
-/// The highest order that a batch written in an epoch may bring: what the log had without a gap when the next epoch began.
+/// The highest order that a batch written in an epoch may bring: what the log had without a gap
+/// when the next epoch began.
 pub(crate) fn batch_limit(fences: &[Fence], epoch: Epoch) -> u64 {
     fence_for(fences, epoch).map_or(u64::MAX, |f| f.covered_order.0)
 }
 
-/// The highest order that a journal record written in an epoch may bring: the next fence calls what is above void.
+/// The highest order that a journal record written in an epoch may bring: the next fence calls what
+/// is above void.
 pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
-    fences.iter().filter(|f| f.epoch > epoch).map(|f| f.accepted_order.0).min().unwrap_or(u64::MAX)
+    fences
+        .iter()
+        .filter(|f| f.epoch > epoch)
+        .map(|f| f.accepted_order.0)
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
-/// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that they were never used.
+/// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that
+/// they were never used.
 pub(crate) struct Coverage {
     passed: u64,
     highest: u64,
@@ -32,7 +45,10 @@ pub(crate) struct Coverage {
 impl Coverage {
     /// Everything up to `root`, what is in these ranges, and what fences skipped.
     pub(crate) fn new(root: Order, used: &[(u64, u64)], fences: &[Fence]) -> Self {
-        let skipped = fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)).filter(|(first, last)| first <= last);
+        let skipped = fences
+            .iter()
+            .map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1))
+            .filter(|(first, last)| first <= last);
         let mut ranges: Vec<(u64, u64)> = used.iter().copied().chain(skipped).collect();
         ranges.sort_unstable();
         let mut passed = root.0;
@@ -42,8 +58,16 @@ impl Coverage {
             }
             passed = passed.max(last);
         }
-        let highest = used.iter().filter(|(first, _)| *first <= passed).map(|(_, last)| *last).max().unwrap_or(0);
-        Self { passed, highest: highest.max(root.0) }
+        let highest = used
+            .iter()
+            .filter(|(first, _)| *first <= passed)
+            .map(|(_, last)| *last)
+            .max()
+            .unwrap_or(0);
+        Self {
+            passed,
+            highest: highest.max(root.0),
+        }
     }
 
     /// P: the highest order that is used and has no gap below it.
@@ -56,7 +80,8 @@ impl Coverage {
         Order(self.passed)
     }
 
-    /// True if one of the orders `first ..= last` lies behind the first gap: there nothing counts, though it may be covered.
+    /// True if one of the orders `first ..= last` lies behind the first gap: there nothing counts,
+    /// though it may be covered.
     pub(crate) fn lacks(&self, first: u64, last: u64) -> bool {
         first <= last && last > self.passed
     }
@@ -71,8 +96,15 @@ pub(crate) struct Durable<'f> {
 
 impl<'f> Durable<'f> {
     /// What the roots and fences say; also a root whose pages can not be had any more.
-    pub(crate) fn new<'r>(fences: &'f [Fence], roots: impl Iterator<Item = &'r CheckpointRoot>) -> Self {
-        let mut durable = Self { fences, seqs: [Seq(0); MAX_STREAMS], through: Order(0) };
+    pub(crate) fn new<'r>(
+        fences: &'f [Fence],
+        roots: impl Iterator<Item = &'r CheckpointRoot>,
+    ) -> Self {
+        let mut durable = Self {
+            fences,
+            seqs: [Seq(0); MAX_STREAMS],
+            through: Order(0),
+        };
         roots.for_each(|root| durable.said(root.epoch, &root.flushed_seq, root.flushed_through));
         for fence in fences {
             // What a fence accepts was made durable before it was written.

@@ -1,14 +1,16 @@
 //! Loading a checkpoint: root -> chain of list pages -> leaves -> pages.
 //!
-//! A page pointer names the batch that holds the page, because the segment table, which tells batches apart, is not loaded yet. What
-//! it says of the batch is compared with the batch itself later, with all other references.
+//! A page pointer names the batch that holds the page, because the segment table, which tells
+//! batches apart, is not loaded yet. What it says of the batch is compared with the batch itself
+//! later, with all other references.
 
 use crate::reader::{Origin, PoolReader, Rows};
 use crate::state::{Segment, Tables};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::checkpoint::{
-    LeafRecord, ListPage, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PageError, PagePointer,
-    SegmentTableGeometry, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
+    LeafRecord, ListPage, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST, OBJECT_MAP,
+    OBJECT_SEGMENTS, OBJECT_VOLUMES, PageError, PagePointer, SegmentTableGeometry, decode_leaf,
+    decode_list, decode_map_page, decode_segment, decode_volumes,
 };
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::CheckpointRoot;
@@ -19,10 +21,21 @@ use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, Place, SegmentId, VolumeId};
 pub(crate) enum ImageError {
     #[error("a page of object {object} lies at an impossible place")]
     Place { object: u32 },
-    #[error("page {index} of object {object} in segment {segment}, block {block}, can not be read or rebuilt")]
-    Unreadable { object: u32, index: u32, segment: SegmentId, block: u64 },
+    #[error(
+        "page {index} of object {object} in segment {segment}, block {block}, can not be read or rebuilt"
+    )]
+    Unreadable {
+        object: u32,
+        index: u32,
+        segment: SegmentId,
+        block: u64,
+    },
     #[error("page {index} of object {object}: {source}")]
-    Page { object: u32, index: u32, source: PageError },
+    Page {
+        object: u32,
+        index: u32,
+        source: PageError,
+    },
     #[error("the list does not end")]
     Endless,
     #[error("object {0} does not exist")]
@@ -55,16 +68,35 @@ pub(crate) struct Image {
 }
 
 /// Loads a checkpoint, with maps of so many bytes at most; without, its maps are read and not kept.
-pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot, map_bytes: Option<u64>) -> Result<Image, ImageError> {
+pub(crate) fn load(
+    reader: &mut PoolReader<'_>,
+    root: &CheckpointRoot,
+    map_bytes: Option<u64>,
+) -> Result<Image, ImageError> {
     let tables = Tables::new(&reader.zones);
-    let image = Image { tables, pages: Vec::new(), rebuilt: 0, lost_counters: false };
-    let mut loader = Loader { reader, image, map_bytes, kept: 0, mapped: BTreeSet::new() };
+    let image = Image {
+        tables,
+        pages: Vec::new(),
+        rebuilt: 0,
+        lost_counters: false,
+    };
+    let mut loader = Loader {
+        reader,
+        image,
+        map_bytes,
+        kept: 0,
+        mapped: BTreeSet::new(),
+    };
     let leaves = loader.list(root)?;
     for record in leaves {
         loader.leaf(&record)?;
     }
     let volumes = &loader.image.tables.volumes;
-    if let Some(volume) = loader.mapped.iter().find(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id) && !volumes.contains_key(id)) {
+    if let Some(volume) = loader
+        .mapped
+        .iter()
+        .find(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id) && !volumes.contains_key(id))
+    {
         return Err(ImageError::Volume(*volume));
     }
     Ok(loader.image)
@@ -107,20 +139,33 @@ impl Loader<'_, '_> {
             }
             next = page.previous;
         }
-        Ok(leaves.into_values().filter(|record| record.pointer.present).collect())
+        Ok(leaves
+            .into_values()
+            .filter(|record| record.pointer.present)
+            .collect())
     }
 
     fn list_page(&mut self, pointer: &PagePointer) -> Result<ListPage, ImageError> {
         let bytes = self.page(pointer, OBJECT_LIST, None)?;
-        decode_list(&bytes).map_err(|source| ImageError::Page { object: OBJECT_LIST, index: 0, source })
+        decode_list(&bytes).map_err(|source| ImageError::Page {
+            object: OBJECT_LIST,
+            index: 0,
+            source,
+        })
     }
 
     fn leaf(&mut self, record: &LeafRecord) -> Result<(), ImageError> {
         let bytes = self.page(&record.pointer, OBJECT_LEAF, None)?;
         for (i, pointer) in decode_leaf(&bytes).iter().enumerate() {
             if pointer.present {
-                let index = record.leaf.checked_mul(256).and_then(|first| first.checked_add(i as u32));
-                let index = index.ok_or(ImageError::Beyond { object: record.object, index: record.leaf })?;
+                let index = record
+                    .leaf
+                    .checked_mul(256)
+                    .and_then(|first| first.checked_add(i as u32));
+                let index = index.ok_or(ImageError::Beyond {
+                    object: record.object,
+                    index: record.leaf,
+                })?;
                 let page = match self.page(pointer, record.object, Some(index)) {
                     // They only inform: a start goes on without them, with the checkpoint.
                     Err(ImageError::Unreadable { .. }) if record.object == OBJECT_COUNTERS => {
@@ -136,11 +181,21 @@ impl Loader<'_, '_> {
     }
 
     fn table_page(&mut self, object: u32, index: u32, page: &[u8]) -> Result<(), ImageError> {
-        let wrong = |source| ImageError::Page { object, index, source };
+        let wrong = |source| ImageError::Page {
+            object,
+            index,
+            source,
+        };
         match object {
             OBJECT_VOLUMES => {
                 for record in decode_volumes(page).map_err(wrong)?.into_iter().flatten() {
-                    if self.image.tables.volumes.insert(record.id, record).is_some() {
+                    if self
+                        .image
+                        .tables
+                        .volumes
+                        .insert(record.id, record)
+                        .is_some()
+                    {
                         return Err(wrong(PageError::Malformed("a volume has two records")));
                     }
                 }
@@ -150,15 +205,24 @@ impl Loader<'_, '_> {
             OBJECT_MAP.. => {
                 let volume = VolumeId(object - OBJECT_MAP);
                 self.mapped.insert(volume);
-                let Some(most) = self.map_bytes else { return Ok(()) };
+                let Some(most) = self.map_bytes else {
+                    return Ok(());
+                };
                 self.kept += BLOCK_SIZE as u64;
-                // A checkpoint is written while pages come and go (docs/architecture.md, "Maps"), and those of deduplication are beside the users'.
-                if self.kept > most.saturating_mul(2).saturating_add(64 * BLOCK_SIZE as u64) {
+                // A checkpoint is written while pages come and go (docs/architecture.md, "Maps"),
+                // and those of deduplication are beside the users'.
+                if self.kept
+                    > most
+                        .saturating_mul(2)
+                        .saturating_add(64 * BLOCK_SIZE as u64)
+                {
                     return Err(ImageError::Memory(most));
                 }
                 let mut entries = Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]);
                 decode_map_page(page, &mut entries[..]);
-                self.image.tables.put_page(volume, u64::from(index), entries);
+                self.image
+                    .tables
+                    .put_page(volume, u64::from(index), entries);
             }
             _ => return Err(ImageError::Object(object)),
         }
@@ -167,32 +231,63 @@ impl Loader<'_, '_> {
 
     fn segments(&mut self, index: u32, page: &[u8]) -> Result<(), ImageError> {
         let zones = &self.reader.zones;
-        let largest = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(1);
+        let largest = zones
+            .zones()
+            .iter()
+            .map(|z| z.shape.rows)
+            .max()
+            .unwrap_or(1);
         let geometry = SegmentTableGeometry::new(largest);
         let first = u64::from(index) * geometry.per_page as u64;
         if first + geometry.per_page as u64 > u64::from(u32::MAX) {
-            return Err(ImageError::Beyond { object: OBJECT_SEGMENTS, index });
+            return Err(ImageError::Beyond {
+                object: OBJECT_SEGMENTS,
+                index,
+            });
         }
-        for (i, bytes) in page.chunks_exact(geometry.stride).take(geometry.per_page).enumerate() {
+        for (i, bytes) in page
+            .chunks_exact(geometry.stride)
+            .take(geometry.per_page)
+            .enumerate()
+        {
             let segment = SegmentId(first as u32 + i as u32);
             if !zones.contains(segment) {
                 // Of a layout that is gone, or behind the last one.
                 continue;
             }
             let record = decode_segment(bytes, segment, zones.shape(segment).rows);
-            let record = record.map_err(|source| ImageError::Page { object: OBJECT_SEGMENTS, index, source })?;
+            let record = record.map_err(|source| ImageError::Page {
+                object: OBJECT_SEGMENTS,
+                index,
+                source,
+            })?;
             if record.in_use {
                 let (stream, last_seq) = (record.stream, record.last_seq);
-                self.image.tables.segments[segment.index()] = Segment { stream, last_seq, filled_rows: record.filled_rows, starts: record.starts };
+                self.image.tables.segments[segment.index()] = Segment {
+                    stream,
+                    last_seq,
+                    filled_rows: record.filled_rows,
+                    starts: record.starts,
+                };
             }
         }
         Ok(())
     }
 
     /// Reads and verifies a page.
-    fn page(&mut self, pointer: &PagePointer, object: u32, index: Option<u32>) -> Result<Vec<u8>, ImageError> {
-        self.image.pages.extend(self.map_bytes.map(|_| PageRef { pointer: *pointer, object, index }));
-        let (segment, block) = block_of(self.reader, pointer.place).ok_or(ImageError::Place { object })?;
+    fn page(
+        &mut self,
+        pointer: &PagePointer,
+        object: u32,
+        index: Option<u32>,
+    ) -> Result<Vec<u8>, ImageError> {
+        self.image.pages.extend(self.map_bytes.map(|_| PageRef {
+            pointer: *pointer,
+            object,
+            index,
+        }));
+        let (segment, block) =
+            block_of(self.reader, pointer.place).ok_or(ImageError::Place { object })?;
         let shape = *self.reader.zones.shape(segment);
         let (row, rows) = (u32::from(pointer.batch_row), u32::from(pointer.batch_rows));
         let fits = row < shape.rows && rows <= shape.chunk_end(row) - row;
@@ -202,7 +297,12 @@ impl Loader<'_, '_> {
         let mut rows = Rows::new(self.reader, segment, row, rows);
         let in_batch = (block - u64::from(row) * u64::from(shape.data)) as u32;
         let origin = rows.find_checksum(self.reader, in_batch, pointer.checksum);
-        let origin = origin.ok_or(ImageError::Unreadable { object, index: index.unwrap_or(0), segment, block })?;
+        let origin = origin.ok_or(ImageError::Unreadable {
+            object,
+            index: index.unwrap_or(0),
+            segment,
+            block,
+        })?;
         self.image.rebuilt += u64::from(origin != Origin::Member);
         Ok(rows.bytes(in_batch).to_vec())
     }
@@ -219,8 +319,12 @@ pub(crate) fn block_of(reader: &PoolReader<'_>, place: Place) -> Option<(Segment
 
 /// True if there is room for so many units at this place.
 pub(crate) fn exists(reader: &PoolReader<'_>, place: Place, units: u16) -> bool {
-    let (segment, end) = (reader.codec.segment(place), reader.codec.offset_units(place) + u64::from(units));
-    let is_in = |segment| end <= reader.zones.shape(segment).data_blocks() * u64::from(FULL_BLOCK_UNITS);
+    let (segment, end) = (
+        reader.codec.segment(place),
+        reader.codec.offset_units(place) + u64::from(units),
+    );
+    let is_in =
+        |segment| end <= reader.zones.shape(segment).data_blocks() * u64::from(FULL_BLOCK_UNITS);
     place.0 >> Place::BITS == 0 && reader.zones.contains(segment) && is_in(segment)
 }
 

@@ -1,12 +1,16 @@
-//! The journals: which records count, what only they have, and whether every copy of them is as it should be.
+//! The journals: which records count, what only they have, and whether every copy of them is as it
+//! should be.
 //!
-//! 1 Each chunk is read on all members that count; a copy that can not be read as a whole is read block by block.
-//! 2 Records are followed from the first byte of the chunk, each by any copy that verifies to the last byte, as long as numbers are consecutive and
-//!   epochs do not fall. Where copies bear different records (a write was lost), the newest counts.
-//! 3 Every header that verifies says what was durable when its record was made, also of a record whose payload does not verify, and of those that
-//!   its length leads to.
-//! 4 A record is *needed* if it brings an order up to P that the log does not have, or if such a record is reached through it. Copies of needed
-//!   records are compared, and blocks that only they have are unpacked.
+//! 1 Each chunk is read on all members that count; a copy that can not be read as a whole is read
+//!   block by block.
+//! 2 Records are followed from the first byte of the chunk, each by any copy that verifies to the
+//!   last byte, as long as numbers are consecutive and epochs do not fall. Where copies bear
+//!   different records (a write was lost), the newest counts.
+//! 3 Every header that verifies says what was durable when its record was made, also of a record
+//!   whose payload does not verify, and of those that its length leads to.
+//! 4 A record is *needed* if it brings an order up to P that the log does not have, or if such a
+//!   record is reached through it. Copies of needed records are compared, and blocks that only they
+//!   have are unpacked.
 
 use crate::durable::{Coverage, Durable, record_limit};
 use crate::reader::{Piece, PoolReader};
@@ -14,9 +18,13 @@ use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use windrow_layout::batch::{DecodedEntry, Entry};
-use windrow_layout::journal::{DecodedRecord, RECORD_MAGIC, RecordHeader, decode_record, decode_record_header};
+use windrow_layout::journal::{
+    DecodedRecord, RECORD_MAGIC, RecordHeader, decode_record, decode_record_header,
+};
 use windrow_layout::superblock::{Fence, Superblock};
-use windrow_units::{BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, Seq, VolumeId};
+use windrow_units::{
+    BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, Seq, VolumeId,
+};
 
 /// A copy of a record that is not as it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +40,8 @@ pub(crate) struct Record {
     /// Copies that were looked at.
     pub(crate) copies: usize,
     pub(crate) wrong: Vec<WrongCopy>,
-    /// Blocks of it that can not be unpacked, with their orders: the software that packed them was at fault.
+    /// Blocks of it that can not be unpacked, with their orders: the software that packed them was
+    /// at fault.
     not_unpacked: Vec<(Order, VolumeId, Lba)>,
 }
 
@@ -54,7 +63,8 @@ impl Record {
 pub(crate) struct Chunk {
     /// The records that can be reached.
     pub(crate) records: Vec<Record>,
-    /// The header of the record at which they end, if one that would be the next is there without its payload.
+    /// The header of the record at which they end, if one that would be the next is there without
+    /// its payload.
     pub(crate) torn: Option<RecordHeader>,
     /// What was durable, as its headers say.
     claims: Vec<(Epoch, Order)>,
@@ -62,15 +72,31 @@ pub(crate) struct Chunk {
     newest: Epoch,
 }
 
-/// Reads a chunk; `None` if nothing was ever written to it. Records of other epochs than these do not count.
-pub(crate) fn read_chunk(reader: &mut PoolReader<'_>, area: &JournalArea, chunk: u32, epochs: &RangeInclusive<Epoch>) -> Option<Chunk> {
-    let begins = |piece: &Piece| !piece.is_whole(0..BLOCK_SIZE) || piece.bytes.starts_with(&RECORD_MAGIC);
+/// Reads a chunk; `None` if nothing was ever written to it. Records of other epochs than these do
+/// not count.
+pub(crate) fn read_chunk(
+    reader: &mut PoolReader<'_>,
+    area: &JournalArea,
+    chunk: u32,
+    epochs: &RangeInclusive<Epoch>,
+) -> Option<Chunk> {
+    let begins =
+        |piece: &Piece| !piece.is_whole(0..BLOCK_SIZE) || piece.bytes.starts_with(&RECORD_MAGIC);
     let places: Vec<(MemberId, u64)> = area.copies_of(chunk).collect();
     if !reader.pieces(&places, BLOCK_SIZE).iter().any(begins) {
         return None;
     }
     let copies = reader.pieces(&places, area.chunk_bytes as usize);
-    Some(Follow { pool: reader.pool, area, chunk, epochs, copies: &copies }.run())
+    Some(
+        Follow {
+            pool: reader.pool,
+            area,
+            chunk,
+            epochs,
+            copies: &copies,
+        }
+        .run(),
+    )
 }
 
 /// The copies of a chunk, to be followed.
@@ -84,68 +110,132 @@ struct Follow<'c> {
 
 impl Follow<'_> {
     fn run(&self) -> Chunk {
-        let newest = self.all_headers(0).map(|(h, _)| h.epoch).max().unwrap_or_default();
-        let mut found = Chunk { newest, ..Chunk::default() };
+        let newest = self
+            .all_headers(0)
+            .map(|(h, _)| h.epoch)
+            .max()
+            .unwrap_or_default();
+        let mut found = Chunk {
+            newest,
+            ..Chunk::default()
+        };
         let mut at = 0;
         let mut before = None;
         loop {
-            let is_next = |h: &RecordHeader| before.is_none_or(|(epoch, seq): (Epoch, Seq)| h.epoch >= epoch && h.seq == seq.next());
+            let is_next = |h: &RecordHeader| {
+                before.is_none_or(|(epoch, seq): (Epoch, Seq)| {
+                    h.epoch >= epoch && h.seq == seq.next()
+                })
+            };
             let heads = self.headers(at);
-            found.claims.extend(heads.iter().map(|(h, _)| (h.epoch, h.durable)));
-            let newest = heads.iter().map(|(h, _)| h).filter(|h| is_next(h)).max_by_key(|h| (h.epoch, h.seq)).cloned();
+            found
+                .claims
+                .extend(heads.iter().map(|(h, _)| (h.epoch, h.durable)));
+            let newest = heads
+                .iter()
+                .map(|(h, _)| h)
+                .filter(|h| is_next(h))
+                .max_by_key(|h| (h.epoch, h.seq))
+                .cloned();
             let Some(record) = self.record(at, is_next) else {
                 found.torn = found.torn.or(newest);
                 break;
             };
             let header = record.header();
             // Of the newest life of the chunk there is no whole copy, of a former one there is.
-            found.torn = found.torn.or(newest.filter(|h| (h.epoch, h.seq) > (header.epoch, header.seq)));
+            found.torn = found
+                .torn
+                .or(newest.filter(|h| (h.epoch, h.seq) > (header.epoch, header.seq)));
             before = Some((header.epoch, header.seq));
             at += record.decoded.length as usize;
             found.records.push(record);
         }
-        while let Some((_, length)) = self.headers(at).into_iter().max_by_key(|(h, _)| (h.epoch, h.seq)) {
+        while let Some((_, length)) = self
+            .headers(at)
+            .into_iter()
+            .max_by_key(|(h, _)| (h.epoch, h.seq))
+        {
             at += length as usize;
-            found.claims.extend(self.headers(at).iter().map(|(h, _)| (h.epoch, h.durable)));
+            found
+                .claims
+                .extend(self.headers(at).iter().map(|(h, _)| (h.epoch, h.durable)));
         }
         found
     }
 
     /// Every header of these epochs at a byte of the chunk, with the length of its record.
     fn headers(&self, at: usize) -> Vec<(RecordHeader, u64)> {
-        self.all_headers(at).filter(|(h, _)| self.epochs.contains(&h.epoch)).collect()
+        self.all_headers(at)
+            .filter(|(h, _)| self.epochs.contains(&h.epoch))
+            .collect()
     }
 
     /// The same of any epoch.
     fn all_headers(&self, at: usize) -> impl Iterator<Item = (RecordHeader, u64)> {
-        let decode = move |copy: &Piece| decode_record_header(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32, self.area.granule).ok();
+        let decode = move |copy: &Piece| {
+            decode_record_header(
+                copy.bytes.get(at..)?,
+                &self.pool,
+                self.chunk,
+                at as u32,
+                self.area.granule,
+            )
+            .ok()
+        };
         self.copies.iter().filter_map(decode)
     }
 
     /// The record at a byte of the chunk.
     fn record(&self, at: usize, is_next: impl Fn(&RecordHeader) -> bool) -> Option<Record> {
         let decode = |copy: &Piece| {
-            let record = decode_record(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32, self.area.granule).ok()?;
+            let record = decode_record(
+                copy.bytes.get(at..)?,
+                &self.pool,
+                self.chunk,
+                at as u32,
+                self.area.granule,
+            )
+            .ok()?;
             let counts = self.epochs.contains(&record.header.epoch) && is_next(&record.header);
             (counts && copy.is_whole(at..at + record.length as usize)).then_some(record)
         };
-        let whole = self.copies.iter().filter_map(|copy| Some((decode(copy)?, copy)));
-        let (decoded, right) = whole.max_by_key(|(record, _)| (record.header.epoch, record.header.seq))?;
+        let whole = self
+            .copies
+            .iter()
+            .filter_map(|copy| Some((decode(copy)?, copy)));
+        let (decoded, right) =
+            whole.max_by_key(|(record, _)| (record.header.epoch, record.header.seq))?;
         let range = at..at + decoded.length as usize;
         let wrong = self.copies.iter().filter_map(|copy| {
             let unreadable = !copy.is_whole(range.clone());
-            (unreadable || copy.bytes[range.clone()] != right.bytes[range.clone()]).then_some(WrongCopy { member: copy.member, unreadable })
+            (unreadable || copy.bytes[range.clone()] != right.bytes[range.clone()]).then_some(
+                WrongCopy {
+                    member: copy.member,
+                    unreadable,
+                },
+            )
         });
         let (wrong, not_unpacked) = (wrong.collect(), not_unpacked(&decoded, &right.bytes[at..]));
-        Some(Record { wrong, not_unpacked, copies: self.copies.len(), decoded })
+        Some(Record {
+            wrong,
+            not_unpacked,
+            copies: self.copies.len(),
+            decoded,
+        })
     }
 }
 
 /// The blocks of a record whose bytes are right, and are no packed block.
 fn not_unpacked(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Order, VolumeId, Lba)> {
     let mut block = [0; BLOCK_SIZE];
-    let mut is_wrong = |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduce::unpack(stored, &mut block);
-    let wrong = record.entries.iter().filter(|entry| entry.payload.as_ref().is_some_and(|info| is_wrong(record.payload(bytes, info))));
+    let mut is_wrong =
+        |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduce::unpack(stored, &mut block);
+    let wrong = record.entries.iter().filter(|entry| {
+        entry
+            .payload
+            .as_ref()
+            .is_some_and(|info| is_wrong(record.payload(bytes, info)))
+    });
     let key = |entry: &DecodedEntry| match entry.entry {
         Entry::Data { volume, lba, birth } => Some((birth, volume, lba)),
         _ => None,
@@ -170,60 +260,133 @@ pub(crate) struct Journal {
 /// The areas of a pool's journals, and whether they are on devices of their own.
 pub(crate) fn areas(superblock: &Superblock) -> impl Iterator<Item = (JournalArea, bool)> + use<> {
     let journals = superblock.journals;
-    journals.internal.map(|area| (area, false)).into_iter().chain(journals.external.map(|area| (area, true)))
+    journals
+        .internal
+        .map(|area| (area, false))
+        .into_iter()
+        .chain(journals.external.map(|area| (area, true)))
 }
 
 impl Journal {
-    /// Reads all chunks. What a start readmits is durable in the log before a checkpoint begins: records of epochs before that of the root, `since`,
-    /// do not count.
+    /// Reads all chunks. What a start readmits is durable in the log before a checkpoint begins:
+    /// records of epochs before that of the root, `since`, do not count.
     pub(crate) fn read(reader: &mut PoolReader<'_>, superblock: &Superblock, since: Epoch) -> Self {
         let epochs = since..=superblock.epoch;
         let mut ring = |(area, external): (JournalArea, bool)| {
-            let chunks = (0..area.chunks).filter_map(|chunk| read_chunk(reader, &area, chunk, &epochs)).collect();
-            Ring { area, external, chunks }
+            let chunks = (0..area.chunks)
+                .filter_map(|chunk| read_chunk(reader, &area, chunk, &epochs))
+                .collect();
+            Ring {
+                area,
+                external,
+                chunks,
+            }
         };
-        Self { rings: areas(superblock).map(&mut ring).collect(), known: superblock.epoch }
+        Self {
+            rings: areas(superblock).map(&mut ring).collect(),
+            known: superblock.epoch,
+        }
     }
 
     /// Adds what records say was durable.
     pub(crate) fn claim(&self, durable: &mut Durable<'_>) {
-        let claims = self.rings.iter().flat_map(|ring| &ring.chunks).flat_map(|chunk| &chunk.claims);
+        let claims = self
+            .rings
+            .iter()
+            .flat_map(|ring| &ring.chunks)
+            .flat_map(|chunk| &chunk.claims);
         claims.for_each(|(epoch, through)| durable.said_otherwise(*epoch, *through));
     }
 
     /// The records, chunk by chunk.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.rings.iter().flat_map(|ring| &ring.chunks).flat_map(|chunk| &chunk.records)
+        self.rings
+            .iter()
+            .flat_map(|ring| &ring.chunks)
+            .flat_map(|chunk| &chunk.records)
     }
 
     /// Looks at copies and ends, now that it is known what the log has and what is there in all.
-    pub(crate) fn judge(&self, fences: &[Fence], log: &Coverage, all: &Coverage, through: Order, findings: &mut Findings) -> Vec<JournalReport> {
-        let newest = self.rings.iter().flat_map(|ring| &ring.chunks).map(|chunk| chunk.newest).max().unwrap_or_default();
+    pub(crate) fn judge(
+        &self,
+        fences: &[Fence],
+        log: &Coverage,
+        all: &Coverage,
+        through: Order,
+        findings: &mut Findings,
+    ) -> Vec<JournalReport> {
+        let newest = self
+            .rings
+            .iter()
+            .flat_map(|ring| &ring.chunks)
+            .map(|chunk| chunk.newest)
+            .max()
+            .unwrap_or_default();
         if newest > self.known {
-            let message = format!("the journal bears a record of epoch {newest}, which no superblock knows: the newest superblocks are lost");
-            findings.add(Finding::new(Severity::Error, FindingKind::SlotWrong, message));
+            let message = format!(
+                "the journal bears a record of epoch {newest}, which no superblock knows: the newest superblocks are lost"
+            );
+            findings.add(Finding::new(
+                Severity::Error,
+                FindingKind::SlotWrong,
+                message,
+            ));
         }
-        self.rings.iter().map(|ring| ring.judge(fences, log, all, through, findings)).collect()
+        self.rings
+            .iter()
+            .map(|ring| ring.judge(fences, log, all, through, findings))
+            .collect()
     }
 }
 
 impl Ring {
-    fn judge(&self, fences: &[Fence], log: &Coverage, all: &Coverage, through: Order, findings: &mut Findings) -> JournalReport {
+    fn judge(
+        &self,
+        fences: &[Fence],
+        log: &Coverage,
+        all: &Coverage,
+        through: Order,
+        findings: &mut Findings,
+    ) -> JournalReport {
         let mut report = JournalReport::of(&self.area, self.external);
         for chunk in &self.chunks {
             report.records += chunk.records.len() as u64;
-            let brings = |record: &Record| record.orders(fences).is_some_and(|(first, last)| log.lacks(first, last.min(all.highest().0)));
-            let needed = chunk.records.iter().rposition(brings).map_or(0, |last| last + 1);
+            let brings = |record: &Record| {
+                record
+                    .orders(fences)
+                    .is_some_and(|(first, last)| log.lacks(first, last.min(all.highest().0)))
+            };
+            let needed = chunk
+                .records
+                .iter()
+                .rposition(brings)
+                .map_or(0, |last| last + 1);
             report.chunks_in_use += u32::from(needed > 0);
             report.records_needed += needed as u64;
             compare_copies(&chunk.records[..needed], through, &mut report, findings);
             for record in &chunk.records[..needed] {
-                let counts = |order: &Order| record.orders(fences).is_some_and(|(_, last)| order.0 <= last.min(all.highest().0)) && log.lacks(order.0, order.0);
-                for (_, volume, lba) in record.not_unpacked.iter().filter(|(order, ..)| counts(order)) {
-                    let message =
-                        format!("volume {volume}, block {lba}: its bytes in journal record {} are right, but they can not be unpacked", record.header().seq);
-                    let finding = Finding::new(Severity::Error, FindingKind::BlockWrong, message).chunk(record.header().chunk);
-                    findings.add(Finding { volume: Some(*volume), lba: Some(*lba), ..finding });
+                let counts = |order: &Order| {
+                    record
+                        .orders(fences)
+                        .is_some_and(|(_, last)| order.0 <= last.min(all.highest().0))
+                        && log.lacks(order.0, order.0)
+                };
+                for (_, volume, lba) in record
+                    .not_unpacked
+                    .iter()
+                    .filter(|(order, ..)| counts(order))
+                {
+                    let message = format!(
+                        "volume {volume}, block {lba}: its bytes in journal record {} are right, but they can not be unpacked",
+                        record.header().seq
+                    );
+                    let finding = Finding::new(Severity::Error, FindingKind::BlockWrong, message)
+                        .chunk(record.header().chunk);
+                    findings.add(Finding {
+                        volume: Some(*volume),
+                        lba: Some(*lba),
+                        ..finding
+                    });
                 }
             }
             if let Some(torn) = &chunk.torn {
@@ -234,57 +397,127 @@ impl Ring {
     }
 }
 
-/// Counts the copies of needed records of a chunk and reports those that are wrong, each member once.
-fn compare_copies(records: &[Record], through: Order, report: &mut JournalReport, findings: &mut Findings) {
+/// Counts the copies of needed records of a chunk and reports those that are wrong, each member
+/// once.
+fn compare_copies(
+    records: &[Record],
+    through: Order,
+    report: &mut JournalReport,
+    findings: &mut Findings,
+) {
     let mut by_member: BTreeMap<MemberId, Vec<(&RecordHeader, bool)>> = BTreeMap::new();
     for record in records {
         report.copies_compared += record.copies as u64;
         report.copies_wrong += record.wrong.len() as u64;
         for wrong in &record.wrong {
-            by_member.entry(wrong.member).or_default().push((record.header(), wrong.unreadable));
+            by_member
+                .entry(wrong.member)
+                .or_default()
+                .push((record.header(), wrong.unreadable));
         }
     }
     for (member, wrong) in by_member {
         // A copy of a record that no flush covered need not have arrived.
         let was_durable = wrong.iter().any(|(header, _)| header.last <= through);
-        let severity = if was_durable { Severity::Repairable } else { Severity::Note };
-        let what = if wrong.iter().any(|(_, unreadable)| *unreadable) { "can not be read" } else { "is not as it should be" };
+        let severity = if was_durable {
+            Severity::Repairable
+        } else {
+            Severity::Note
+        };
+        let what = if wrong.iter().any(|(_, unreadable)| *unreadable) {
+            "can not be read"
+        } else {
+            "is not as it should be"
+        };
         let (first, last) = (wrong[0].0, wrong[wrong.len() - 1].0);
-        let message = format!("copies of journal records {} to {}: this one {what}, another one verifies", first.seq, last.seq);
-        findings.add(Finding::new(severity, FindingKind::JournalCopyWrong, message).member(member).chunk(first.chunk));
+        let message = format!(
+            "copies of journal records {} to {}: this one {what}, another one verifies",
+            first.seq, last.seq
+        );
+        findings.add(
+            Finding::new(severity, FindingKind::JournalCopyWrong, message)
+                .member(member)
+                .chunk(first.chunk),
+        );
     }
 }
 
-/// A record of which only the header is left: the torn end of the journal, or damage if something says that it was durable.
-fn judge_end(torn: &RecordHeader, fences: &[Fence], passed: Order, through: Order, findings: &mut Findings) {
-    let (seq, first, last) = (torn.seq, torn.first, torn.last.0.min(record_limit(fences, torn.epoch)));
+/// A record of which only the header is left: the torn end of the journal, or damage if something
+/// says that it was durable.
+fn judge_end(
+    torn: &RecordHeader,
+    fences: &[Fence],
+    passed: Order,
+    through: Order,
+    findings: &mut Findings,
+) {
+    let (seq, first, last) = (
+        torn.seq,
+        torn.first,
+        torn.last.0.min(record_limit(fences, torn.epoch)),
+    );
     if first.0 > last || last <= passed.0 {
         return;
     }
     let (severity, kind, what) = match first <= through && passed < through {
-        true => (Severity::Error, FindingKind::JournalDamaged, "was durable, but no copy of it verifies"),
-        false => (Severity::Note, FindingKind::JournalTorn, "did not arrive as a whole and does not count"),
+        true => (
+            Severity::Error,
+            FindingKind::JournalDamaged,
+            "was durable, but no copy of it verifies",
+        ),
+        false => (
+            Severity::Note,
+            FindingKind::JournalTorn,
+            "did not arrive as a whole and does not count",
+        ),
     };
-    let message = format!("journal record {seq} at byte {} (orders {first} to {}) {what}", torn.offset, torn.last);
+    let message = format!(
+        "journal record {seq} at byte {} (orders {first} to {}) {what}",
+        torn.offset, torn.last
+    );
     findings.add(Finding::new(severity, kind, message).chunk(torn.chunk));
 }
 
 /// The area must lie on the members that it names.
-pub(crate) fn check_area(superblock: &Superblock, sizes: impl Fn(MemberId) -> Option<u64>, findings: &mut Findings) {
+pub(crate) fn check_area(
+    superblock: &Superblock,
+    sizes: impl Fn(MemberId) -> Option<u64>,
+    findings: &mut Findings,
+) {
     for (area, _) in areas(superblock) {
         for member in members_of(&area) {
-            let recorded = superblock.members.get(member.index()).map_or(0, |record| record.size_bytes);
+            let recorded = superblock
+                .members
+                .get(member.index())
+                .map_or(0, |record| record.size_bytes);
             let usable = sizes(member).map_or(recorded, |size| size.min(recorded));
             if area.end() > usable {
-                let message = format!("the journal ends at byte {}, the member has {usable}", area.end());
-                findings.add(Finding::new(Severity::Error, FindingKind::JournalMisplaced, message).member(member));
+                let message = format!(
+                    "the journal ends at byte {}, the member has {usable}",
+                    area.end()
+                );
+                findings.add(
+                    Finding::new(Severity::Error, FindingKind::JournalMisplaced, message)
+                        .member(member),
+                );
             }
         }
-        for zone in superblock.zones.iter().filter(|zone| zone.members & area.members != 0) {
+        for zone in superblock
+            .zones
+            .iter()
+            .filter(|zone| zone.members & area.members != 0)
+        {
             let zone_end = zone.start + zone.extents() * zone.shape.extent_bytes();
             if area.start < zone_end && zone.start < area.end() {
-                let message = format!("the journal lies in the zone of segment {}", zone.first_segment);
-                findings.add(Finding::new(Severity::Error, FindingKind::JournalMisplaced, message));
+                let message = format!(
+                    "the journal lies in the zone of segment {}",
+                    zone.first_segment
+                );
+                findings.add(Finding::new(
+                    Severity::Error,
+                    FindingKind::JournalMisplaced,
+                    message,
+                ));
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Redundancy of one row, computed slowly and plainly from the format document. It shares nothing with the parity crate, so
-//! that a check of a pool also checks the code that wrote it.
+//! Redundancy of one row, computed slowly and plainly from the format document. It shares nothing
+//! with the parity crate, so that a check of a pool also checks the code that wrote it.
 //!
-//! Columns `0..k` are data; then, by code: copies of them, P = their XOR, Q = the sum of `2^c * D_c` in GF(2^8), polynomial 0x11d.
+//! Columns `0..k` are data; then, by code: copies of them, P = their XOR, Q = the sum of
+//! `2^c * D_c` in GF(2^8), polynomial 0x11d.
 
 use windrow_units::{Code, Shape};
 
@@ -35,7 +36,9 @@ fn add(into: &mut [u8], column: &[u8]) {
 /// `into += factor * column`.
 fn add_scaled(into: &mut [u8], column: &[u8], factor: u8) {
     let table: [u8; 256] = std::array::from_fn(|x| multiply(x as u8, factor));
-    into.iter_mut().zip(column).for_each(|(a, b)| *a ^= table[usize::from(*b)]);
+    into.iter_mut()
+        .zip(column)
+        .for_each(|(a, b)| *a ^= table[usize::from(*b)]);
 }
 
 fn scaled(column: &[u8], factor: u8) -> Vec<u8> {
@@ -55,10 +58,21 @@ fn p_and_q(data: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     let length = data.first().map_or(0, |d| d.len());
     let (mut p, mut q) = (vec![0u8; length], vec![0u8; length]);
     // Horner's rule, eight bytes at a time; blocks are a multiple of eight.
-    for (i, (p, q)) in p.as_chunks_mut::<8>().0.iter_mut().zip(q.as_chunks_mut::<8>().0).enumerate() {
+    for (i, (p, q)) in p
+        .as_chunks_mut::<8>()
+        .0
+        .iter_mut()
+        .zip(q.as_chunks_mut::<8>().0)
+        .enumerate()
+    {
         let (mut xor, mut sum) = (0, 0);
         for column in data.iter().rev() {
-            let word = column.as_chunks::<8>().0.get(i).copied().map_or(0, u64::from_le_bytes);
+            let word = column
+                .as_chunks::<8>()
+                .0
+                .get(i)
+                .copied()
+                .map_or(0, u64::from_le_bytes);
             xor ^= word;
             sum = double(sum) ^ word;
         }
@@ -71,7 +85,9 @@ fn p_and_q(data: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
 pub(crate) fn redundancy(shape: &Shape, data: &[&[u8]]) -> Vec<Vec<u8>> {
     match shape.code {
         Code::None => Vec::new(),
-        Code::Copies => (1..shape.width / shape.data).flat_map(|_| data.iter().map(|d| d.to_vec())).collect(),
+        Code::Copies => (1..shape.width / shape.data)
+            .flat_map(|_| data.iter().map(|d| d.to_vec()))
+            .collect(),
         Code::P => vec![p_and_q(data).0],
         Code::PQ => {
             let (p, q) = p_and_q(data);
@@ -80,17 +96,28 @@ pub(crate) fn redundancy(shape: &Shape, data: &[&[u8]]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Rebuilds data column `target` from a row whose columns are `None` where nothing is known. `None` if too many are.
+/// Rebuilds data column `target` from a row whose columns are `None` where nothing is known. `None`
+/// if too many are.
 pub(crate) fn rebuild(shape: &Shape, row: &[Option<&[u8]>], target: usize) -> Option<Vec<u8>> {
     let k = usize::from(shape.data);
     match shape.code {
         Code::None => None,
-        Code::Copies => (target..row.len()).step_by(k).filter(|c| *c != target).find_map(|c| row[c]).map(<[u8]>::to_vec),
+        Code::Copies => (target..row.len())
+            .step_by(k)
+            .filter(|c| *c != target)
+            .find_map(|c| row[c])
+            .map(<[u8]>::to_vec),
         Code::P | Code::PQ => {
-            let missing: Vec<usize> = (0..k).filter(|c| *c == target || row[*c].is_none()).collect();
+            let missing: Vec<usize> = (0..k)
+                .filter(|c| *c == target || row[*c].is_none())
+                .collect();
             let p = row.get(k).copied().flatten();
             let q = row.get(k + 1).copied().flatten();
-            let known = || (0..k).filter(|c| !missing.contains(c)).filter_map(|c| Some((c, row[c]?)));
+            let known = || {
+                (0..k)
+                    .filter(|c| !missing.contains(c))
+                    .filter_map(|c| Some((c, row[c]?)))
+            };
             let p_rest = |p: &[u8]| {
                 let mut rest = p.to_vec();
                 known().for_each(|(_, column)| add(&mut rest, column));
@@ -117,7 +144,8 @@ pub(crate) fn rebuild(shape: &Shape, row: &[Option<&[u8]>], target: usize) -> Op
     }
 }
 
-/// Sets of columns that may be wrong without saying so: none, one, and two if as many are tolerated.
+/// Sets of columns that may be wrong without saying so: none, one, and two if as many are
+/// tolerated.
 pub(crate) fn suspects(shape: &Shape) -> Vec<Vec<usize>> {
     let width = usize::from(shape.width);
     let mut sets = vec![Vec::new()];
@@ -130,14 +158,23 @@ pub(crate) fn suspects(shape: &Shape) -> Vec<Vec<usize>> {
     sets
 }
 
-/// Everything that `target` may be, given that up to the tolerance of columns may be wrong without saying so: `accept` is called
-/// with each candidate until it says yes. Columns that are `None` count as wrong.
-pub(crate) fn search(shape: &Shape, row: &[Option<&[u8]>], target: usize, mut accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+/// Everything that `target` may be, given that up to the tolerance of columns may be wrong without
+/// saying so: `accept` is called with each candidate until it says yes. Columns that are `None`
+/// count as wrong.
+pub(crate) fn search(
+    shape: &Shape,
+    row: &[Option<&[u8]>],
+    target: usize,
+    mut accept: impl FnMut(&[u8]) -> bool,
+) -> Option<Vec<u8>> {
     let mut row = row.to_vec();
     row[target] = None;
     if shape.code == Code::Copies {
         let copies = (target..row.len()).step_by(usize::from(shape.data));
-        return copies.filter_map(|c| row[c]).find(|bytes| accept(bytes)).map(<[u8]>::to_vec);
+        return copies
+            .filter_map(|c| row[c])
+            .find(|bytes| accept(bytes))
+            .map(<[u8]>::to_vec);
     }
     let first = rebuild(shape, &row, target);
     if let Some(bytes) = first
@@ -149,11 +186,13 @@ pub(crate) fn search(shape: &Shape, row: &[Option<&[u8]>], target: usize, mut ac
     if unknown >= shape.tolerance() {
         return None;
     }
-    (0..row.len()).filter(|c| row[*c].is_some()).find_map(|suspect| {
-        let mut row = row.clone();
-        row[suspect] = None;
-        rebuild(shape, &row, target).filter(|bytes| accept(bytes))
-    })
+    (0..row.len())
+        .filter(|c| row[*c].is_some())
+        .find_map(|suspect| {
+            let mut row = row.clone();
+            row[suspect] = None;
+            rebuild(shape, &row, target).filter(|bytes| accept(bytes))
+        })
 }
 
 #[cfg(test)]

@@ -4,15 +4,20 @@ use crate::raid;
 use windrow_io::{Buf, MemberIo, ReadItem};
 use windrow_layout::batch::payload_checksum;
 use windrow_layout::superblock::{RESERVED_BYTES, Superblock};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MAX_MEMBERS, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape, ZoneMap};
+use windrow_units::{
+    BLOCK_BYTES, BLOCK_SIZE, Column, MAX_MEMBERS, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape,
+    ZoneMap,
+};
 
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Reads of single blocks that fail one after another before it is asked whether the member answers at all: each may take a drive seconds, and a pool has many blocks.
+/// Reads of single blocks that fail one after another before it is asked whether the member answers
+/// at all: each may take a drive seconds, and a pool has many blocks.
 pub(crate) const FAILED_IN_A_ROW: u32 = 256;
 
-/// Blocks all over a member that are tried then. If none can be read it is taken for absent from there on; one bad region is no reason for that.
+/// Blocks all over a member that are tried then. If none can be read it is taken for absent from
+/// there on; one bad region is no reason for that.
 const PROBES: u64 = 16;
 
 /// The pool's geometry and the members that count.
@@ -37,7 +42,18 @@ impl<'a> PoolReader<'a> {
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, failed: vec![0; MAX_MEMBERS], given_up: 0, read_bytes: 0 }
+        Self {
+            io,
+            zones,
+            codec,
+            pool: superblock.pool,
+            usable,
+            aside: 0,
+            reads_aside: false,
+            failed: vec![0; MAX_MEMBERS],
+            given_up: 0,
+            read_bytes: 0,
+        }
     }
 
     /// With these journal devices beside, which are read only when that is asked for.
@@ -54,14 +70,24 @@ impl<'a> PoolReader<'a> {
     /// Bytes of members that count; where a read fails, block by block.
     pub(crate) fn pieces(&mut self, places: &[(MemberId, u64)], bytes: usize) -> Vec<Piece> {
         let usable = places.iter().filter(|(member, _)| self.is_usable(*member));
-        let mut items: Vec<ReadItem> =
-            usable.map(|(member, offset)| ReadItem { member: *member, offset: *offset, buf: Buf::unpooled(bytes), result: Ok(()) }).collect();
+        let mut items: Vec<ReadItem> = usable
+            .map(|(member, offset)| ReadItem {
+                member: *member,
+                offset: *offset,
+                buf: Buf::unpooled(bytes),
+                result: Ok(()),
+            })
+            .collect();
         self.io.read_many(&mut items);
         items.into_iter().map(|item| self.piece(item)).collect()
     }
 
     fn piece(&mut self, item: ReadItem) -> Piece {
-        let mut piece = Piece { member: item.member, bytes: item.buf.to_vec(), bad: Vec::new() };
+        let mut piece = Piece {
+            member: item.member,
+            bytes: item.buf.to_vec(),
+            bad: Vec::new(),
+        };
         if item.result.is_err() {
             for (block, bytes) in piece.bytes.chunks_mut(BLOCK_SIZE).enumerate() {
                 if !self.read_block(item.member, item.offset + block as u64 * BLOCK_BYTES, bytes) {
@@ -77,12 +103,17 @@ impl<'a> PoolReader<'a> {
     }
 
     fn is_usable(&self, member: MemberId) -> bool {
-        ((self.usable | if self.reads_aside { self.aside } else { 0 }) & !self.given_up) >> member.0 & 1 == 1
+        ((self.usable | if self.reads_aside { self.aside } else { 0 }) & !self.given_up) >> member.0
+            & 1
+            == 1
     }
 
     /// Members that answered no more.
     pub(crate) fn given_up(&self) -> Vec<MemberId> {
-        (0..MAX_MEMBERS as u8).map(MemberId).filter(|member| self.given_up >> member.0 & 1 == 1).collect()
+        (0..MAX_MEMBERS as u8)
+            .map(MemberId)
+            .filter(|member| self.given_up >> member.0 & 1 == 1)
+            .collect()
     }
 
     /// One block, after a longer read had failed. False if it can not be read.
@@ -99,8 +130,12 @@ impl<'a> PoolReader<'a> {
     }
 
     fn answers(&mut self, member: MemberId) -> bool {
-        let blocks = (self.io.size(member) / BLOCK_BYTES).saturating_sub(RESERVED_BYTES / BLOCK_BYTES);
-        let (at, mut bytes) = (|probe| RESERVED_BYTES + blocks * probe / PROBES * BLOCK_BYTES, vec![0; BLOCK_SIZE]);
+        let blocks =
+            (self.io.size(member) / BLOCK_BYTES).saturating_sub(RESERVED_BYTES / BLOCK_BYTES);
+        let (at, mut bytes) = (
+            |probe| RESERVED_BYTES + blocks * probe / PROBES * BLOCK_BYTES,
+            vec![0; BLOCK_SIZE],
+        );
         (0..PROBES).any(|probe| self.io.read(member, at(probe), &mut bytes).is_ok())
     }
 }
@@ -116,7 +151,10 @@ pub(crate) struct Piece {
 impl Piece {
     /// True if all of these bytes could be read.
     pub(crate) fn is_whole(&self, range: std::ops::Range<usize>) -> bool {
-        !self.bad.iter().any(|block| block * BLOCK_SIZE < range.end && range.start < (block + 1) * BLOCK_SIZE)
+        !self
+            .bad
+            .iter()
+            .any(|block| block * BLOCK_SIZE < range.end && range.start < (block + 1) * BLOCK_SIZE)
     }
 }
 
@@ -160,7 +198,14 @@ impl Rows {
     pub(crate) fn new(reader: &PoolReader<'_>, segment: SegmentId, row: u32, rows: u32) -> Self {
         let shape = *reader.zones.shape(segment);
         let width = usize::from(shape.width);
-        Self { segment, row, rows, shape, columns: vec![Vec::new(); width], states: vec![State::Unread; width * rows as usize] }
+        Self {
+            segment,
+            row,
+            rows,
+            shape,
+            columns: vec![Vec::new(); width],
+            states: vec![State::Unread; width * rows as usize],
+        }
     }
 
     fn width(&self) -> usize {
@@ -178,13 +223,19 @@ impl Rows {
 
     /// The member that should hold a column.
     pub(crate) fn member(&self, reader: &PoolReader<'_>, column: usize) -> MemberId {
-        reader.zones.locate(self.segment).address(self.row, Column(column as u8)).0
+        reader
+            .zones
+            .locate(self.segment)
+            .address(self.row, Column(column as u8))
+            .0
     }
 
     /// The bytes of a block, if they are known.
     fn known(&self, column: usize, at: u32) -> Option<&[u8]> {
         match self.states[self.slot(column, at)] {
-            State::Found | State::Corrected => self.columns[column].chunks_exact(BLOCK_SIZE).nth(at as usize),
+            State::Found | State::Corrected => self.columns[column]
+                .chunks_exact(BLOCK_SIZE)
+                .nth(at as usize),
             _ => None,
         }
     }
@@ -196,17 +247,29 @@ impl Rows {
     }
 
     /// Reads what is not read yet of rows `at .. at + count` of the columns.
-    pub(crate) fn load(&mut self, reader: &mut PoolReader<'_>, columns: std::ops::Range<usize>, at: u32, count: u32) {
+    pub(crate) fn load(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        columns: std::ops::Range<usize>,
+        at: u32,
+        count: u32,
+    ) {
         let mut items = Vec::new();
         let mut targets = Vec::new();
         for column in columns {
-            let (member, start) = reader.zones.locate(self.segment).address(self.row, Column(column as u8));
+            let (member, start) = reader
+                .zones
+                .locate(self.segment)
+                .address(self.row, Column(column as u8));
             if self.columns[column].is_empty() {
                 self.columns[column] = vec![0; self.rows as usize * BLOCK_SIZE];
             }
             if !reader.is_usable(member) {
                 let (from, to) = (self.slot(column, 0), self.slot(column, self.rows));
-                self.states[from..to].iter_mut().filter(|s| **s == State::Unread).for_each(|s| *s = State::Absent);
+                self.states[from..to]
+                    .iter_mut()
+                    .filter(|s| **s == State::Unread)
+                    .for_each(|s| *s = State::Absent);
                 continue;
             }
             let mut next = at;
@@ -221,7 +284,12 @@ impl Rows {
                     next += 1;
                 }
                 let buf = Buf::unpooled((next - first) as usize * BLOCK_SIZE);
-                items.push(ReadItem { member, offset: start + u64::from(first) * BLOCK_BYTES, buf, result: Ok(()) });
+                items.push(ReadItem {
+                    member,
+                    offset: start + u64::from(first) * BLOCK_BYTES,
+                    buf,
+                    result: Ok(()),
+                });
                 targets.push((column, first));
             }
         }
@@ -232,19 +300,27 @@ impl Rows {
     }
 
     /// Keeps the blocks of a read; if it failed, tries them one by one.
-    fn take(&mut self, reader: &mut PoolReader<'_>, item: &mut ReadItem, column: usize, first: u32) {
+    fn take(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        item: &mut ReadItem,
+        column: usize,
+        first: u32,
+    ) {
         let whole = item.result.is_ok();
         if whole {
             reader.failed[item.member.index()] = 0;
         }
         for (i, bytes) in item.buf.chunks_exact_mut(BLOCK_SIZE).enumerate() {
-            let good = whole || reader.read_block(item.member, item.offset + i as u64 * BLOCK_BYTES, bytes);
+            let good = whole
+                || reader.read_block(item.member, item.offset + i as u64 * BLOCK_BYTES, bytes);
             let at = first + i as u32;
             let slot = self.slot(column, at);
             self.states[slot] = if good { State::Found } else { State::Failed };
             if good {
                 reader.read_bytes += BLOCK_BYTES;
-                self.columns[column][at as usize * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(bytes);
+                self.columns[column][at as usize * BLOCK_SIZE..][..BLOCK_SIZE]
+                    .copy_from_slice(bytes);
             }
         }
     }
@@ -256,28 +332,49 @@ impl Rows {
         self.known(column, at)
     }
 
-    /// The first data blocks, if the same columns are wrong in all of their rows: `accept` gets the bytes of the first one, and then of all of them.
-    pub(crate) fn find_together(&mut self, reader: &mut PoolReader<'_>, blocks: u32, accept: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    /// The first data blocks, if the same columns are wrong in all of their rows: `accept` gets the
+    /// bytes of the first one, and then of all of them.
+    pub(crate) fn find_together(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        blocks: u32,
+        accept: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
         (0..blocks).for_each(|block| self.load(reader, 0..self.width(), self.position(block).1, 1));
         let last_column = self.position(blocks - 1).0;
         let are_there = (0..blocks).all(|block| self.known_bytes(block).is_some());
         // Where all of them are there, only suspects among them make a difference.
-        let differs = |suspects: &Vec<usize>| suspects.is_empty() || !are_there || suspects.iter().any(|c| *c <= last_column);
-        raid::suspects(&self.shape).into_iter().filter(differs).find_map(|suspects| {
-            let rebuilt = |block: u32| {
-                let (column, at) = self.position(block);
-                let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| self.known(c, at).filter(|_| !suspects.contains(&c))).collect();
-                row[column].map(<[u8]>::to_vec).or_else(|| raid::rebuild(&self.shape, &row, column))
-            };
-            rebuilt(0).filter(|first| accept(first))?;
-            let all: Option<Vec<Vec<u8>>> = (0..blocks).map(rebuilt).collect();
-            all.map(|blocks| blocks.concat()).filter(|bytes| accept(bytes))
-        })
+        let differs = |suspects: &Vec<usize>| {
+            suspects.is_empty() || !are_there || suspects.iter().any(|c| *c <= last_column)
+        };
+        raid::suspects(&self.shape)
+            .into_iter()
+            .filter(differs)
+            .find_map(|suspects| {
+                let rebuilt = |block: u32| {
+                    let (column, at) = self.position(block);
+                    let row: Vec<Option<&[u8]>> = (0..self.width())
+                        .map(|c| self.known(c, at).filter(|_| !suspects.contains(&c)))
+                        .collect();
+                    row[column]
+                        .map(<[u8]>::to_vec)
+                        .or_else(|| raid::rebuild(&self.shape, &row, column))
+                };
+                rebuilt(0).filter(|first| accept(first))?;
+                let all: Option<Vec<Vec<u8>>> = (0..blocks).map(rebuilt).collect();
+                all.map(|blocks| blocks.concat())
+                    .filter(|bytes| accept(bytes))
+            })
     }
 
-    /// All that a data block may be when up to the tolerated number of columns are wrong: as it is, then rebuilt.
+    /// All that a data block may be when up to the tolerated number of columns are wrong: as it is,
+    /// then rebuilt.
     pub(crate) fn candidates(&mut self, reader: &mut PoolReader<'_>, block: u32) -> Vec<Vec<u8>> {
-        let mut candidates: Vec<Vec<u8>> = self.direct(reader, block).map(<[u8]>::to_vec).into_iter().collect();
+        let mut candidates: Vec<Vec<u8>> = self
+            .direct(reader, block)
+            .map(<[u8]>::to_vec)
+            .into_iter()
+            .collect();
         self.search(reader, block, |bytes| {
             if !candidates.iter().any(|c| c == bytes) {
                 candidates.push(bytes.to_vec());
@@ -287,26 +384,56 @@ impl Rows {
         candidates
     }
 
-    fn search(&mut self, reader: &mut PoolReader<'_>, block: u32, accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+    fn search(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        block: u32,
+        accept: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
         self.search_beside(reader, block, &[], accept)
     }
 
     /// The same; `first` are the first data blocks, known, also where their member is not there.
-    fn search_beside(&mut self, reader: &mut PoolReader<'_>, block: u32, first: &[u8], accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+    fn search_beside(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        block: u32,
+        first: &[u8],
+        accept: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
         let (column, at) = self.position(block);
         self.load(reader, 0..self.width(), at, 1);
         let block_of = |c: usize| c * self.rows as usize + at as usize;
-        let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| first.chunks_exact(BLOCK_SIZE).nth(block_of(c)).or_else(|| self.known(c, at))).collect();
+        let row: Vec<Option<&[u8]>> = (0..self.width())
+            .map(|c| {
+                first
+                    .chunks_exact(BLOCK_SIZE)
+                    .nth(block_of(c))
+                    .or_else(|| self.known(c, at))
+            })
+            .collect();
         raid::search(&self.shape, &row, column, accept)
     }
 
-    /// Finds a data block that `accept` takes, on its member or rebuilt; a rebuilt one takes the place of what was read.
-    pub(crate) fn find(&mut self, reader: &mut PoolReader<'_>, block: u32, accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
+    /// Finds a data block that `accept` takes, on its member or rebuilt; a rebuilt one takes the
+    /// place of what was read.
+    pub(crate) fn find(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        block: u32,
+        accept: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Origin> {
         self.find_beside(reader, block, &[], accept)
     }
 
     /// The same; `first` are the first data blocks, known, also where their member is not there.
-    pub(crate) fn find_beside(&mut self, reader: &mut PoolReader<'_>, block: u32, first: &[u8], mut accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
+    pub(crate) fn find_beside(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        block: u32,
+        first: &[u8],
+        mut accept: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Origin> {
         if self.direct(reader, block).is_some_and(&mut accept) {
             return Some(self.origin(block));
         }
@@ -316,7 +443,12 @@ impl Rows {
     }
 
     /// Like [`Rows::find`], for a block with this CRC-32C.
-    pub(crate) fn find_checksum(&mut self, reader: &mut PoolReader<'_>, block: u32, checksum: u32) -> Option<Origin> {
+    pub(crate) fn find_checksum(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+        block: u32,
+        checksum: u32,
+    ) -> Option<Origin> {
         self.find(reader, block, |bytes| payload_checksum(bytes) == checksum)
     }
 
@@ -347,12 +479,18 @@ impl Rows {
     /// The bytes of a block that was found.
     pub(crate) fn bytes(&self, block: u32) -> &[u8] {
         let (column, at) = self.position(block);
-        self.columns[column].get(at as usize * BLOCK_SIZE..(at as usize + 1) * BLOCK_SIZE).unwrap_or(&[])
+        self.columns[column]
+            .get(at as usize * BLOCK_SIZE..(at as usize + 1) * BLOCK_SIZE)
+            .unwrap_or(&[])
     }
 
-    /// Compares redundancy with data, row by row. Returns how many rows could be compared, and the wrong ones with their column.
-    /// Data that is not known (absent, failed) leaves a row out; a redundancy block that gave an error is wrong.
-    pub(crate) fn compare_redundancy(&mut self, reader: &mut PoolReader<'_>) -> (u64, Vec<(u32, usize)>) {
+    /// Compares redundancy with data, row by row. Returns how many rows could be compared, and the
+    /// wrong ones with their column. Data that is not known (absent, failed) leaves a row out; a
+    /// redundancy block that gave an error is wrong.
+    pub(crate) fn compare_redundancy(
+        &mut self,
+        reader: &mut PoolReader<'_>,
+    ) -> (u64, Vec<(u32, usize)>) {
         let (k, width) = (usize::from(self.shape.data), self.width());
         self.load(reader, 0..width, 0, self.rows);
         let mut compared = 0;

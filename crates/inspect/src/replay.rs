@@ -1,12 +1,18 @@
 //! What came after the checkpoint: chains of batches, P, and the effect on the tables.
 //!
-//! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail verify and no fence voids it. Where a chain
-//!   ends, later batches of the stream behind it tell what was durable; nothing is taken from there.
-//! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the first that does not.
-//! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
-//!   nothing there, or damage. 5 Apply user entries up to P in ascending order, those that only records have among them, then moves by compare-and-set.
+//! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail
+//!   verify and no fence voids it. Where a chain ends, later batches of the stream behind it tell
+//!   what was durable; nothing is taken from there.
+//! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the
+//!   first that does not.
+//! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain
+//!   ends by the table of `docs/on-disk-format.md` section 12.3: torn, void, nothing there, or
+//!   damage. 5 Apply user entries up to P in ascending order, those that only records have among
+//!   them, then moves by compare-and-set.
 
-use crate::batches::{Expected, WholeBatch, all_headers, find_header, look_for_header, verify_ends, verify_whole};
+use crate::batches::{
+    Expected, WholeBatch, all_headers, find_header, look_for_header, verify_ends, verify_whole,
+};
 use crate::durable::{Coverage, Durable, batch_limit, fence_for, record_limit};
 use crate::journal::Journal;
 use crate::reader::PoolReader;
@@ -17,7 +23,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windrow_layout::batch::{Entry, FillState, HeaderFrame, PayloadInfo, RangeState, VolumeChange};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
-use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId};
+use windrow_units::{
+    Epoch, FULL_BLOCK_UNITS, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId,
+};
 
 /// Why a chain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +51,8 @@ impl End {
 const USERS: [StreamId; 3] = [StreamId(0), StreamId(1), StreamId(4)];
 const MOVES: [StreamId; 4] = [StreamId(5), StreamId(6), StreamId(7), StreamId(2)];
 
-/// The stream of checkpoint pages. The checkpoint in use does not need what lies behind its replay position.
+/// The stream of checkpoint pages. The checkpoint in use does not need what lies behind its replay
+/// position.
 const CHECKPOINT: StreamId = StreamId(3);
 
 /// The accepted batches of one stream.
@@ -66,8 +75,9 @@ pub(crate) struct Replay {
     pub(crate) streams: Vec<StreamReport>,
     pub(crate) log_order: Order,
     pub(crate) journals: Vec<JournalReport>,
-    /// The epoch of every accepted batch, by segment and first row: where a batch was written again after a crash, the former one has the
-    /// same number, and a member that missed the second write still bears it.
+    /// The epoch of every accepted batch, by segment and first row: where a batch was written again
+    /// after a crash, the former one has the same number, and a member that missed the second write
+    /// still bears it.
     pub(crate) epochs: BTreeMap<(SegmentId, u32), Epoch>,
     /// Accepted batches (segment and first row) whose flaws have been reported as a whole.
     pub(crate) incomplete: BTreeSet<(SegmentId, u32)>,
@@ -81,15 +91,33 @@ pub(crate) fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
 }
 
 /// Replays everything after `root` into `tables`.
-pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root: &CheckpointRoot, tables: &mut Tables, findings: &mut Findings) -> Replay {
+pub(crate) fn replay(
+    reader: &mut PoolReader<'_>,
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+    tables: &mut Tables,
+    findings: &mut Findings,
+) -> Replay {
     let fences = &superblock.fences;
     let mut durable = Durable::new(fences, superblock.checkpoints.iter().flatten());
     let mut chains = Vec::with_capacity(MAX_STREAMS);
     for stream in (0..MAX_STREAMS as u8).map(StreamId) {
-        chains.push(Follow { superblock, root, stream }.run(reader, &mut durable));
+        chains.push(
+            Follow {
+                superblock,
+                root,
+                stream,
+            }
+            .run(reader, &mut durable),
+        );
     }
     for chain in &chains {
-        Follow { superblock, root, stream: chain.stream }.look_behind(reader, chain, &mut durable);
+        Follow {
+            superblock,
+            root,
+            stream: chain.stream,
+        }
+        .look_behind(reader, chain, &mut durable);
     }
     for chain in &mut chains {
         chain.verify(reader, durable.seq(chain.stream));
@@ -101,8 +129,16 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
         let records = journal.records().filter_map(|record| record.orders(fences));
         // Behind what the log has without a gap only the journal counts.
         let passed = log.passed().0;
-        let batches = used.iter().copied().filter(|(first, _)| *first <= passed).map(|(first, last)| (first, last.min(passed)));
-        Coverage::new(root.order, &batches.chain(records).collect::<Vec<_>>(), fences)
+        let batches = used
+            .iter()
+            .copied()
+            .filter(|(first, _)| *first <= passed)
+            .map(|(first, last)| (first, last.min(passed)));
+        Coverage::new(
+            root.order,
+            &batches.chain(records).collect::<Vec<_>>(),
+            fences,
+        )
     };
     let mut journal = Journal::read(reader, superblock, root.epoch);
     journal.claim(&mut durable);
@@ -112,35 +148,83 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
         journal.claim(&mut durable);
         all = with_records(&journal);
         let message = "journal devices that are not in service were read: the log has not got what they had promised";
-        findings.add(Finding::new(Severity::Repairable, FindingKind::JournalAside, message));
+        findings.add(Finding::new(
+            Severity::Repairable,
+            FindingKind::JournalAside,
+            message,
+        ));
     }
     let accepted_order = all.highest();
     for chain in &chains {
-        let broken = judge(chain, &durable, all.passed(), superblock.journals.areas().next().is_some(), findings);
+        let broken = judge(
+            chain,
+            &durable,
+            all.passed(),
+            superblock.journals.areas().next().is_some(),
+            findings,
+        );
         settle_segments(reader, chain, broken, tables);
     }
     let flushed_through = durable.through();
     if all.passed() < flushed_through {
-        let message = format!("orders up to {flushed_through} were durable, only those up to {accepted_order} are there");
-        findings.add(Finding::new(Severity::Error, FindingKind::OrdersLost, message));
+        let message = format!(
+            "orders up to {flushed_through} were durable, only those up to {accepted_order} are there"
+        );
+        findings.add(Finding::new(
+            Severity::Error,
+            FindingKind::OrdersLost,
+            message,
+        ));
     }
     let journals = journal.judge(fences, &log, &all, flushed_through, findings);
     let mut entries = entries_of_batches(reader, fences, root, &chains, log.highest());
     entries.extend(entries_of_records(fences, &journal, &log, accepted_order));
     let replayed = apply_user_entries(entries, tables);
     apply_moves(reader, &chains, &replayed, tables);
-    let streams = chains.iter().filter(|c| c.end != End::NeverOpened).map(Chain::report).collect();
+    let streams = chains
+        .iter()
+        .filter(|c| c.end != End::NeverOpened)
+        .map(Chain::report)
+        .collect();
     let batches = || chains.iter().flat_map(|c| &c.batches);
     let at = |b: &WholeBatch| (b.batch.frame.header.segment, b.batch.frame.header.row);
-    let epochs = batches().map(|b| (at(b), b.batch.frame.header.epoch)).collect();
-    let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(at).collect();
+    let epochs = batches()
+        .map(|b| (at(b), b.batch.frame.header.epoch))
+        .collect();
+    let incomplete = batches()
+        .filter(|b| b.flaws.are_on_members())
+        .map(at)
+        .collect();
     let lost_of = |b: &WholeBatch| -> Vec<Place> {
-        let is_lost = |p: &PayloadInfo| b.lost.iter().any(|block| (p.block()..=p.last_block()).contains(block));
-        let payloads = b.batch.entries.iter().filter_map(|e| e.payload).filter(is_lost);
-        payloads.map(|p| entry_of(reader, &b.batch.frame, &p).place()).collect()
+        let is_lost = |p: &PayloadInfo| {
+            b.lost
+                .iter()
+                .any(|block| (p.block()..=p.last_block()).contains(block))
+        };
+        let payloads = b
+            .batch
+            .entries
+            .iter()
+            .filter_map(|e| e.payload)
+            .filter(is_lost);
+        payloads
+            .map(|p| entry_of(reader, &b.batch.frame, &p).place())
+            .collect()
     };
-    let lost = batches().filter(|b| !b.lost.is_empty()).flat_map(lost_of).collect();
-    Replay { accepted_order, flushed_through, streams, log_order: log.highest(), journals, epochs, incomplete, lost }
+    let lost = batches()
+        .filter(|b| !b.lost.is_empty())
+        .flat_map(lost_of)
+        .collect();
+    Replay {
+        accepted_order,
+        flushed_through,
+        streams,
+        log_order: log.highest(),
+        journals,
+        epochs,
+        incomplete,
+        lost,
+    }
 }
 
 impl Chain {
@@ -157,15 +241,24 @@ impl Chain {
 }
 
 impl Chain {
-    /// Looks at every byte of the batches. Above what was durable the first one with a lost block ends the chain; of durable ones a lost
-    /// block is the loss of that block.
+    /// Looks at every byte of the batches. Above what was durable the first one with a lost block
+    /// ends the chain; of durable ones a lost block is the loss of that block.
     fn verify(&mut self, reader: &mut PoolReader<'_>, durable: Seq) {
         for frame in std::mem::take(&mut self.frames) {
             let header = &frame.header;
             match verify_whole(reader, &frame) {
-                Some(whole) if (whole.lost.is_empty() && !whole.is_beyond) || header.seq <= durable => self.batches.push(whole),
+                Some(whole)
+                    if (whole.lost.is_empty() && !whole.is_beyond) || header.seq <= durable =>
+                {
+                    self.batches.push(whole)
+                }
                 _ => {
-                    self.next = StreamPosition { segment: header.segment, row: header.row, seq: header.seq, next_segment: header.next_segment };
+                    self.next = StreamPosition {
+                        segment: header.segment,
+                        row: header.row,
+                        seq: header.seq,
+                        next_segment: header.next_segment,
+                    };
                     self.end = End::Torn;
                     return;
                 }
@@ -174,7 +267,8 @@ impl Chain {
     }
 }
 
-/// Rows, and beginnings of chunks, behind the end of a chain that are rebuilt, as a start does (docs/on-disk-format.md, 12.3).
+/// Rows, and beginnings of chunks, behind the end of a chain that are rebuilt, as a start does
+/// (docs/on-disk-format.md, 12.3).
 const REBUILT_BEHIND: usize = 8;
 
 /// One stream to be followed.
@@ -186,26 +280,48 @@ struct Follow<'s> {
 
 impl Follow<'_> {
     fn is_ours(&self, frame: &HeaderFrame, epoch: Epoch) -> bool {
-        frame.header.stream == self.stream && (epoch..=self.superblock.epoch).contains(&frame.header.epoch)
+        frame.header.stream == self.stream
+            && (epoch..=self.superblock.epoch).contains(&frame.header.epoch)
     }
 
     fn run(&self, reader: &mut PoolReader<'_>, durable: &mut Durable<'_>) -> Chain {
         let (fences, stream) = (&self.superblock.fences, self.stream);
         let start = self.root.replay[stream.index()];
-        let mut chain = Chain { stream, frames: Vec::new(), batches: Vec::new(), next: start, end: End::NeverOpened, newer: None };
-        // Nothing older than the root counts, even if the fence that voided it was dropped with the checkpoints before.
+        let mut chain = Chain {
+            stream,
+            frames: Vec::new(),
+            batches: Vec::new(),
+            next: start,
+            end: End::NeverOpened,
+            newer: None,
+        };
+        // Nothing older than the root counts, even if the fence that voided it was dropped with the
+        // checkpoints before.
         let mut epoch = self.root.epoch;
         loop {
-            if reader.zones.contains(chain.next.segment) && chain.next.row >= reader.zones.shape(chain.next.segment).rows {
+            if reader.zones.contains(chain.next.segment)
+                && chain.next.row >= reader.zones.shape(chain.next.segment).rows
+            {
                 (chain.next.segment, chain.next.row) = (chain.next.next_segment, 0);
                 chain.next.next_segment = SegmentId::NONE;
             }
-            let StreamPosition { segment, row, seq, .. } = chain.next;
+            let StreamPosition {
+                segment, row, seq, ..
+            } = chain.next;
             if !reader.zones.contains(segment) {
-                chain.end = if start.segment == SegmentId::NONE { End::NeverOpened } else { End::Nothing };
+                chain.end = if start.segment == SegmentId::NONE {
+                    End::NeverOpened
+                } else {
+                    End::Nothing
+                };
                 return chain;
             }
-            let expected = Expected { stream, seq, epoch, or_later: false };
+            let expected = Expected {
+                stream,
+                seq,
+                epoch,
+                or_later: false,
+            };
             let saw_void = Cell::new(false);
             let newer = Cell::new(None);
             let counts = |frame: &HeaderFrame| {
@@ -218,11 +334,17 @@ impl Follow<'_> {
                 matches && !void
             };
             let Some(frame) = find_header(reader, segment, row, counts) else {
-                chain.end = if saw_void.get() { End::Void } else { End::Nothing };
+                chain.end = if saw_void.get() {
+                    End::Void
+                } else {
+                    End::Nothing
+                };
                 chain.newer = newer.get();
                 return chain;
             };
-            let frame = self.newer_in_place(reader, segment, row, counts, &frame).unwrap_or(frame);
+            let frame = self
+                .newer_in_place(reader, segment, row, counts, &frame)
+                .unwrap_or(frame);
             let header = &frame.header;
             durable.said_by(header);
             if verify_ends(reader, &frame).is_none() {
@@ -233,13 +355,19 @@ impl Follow<'_> {
                 return chain;
             }
             epoch = header.epoch;
-            chain.next = StreamPosition { segment, row: row + header.rows, seq: seq.next(), next_segment: header.next_segment };
+            chain.next = StreamPosition {
+                segment,
+                row: row + header.rows,
+                seq: seq.next(),
+                next_segment: header.next_segment,
+            };
             chain.frames.push(frame);
         }
     }
 
-    /// The header of a newer epoch in the place of `frame`, where a member missed its write: its number was given again, so `frame` had been refused, also if no fence tells of that
-    /// any more. (A start looks only at those that it may have refused.)
+    /// The header of a newer epoch in the place of `frame`, where a member missed its write: its
+    /// number was given again, so `frame` had been refused, also if no fence tells of that any
+    /// more. (A start looks only at those that it may have refused.)
     fn newer_in_place(
         &self,
         reader: &mut PoolReader<'_>,
@@ -250,19 +378,32 @@ impl Follow<'_> {
     ) -> Option<HeaderFrame> {
         let epoch = frame.header.epoch;
         let newer = |other: &HeaderFrame| other.header.epoch > epoch && counts(other);
-        (epoch < self.superblock.epoch).then(|| all_headers(reader, segment, row, newer).into_iter().next())?
+        (epoch < self.superblock.epoch)
+            .then(|| all_headers(reader, segment, row, newer).into_iter().next())?
     }
 
-    /// Listens to later batches of the stream behind the end of its chain: in the other rows of its chunk, and where chunks begin, in the segment of the end and in those
-    /// that the stream went on in. The first few of both are rebuilt where they bear something else: they may have missed their writes.
+    /// Listens to later batches of the stream behind the end of its chain: in the other rows of its
+    /// chunk, and where chunks begin, in the segment of the end and in those that the stream went
+    /// on in. The first few of both are rebuilt where they bear something else: they may have
+    /// missed their writes.
     fn look_behind(&self, reader: &mut PoolReader<'_>, chain: &Chain, durable: &mut Durable<'_>) {
         if chain.end == End::NeverOpened {
             return;
         }
-        let epoch = chain.frames.last().map_or(self.root.epoch, |f| f.header.epoch);
-        let later = |frame: &HeaderFrame| self.is_ours(frame, epoch) && frame.header.seq > chain.next.seq && !is_void(&self.superblock.fences, frame);
+        let epoch = chain
+            .frames
+            .last()
+            .map_or(self.root.epoch, |f| f.header.epoch);
+        let later = |frame: &HeaderFrame| {
+            self.is_ours(frame, epoch)
+                && frame.header.seq > chain.next.seq
+                && !is_void(&self.superblock.fences, frame)
+        };
         let mut seen = BTreeSet::new();
-        let mut ahead = vec![(chain.next.segment, chain.next.row + 1), (chain.next.next_segment, 0)];
+        let mut ahead = vec![
+            (chain.next.segment, chain.next.row + 1),
+            (chain.next.next_segment, 0),
+        ];
         while let Some((segment, from)) = ahead.pop() {
             if !reader.zones.contains(segment) || !seen.insert(segment) {
                 continue;
@@ -270,13 +411,28 @@ impl Follow<'_> {
             let shape = *reader.zones.shape(segment);
             let next_chunk = from.next_multiple_of(shape.chunk_rows);
             // Each batch between takes a row at least.
-            let near = |frame: &HeaderFrame| later(frame) && frame.header.seq.0 - chain.next.seq.0 <= u64::from(frame.header.row - chain.next.row);
+            let near = |frame: &HeaderFrame| {
+                later(frame)
+                    && frame.header.seq.0 - chain.next.seq.0
+                        <= u64::from(frame.header.row - chain.next.row)
+            };
             let mut found: Vec<HeaderFrame> = Vec::new();
             for (number, row) in (from..next_chunk.min(shape.rows)).enumerate() {
-                found.extend(if number < REBUILT_BEHIND { find_header(reader, segment, row, near) } else { look_for_header(reader, segment, row, near) });
+                found.extend(if number < REBUILT_BEHIND {
+                    find_header(reader, segment, row, near)
+                } else {
+                    look_for_header(reader, segment, row, near)
+                });
             }
-            for (number, row) in (next_chunk..shape.rows).step_by(shape.chunk_rows as usize).enumerate() {
-                found.extend(if number < REBUILT_BEHIND { find_header(reader, segment, row, later) } else { look_for_header(reader, segment, row, later) });
+            for (number, row) in (next_chunk..shape.rows)
+                .step_by(shape.chunk_rows as usize)
+                .enumerate()
+            {
+                found.extend(if number < REBUILT_BEHIND {
+                    find_header(reader, segment, row, later)
+                } else {
+                    look_for_header(reader, segment, row, later)
+                });
             }
             for frame in found {
                 durable.said_by(&frame.header);
@@ -286,30 +442,67 @@ impl Follow<'_> {
     }
 }
 
-/// The table of cases: each chain end and each accepted batch is exactly one of them. True if the end is damage.
-fn judge(chain: &Chain, durable: &Durable<'_>, passed: Order, has_journal: bool, findings: &mut Findings) -> bool {
-    let StreamPosition { segment, row, seq, .. } = chain.next;
+/// The table of cases: each chain end and each accepted batch is exactly one of them. True if the
+/// end is damage.
+fn judge(
+    chain: &Chain,
+    durable: &Durable<'_>,
+    passed: Order,
+    has_journal: bool,
+    findings: &mut Findings,
+) -> bool {
+    let StreamPosition {
+        segment, row, seq, ..
+    } = chain.next;
     let (flushed, through) = (durable.seq(chain.stream), durable.through());
-    let by_order = USERS.contains(&chain.stream) && (chain.stream == USERS[0] || chain.end != End::NeverOpened) && passed < through;
+    let by_order = USERS.contains(&chain.stream)
+        && (chain.stream == USERS[0] || chain.end != End::NeverOpened)
+        && passed < through;
     let damaged = |why: &str| {
-        let up_to = if seq <= flushed { format!("all up to {flushed} were") } else { format!("orders up to {through} were") };
-        let nor = if has_journal && seq > flushed { ", nor has the journal what is missing" } else { "" };
-        let message = format!("batch {seq} of stream {} was durable ({up_to}), but {why}{nor}", chain.stream);
-        let severity = if chain.stream == CHECKPOINT { Severity::Note } else { Severity::Error };
+        let up_to = if seq <= flushed {
+            format!("all up to {flushed} were")
+        } else {
+            format!("orders up to {through} were")
+        };
+        let nor = if has_journal && seq > flushed {
+            ", nor has the journal what is missing"
+        } else {
+            ""
+        };
+        let message = format!(
+            "batch {seq} of stream {} was durable ({up_to}), but {why}{nor}",
+            chain.stream
+        );
+        let severity = if chain.stream == CHECKPOINT {
+            Severity::Note
+        } else {
+            Severity::Error
+        };
         Finding::new(severity, FindingKind::BatchDamaged, message).at(segment, row)
     };
     if let Some(epoch) = chain.newer {
-        let message = format!("batch {seq} of stream {} is of epoch {epoch}, which no superblock knows: the newest superblocks are lost", chain.stream);
-        findings.add(Finding::new(Severity::Error, FindingKind::SlotWrong, message).at(segment, row));
+        let message = format!(
+            "batch {seq} of stream {} is of epoch {epoch}, which no superblock knows: the newest superblocks are lost",
+            chain.stream
+        );
+        findings
+            .add(Finding::new(Severity::Error, FindingKind::SlotWrong, message).at(segment, row));
     }
     let was_durable = seq <= flushed || by_order;
     match (chain.end, was_durable) {
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
-            let message = format!("batch {seq} of stream {} did not arrive as a whole and does not count", chain.stream);
-            findings.add(Finding::new(Severity::Note, FindingKind::BatchTorn, message).at(segment, row));
+            let message = format!(
+                "batch {seq} of stream {} did not arrive as a whole and does not count",
+                chain.stream
+            );
+            findings.add(
+                Finding::new(Severity::Note, FindingKind::BatchTorn, message).at(segment, row),
+            );
         }
-        (End::NeverOpened, true) => findings.add(damaged("the checkpoint does not name the stream")),
+        (End::NeverOpened, true) => {
+            findings.add(damaged("the checkpoint does not name the stream"))
+        }
         (End::Nothing, true) => findings.add(damaged("it is not there")),
         (End::Void, true) => findings.add(damaged("a fence calls it void")),
         (End::Torn, true) => findings.add(damaged("parts of it can not be read or rebuilt")),
@@ -319,15 +512,26 @@ fn judge(chain: &Chain, durable: &Durable<'_>, passed: Order, has_journal: bool,
         if !flaws.are_on_members() {
             continue;
         }
-        let severity = if header.seq <= flushed { Severity::Repairable } else { Severity::Note };
-        let message = format!("batch {}: {} data and {} redundancy blocks are not as they should be", header.seq, flaws.wrong, flaws.redundancy);
-        findings.add(Finding::new(severity, FindingKind::BatchIncomplete, message).at(header.segment, header.row));
+        let severity = if header.seq <= flushed {
+            Severity::Repairable
+        } else {
+            Severity::Note
+        };
+        let message = format!(
+            "batch {}: {} data and {} redundancy blocks are not as they should be",
+            header.seq, flaws.wrong, flaws.redundancy
+        );
+        findings.add(
+            Finding::new(severity, FindingKind::BatchIncomplete, message)
+                .at(header.segment, header.row),
+        );
     }
     was_durable
 }
 
-/// Segments hold what the chain says, not what a page copied before a crash says. But what lies behind the damage in a `broken` chain of
-/// checkpoint pages may be in use, and only the page tells.
+/// Segments hold what the chain says, not what a page copied before a crash says. But what lies
+/// behind the damage in a `broken` chain of checkpoint pages may be in use, and only the page
+/// tells.
 fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables: &mut Tables) {
     let may_know_more = broken && chain.stream == CHECKPOINT;
     for whole in &chain.batches {
@@ -348,7 +552,9 @@ fn used_by_batches(fences: &[Fence], chains: &[Chain]) -> Vec<(u64, u64)> {
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let limit = batch_limit(fences, whole.batch.frame.header.epoch);
         for decoded in &whole.batch.entries {
-            let Some((first, count)) = decoded.entry.orders() else { continue };
+            let Some((first, count)) = decoded.entry.orders() else {
+                continue;
+            };
             let (first, last) = (first.0, (first.0 + (count - 1)).min(limit));
             match covered.last_mut() {
                 _ if first > last => {}
@@ -388,13 +594,23 @@ type Ordered<'a> = (Order, VolumeId, UserEntry<'a>);
 
 /// What the map shows for payload of a batch.
 fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo) -> MapEntry {
-    let first = u64::from(frame.header.row) * u64::from(frame.header.shape.data) * u64::from(FULL_BLOCK_UNITS);
-    let place = reader.codec.pack(frame.header.segment, first + u64::from(payload.unit));
+    let first = u64::from(frame.header.row)
+        * u64::from(frame.header.shape.data)
+        * u64::from(FULL_BLOCK_UNITS);
+    let place = reader
+        .codec
+        .pack(frame.header.segment, first + u64::from(payload.unit));
     MapEntry::stored(place, payload.units, payload.checksum)
 }
 
 /// User entries of batches above the checkpoint's order, up to what the log has without a gap.
-fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &CheckpointRoot, chains: &'c [Chain], covered: Order) -> Vec<Ordered<'c>> {
+fn entries_of_batches<'c>(
+    reader: &PoolReader<'_>,
+    fences: &[Fence],
+    root: &CheckpointRoot,
+    chains: &'c [Chain],
+    covered: Order,
+) -> Vec<Ordered<'c>> {
     let mut entries = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let frame = &whole.batch.frame;
@@ -402,9 +618,15 @@ fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &Chec
         for decoded in &whole.batch.entries {
             let (order, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
-                    let Some(payload) = decoded.payload else { continue };
+                    let Some(payload) = decoded.payload else {
+                        continue;
+                    };
                     let entry = entry_of(reader, frame, &payload);
-                    let entry = if *volume == VolumeId::SHARED { entry.with_life(birth.0 as u32) } else { entry };
+                    let entry = if *volume == VolumeId::SHARED {
+                        entry.with_life(birth.0 as u32)
+                    } else {
+                        entry
+                    };
                     (*birth, *volume, UserEntry::Data { lba: *lba, entry })
                 }
                 other => match without_payload(other) {
@@ -422,32 +644,89 @@ fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &Chec
 
 fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
     match entry {
-        Entry::Fill { volume, lba, birth, state } => Some((*birth, *volume, UserEntry::Fill { lba: *lba, state: *state })),
-        Entry::Range { volume, lba, count, order, state } => Some((*order, *volume, UserEntry::Range { lba: *lba, count: *count, state: *state })),
-        Entry::Volume { volume, order, change } => Some((*order, *volume, UserEntry::Volume { change })),
-        Entry::Reference { volume, lba, birth, id, life } => Some((*birth, *volume, UserEntry::Data { lba: *lba, entry: MapEntry::shared(*id, *life) })),
-        Entry::Data { .. } | Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => None,
+        Entry::Fill {
+            volume,
+            lba,
+            birth,
+            state,
+        } => Some((
+            *birth,
+            *volume,
+            UserEntry::Fill {
+                lba: *lba,
+                state: *state,
+            },
+        )),
+        Entry::Range {
+            volume,
+            lba,
+            count,
+            order,
+            state,
+        } => Some((
+            *order,
+            *volume,
+            UserEntry::Range {
+                lba: *lba,
+                count: *count,
+                state: *state,
+            },
+        )),
+        Entry::Volume {
+            volume,
+            order,
+            change,
+        } => Some((*order, *volume, UserEntry::Volume { change })),
+        Entry::Reference {
+            volume,
+            lba,
+            birth,
+            id,
+            life,
+        } => Some((
+            *birth,
+            *volume,
+            UserEntry::Data {
+                lba: *lba,
+                entry: MapEntry::shared(*id, *life),
+            },
+        )),
+        Entry::Data { .. } | Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => {
+            None
+        }
     }
 }
 
 /// Entries of records with orders up to P that the log does not have.
-fn entries_of_records<'j>(fences: &[Fence], journal: &'j Journal, log: &Coverage, accepted: Order) -> Vec<Ordered<'j>> {
+fn entries_of_records<'j>(
+    fences: &[Fence],
+    journal: &'j Journal,
+    log: &Coverage,
+    accepted: Order,
+) -> Vec<Ordered<'j>> {
     let mut entries = Vec::new();
     for record in journal.records() {
         let limit = accepted.0.min(record_limit(fences, record.header().epoch));
         for decoded in &record.decoded.entries {
             let entry = match &decoded.entry {
-                Entry::Data { volume, lba, birth } => Some((*birth, *volume, UserEntry::Journalled { lba: *lba })),
+                Entry::Data { volume, lba, birth } => {
+                    Some((*birth, *volume, UserEntry::Journalled { lba: *lba }))
+                }
                 other => without_payload(other),
             };
-            entries.extend(entry.filter(|(order, ..)| order.0 <= limit && log.lacks(order.0, order.0)));
+            entries.extend(
+                entry.filter(|(order, ..)| order.0 <= limit && log.lacks(order.0, order.0)),
+            );
         }
     }
     entries
 }
 
 /// Applies user entries in ascending order. Returns the highest order applied to each block.
-fn apply_user_entries(mut entries: Vec<Ordered<'_>>, tables: &mut Tables) -> HashMap<(VolumeId, Lba), Order> {
+fn apply_user_entries(
+    mut entries: Vec<Ordered<'_>>,
+    tables: &mut Tables,
+) -> HashMap<(VolumeId, Lba), Order> {
     // Stable, so that equal orders (which no correct pool has) apply in the order of streams.
     entries.sort_by_key(|(order, ..)| *order);
     let mut newest = HashMap::new();
@@ -473,16 +752,40 @@ fn apply_user_entries(mut entries: Vec<Ordered<'_>>, tables: &mut Tables) -> Has
 }
 
 /// A move installs iff its block is still at its old place and was not written since.
-fn apply_moves(reader: &PoolReader<'_>, chains: &[Chain], newest: &HashMap<(VolumeId, Lba), Order>, tables: &mut Tables) {
+fn apply_moves(
+    reader: &PoolReader<'_>,
+    chains: &[Chain],
+    newest: &HashMap<(VolumeId, Lba), Order>,
+    tables: &mut Tables,
+) {
     // Of two moves of a block the second is a repair, and these are all in the first stream.
-    let in_order = MOVES.iter().flat_map(|stream| chains.iter().filter(move |c| c.stream == *stream));
+    let in_order = MOVES
+        .iter()
+        .flat_map(|stream| chains.iter().filter(move |c| c.stream == *stream));
     for whole in in_order.flat_map(|c| &c.batches) {
         for decoded in &whole.batch.entries {
-            let (Entry::Move { volume, lba, birth, from }, Some(payload)) = (&decoded.entry, decoded.payload) else { continue };
+            let (
+                Entry::Move {
+                    volume,
+                    lba,
+                    birth,
+                    from,
+                },
+                Some(payload),
+            ) = (&decoded.entry, decoded.payload)
+            else {
+                continue;
+            };
             let current = tables.get(*volume, *lba);
-            let rewritten = newest.get(&(*volume, *lba)).is_some_and(|order| order > birth);
+            let rewritten = newest
+                .get(&(*volume, *lba))
+                .is_some_and(|order| order > birth);
             if current.has_payload() && current.place() == *from && !rewritten {
-                tables.set(*volume, *lba, entry_of(reader, &whole.batch.frame, &payload).with_life(current.life()));
+                tables.set(
+                    *volume,
+                    *lba,
+                    entry_of(reader, &whole.batch.frame, &payload).with_life(current.life()),
+                );
             }
         }
     }

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use windrow_layout::superblock::{Label, Superblock};
-use windrow_units::{Epoch, Generation, JournalArea, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId};
+use windrow_units::{
+    Epoch, Generation, JournalArea, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId,
+};
 
 /// Exit codes of a checking command, as `fsck` has them.
 pub mod exit {
@@ -64,11 +66,13 @@ pub enum FindingKind {
     OrdersLost,
     /// A payload block is wrong on its member.
     BlockWrong,
-    /// Blocks that an earlier rebuild of the map gave up: reads of them are I/O errors until they are written or trimmed. One finding for a run of blocks.
+    /// Blocks that an earlier rebuild of the map gave up: reads of them are I/O errors until they
+    /// are written or trimmed. One finding for a run of blocks.
     BlockLost,
     /// Redundancy columns do not agree with data that verifies.
     ParityWrong,
-    /// There is what calls for a feature flag that the superblock does not have: a newer superblock was lost.
+    /// There is what calls for a feature flag that the superblock does not have: a newer superblock
+    /// was lost.
     FlagMissing,
     /// A map entry is impossible: unknown state, length or place.
     MapEntryWrong,
@@ -76,7 +80,8 @@ pub enum FindingKind {
     MapMismatch,
     /// Two blocks share a place.
     PlaceShared,
-    /// A page of the index of deduplication makes no sense: it finds no duplicates, and no data hangs on it.
+    /// A page of the index of deduplication makes no sense: it finds no duplicates, and no data
+    /// hangs on it.
     IndexPageWrong,
     /// Two segments of different layouts that both hold live blocks share extents.
     ExtentShared,
@@ -94,7 +99,8 @@ pub enum FindingKind {
     JournalTorn,
     /// The journal lies where it can not.
     JournalMisplaced,
-    /// No journal device is there, and that is not on record: what was durable may be on them alone.
+    /// No journal device is there, and that is not on record: what was durable may be on them
+    /// alone.
     JournalMissing,
 }
 
@@ -129,7 +135,17 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn new(severity: Severity, kind: FindingKind, message: impl Into<String>) -> Self {
-        Self { severity, kind, member: None, segment: None, row: None, chunk: None, volume: None, lba: None, message: message.into() }
+        Self {
+            severity,
+            kind,
+            member: None,
+            segment: None,
+            row: None,
+            chunk: None,
+            volume: None,
+            lba: None,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn member(mut self, member: MemberId) -> Self {
@@ -238,7 +254,8 @@ pub struct MemberReport {
     pub generation: Option<Generation>,
     /// True if its content counts: online, and not left behind.
     pub usable: bool,
-    /// True if it is a journal device that has left, and its records may be read where something that was durable is missed.
+    /// True if it is a journal device that has left, and its records may be read where something
+    /// that was durable is missed.
     pub aside: bool,
 }
 
@@ -344,16 +361,19 @@ impl JournalReport {
     }
 }
 
-/// Sums over the segments. Bytes are those of data: heads and tails of batches and padding count, redundancy does not.
+/// Sums over the segments. Bytes are those of data: heads and tails of batches and padding count,
+/// redundancy does not.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SpaceReport {
     /// Segments of the layout in force.
     pub segments: u64,
     /// Bytes that they have room for.
     pub segment_bytes: u64,
-    /// Segments of any layout in which nothing lives, and that a stream goes on in, or that the replay of one of the two kept checkpoints needs.
+    /// Segments of any layout in which nothing lives, and that a stream goes on in, or that the
+    /// replay of one of the two kept checkpoints needs.
     pub kept_segments: u64,
-    /// Segments of the layout in force in which nothing lives and that no replay needs: free, or not yet (something of the older checkpoint, a flush).
+    /// Segments of the layout in force in which nothing lives and that no replay needs: free, or
+    /// not yet (something of the older checkpoint, a flush).
     pub idle_segments: u64,
     /// Bytes of the batches in segments in which something lives.
     pub filled_bytes: u64,
@@ -361,7 +381,8 @@ pub struct SpaceReport {
     pub live_bytes: u64,
     /// The others: garbage, heads, tails and padding.
     pub garbage_bytes: u64,
-    /// Batches in segments without anything live that only the older checkpoint's replay needs, and that were compared with the segment table.
+    /// Batches in segments without anything live that only the older checkpoint's replay needs, and
+    /// that were compared with the segment table.
     pub older_batches: u64,
 }
 
@@ -404,7 +425,8 @@ pub struct CheckReport {
     pub contents: u64,
     /// Blocks that refer to them.
     pub references: u64,
-    /// Blocks that an earlier rebuild of the map gave up, all of those in the findings of that kind.
+    /// Blocks that an earlier rebuild of the map gave up, all of those in the findings of that
+    /// kind.
     pub lost_blocks: u64,
     /// Blocks with a payload, checkpoint pages and blocks in the journal alone included.
     pub live_blocks: u64,
@@ -425,7 +447,8 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// The exit code for a checking command. This crate corrects nothing, so [`exit::CORRECTED`] is for callers that do.
+    /// The exit code for a checking command. This crate corrects nothing, so [`exit::CORRECTED`] is
+    /// for callers that do.
     pub fn exit_code(&self) -> u8 {
         match (&self.failure, self.findings.is_clean()) {
             (Some(_), _) => exit::OPERATIONAL,

@@ -23,7 +23,10 @@ pub(crate) struct Segment {
 
 impl Segment {
     fn batches(&self) -> u64 {
-        self.starts.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.starts
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 
     /// Number of its first batch: a stream writes a segment without gaps.
@@ -61,7 +64,9 @@ impl Segment {
     /// Rows at which batches start.
     pub(crate) fn start_rows(&self) -> Vec<u32> {
         let word = |row: u32| self.starts.get(row as usize / 64).copied().unwrap_or(0);
-        (0..self.filled_rows).filter(|r| word(*r) >> (r % 64) & 1 == 1).collect()
+        (0..self.filled_rows)
+            .filter(|r| word(*r) >> (r % 64) & 1 == 1)
+            .collect()
     }
 }
 
@@ -71,37 +76,60 @@ pub(crate) struct Tables {
     pub(crate) volumes: BTreeMap<VolumeId, VolumeRecord>,
     maps: BTreeMap<(VolumeId, u64), Box<[MapEntry; MAP_PAGE_ENTRIES]>>,
     pub(crate) segments: Vec<Segment>,
-    /// Blocks whose newest version is in the journal alone. They have no place; their entry in the map is a hole.
+    /// Blocks whose newest version is in the journal alone. They have no place; their entry in the
+    /// map is a hole.
     journalled: BTreeSet<(VolumeId, Lba)>,
 }
 
 impl Tables {
     /// Empty tables of a pool.
     pub(crate) fn new(zones: &ZoneMap) -> Self {
-        let empty = |_| Segment { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: Vec::new() };
-        Self { segments: (0..zones.segment_count()).map(empty).collect(), ..Self::default() }
+        let empty = |_| Segment {
+            stream: StreamId(0),
+            last_seq: Seq(0),
+            filled_rows: 0,
+            starts: Vec::new(),
+        };
+        Self {
+            segments: (0..zones.segment_count()).map(empty).collect(),
+            ..Self::default()
+        }
     }
 
     /// Takes a page of a map from a checkpoint.
-    pub(crate) fn put_page(&mut self, volume: VolumeId, page: u64, entries: Box<[MapEntry; MAP_PAGE_ENTRIES]>) {
+    pub(crate) fn put_page(
+        &mut self,
+        volume: VolumeId,
+        page: u64,
+        entries: Box<[MapEntry; MAP_PAGE_ENTRIES]>,
+    ) {
         self.maps.insert((volume, page), entries);
     }
 
     fn is_writable(&self, volume: VolumeId, lba: Lba) -> bool {
-        let is_users = self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES);
+        let is_users = self
+            .volumes
+            .get(&volume)
+            .is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES);
         is_users || [VolumeId::SHARED, VolumeId::INDEX].contains(&volume)
     }
 
     /// The entry of a block.
     pub(crate) fn get(&self, volume: VolumeId, lba: Lba) -> MapEntry {
-        self.maps.get(&(volume, lba.0 / PAGE)).map_or(MapEntry::HOLE, |page| page[(lba.0 % PAGE) as usize])
+        self.maps
+            .get(&(volume, lba.0 / PAGE))
+            .map_or(MapEntry::HOLE, |page| page[(lba.0 % PAGE) as usize])
     }
 
-    /// Sets the entry of a block. Blocks of deleted volumes and beyond the end are left alone: a later operation took them away.
+    /// Sets the entry of a block. Blocks of deleted volumes and beyond the end are left alone: a
+    /// later operation took them away.
     pub(crate) fn set(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry) {
         if self.is_writable(volume, lba) {
             self.journalled.remove(&(volume, lba));
-            let page = self.maps.entry((volume, lba.0 / PAGE)).or_insert_with(|| Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]));
+            let page = self
+                .maps
+                .entry((volume, lba.0 / PAGE))
+                .or_insert_with(|| Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]));
             page[(lba.0 % PAGE) as usize] = entry;
         }
     }
@@ -116,7 +144,9 @@ impl Tables {
 
     /// Blocks of a volume that are in the journal alone.
     pub(crate) fn journalled_blocks(&self, volume: VolumeId) -> u64 {
-        self.journalled.range((volume, Lba(0))..=(volume, Lba(u64::MAX))).count() as u64
+        self.journalled
+            .range((volume, Lba(0))..=(volume, Lba(u64::MAX)))
+            .count() as u64
     }
 
     /// Sets a block without payload.
@@ -128,8 +158,8 @@ impl Tables {
         self.set(volume, lba, entry);
     }
 
-    /// Sets a range. Pages that do not exist are not made: a hole and a zero refer to nothing, and a check looks only at
-    /// what is referred to.
+    /// Sets a range. Pages that do not exist are not made: a hole and a zero refer to nothing, and
+    /// a check looks only at what is referred to.
     pub(crate) fn set_range(&mut self, volume: VolumeId, lba: Lba, count: u64, state: RangeState) {
         let entry = match state {
             RangeState::Hole => MapEntry::HOLE,
@@ -137,7 +167,10 @@ impl Tables {
         };
         let end = lba.0.saturating_add(count);
         self.forget_journalled(volume, lba, Lba(end - 1));
-        for ((_, page), entries) in self.maps.range_mut((volume, lba.0 / PAGE)..=(volume, (end - 1) / PAGE)) {
+        for ((_, page), entries) in self
+            .maps
+            .range_mut((volume, lba.0 / PAGE)..=(volume, (end - 1) / PAGE))
+        {
             let first = page * PAGE;
             let from = lba.0.saturating_sub(first) as usize;
             let to = (end - first).min(PAGE) as usize;
@@ -194,23 +227,35 @@ impl Tables {
     }
 
     fn forget_journalled(&mut self, volume: VolumeId, first: Lba, last: Lba) {
-        let gone: Vec<_> = self.journalled.range((volume, first)..=(volume, last)).copied().collect();
+        let gone: Vec<_> = self
+            .journalled
+            .range((volume, first)..=(volume, last))
+            .copied()
+            .collect();
         gone.iter().for_each(|key| _ = self.journalled.remove(key));
     }
 
     fn drop_map(&mut self, volume: VolumeId) {
         self.forget_journalled(volume, Lba(0), Lba(u64::MAX));
-        let pages: Vec<_> = self.maps.range((volume, 0)..=(volume, u64::MAX)).map(|(key, _)| *key).collect();
+        let pages: Vec<_> = self
+            .maps
+            .range((volume, 0)..=(volume, u64::MAX))
+            .map(|(key, _)| *key)
+            .collect();
         for key in pages {
             self.maps.remove(&key);
         }
     }
 
-    /// Blocks of deleted volumes and beyond the end of volumes are free, even where a walk that clears their entries has not
-    /// come by yet.
+    /// Blocks of deleted volumes and beyond the end of volumes are free, even where a walk that
+    /// clears their entries has not come by yet.
     pub(crate) fn drop_unreachable(&mut self) {
-        let ids: std::collections::BTreeSet<VolumeId> = self.maps.keys().map(|(volume, _)| *volume).collect();
-        for id in ids.into_iter().filter(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id)) {
+        let ids: std::collections::BTreeSet<VolumeId> =
+            self.maps.keys().map(|(volume, _)| *volume).collect();
+        for id in ids
+            .into_iter()
+            .filter(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id))
+        {
             match self.volumes.get(&id) {
                 Some(v) if v.state == VolumeState::Active => {
                     let blocks = v.size_bytes / BLOCK_BYTES;
@@ -221,7 +266,8 @@ impl Tables {
         }
     }
 
-    /// References to each content of the shared volume. Content that has none is free, even where its entry is still there: a start makes it a hole.
+    /// References to each content of the shared volume. Content that has none is free, even where
+    /// its entry is still there: a start makes it a hole.
     pub(crate) fn settle_shared(&mut self) -> BTreeMap<Lba, u64> {
         let mut references: BTreeMap<Lba, u64> = BTreeMap::new();
         for (_, _, entry) in self.entries() {
@@ -229,8 +275,15 @@ impl Tables {
                 *references.entry(id).or_default() += 1;
             }
         }
-        let contents: Vec<Lba> = self.entries().filter(|(volume, ..)| *volume == VolumeId::SHARED).map(|(_, id, _)| id).collect();
-        for id in contents.into_iter().filter(|id| !references.contains_key(id)) {
+        let contents: Vec<Lba> = self
+            .entries()
+            .filter(|(volume, ..)| *volume == VolumeId::SHARED)
+            .map(|(_, id, _)| id)
+            .collect();
+        for id in contents
+            .into_iter()
+            .filter(|id| !references.contains_key(id))
+        {
             self.set(VolumeId::SHARED, id, MapEntry::HOLE);
         }
         references
@@ -239,7 +292,10 @@ impl Tables {
     /// Every entry that is not a hole.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (VolumeId, Lba, MapEntry)> + '_ {
         self.maps.iter().flat_map(|(&(volume, page), entries)| {
-            let used = entries.iter().enumerate().filter(|(_, entry)| **entry != MapEntry::HOLE);
+            let used = entries
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| **entry != MapEntry::HOLE);
             used.map(move |(i, entry)| (volume, Lba(page * PAGE + i as u64), *entry))
         })
     }

@@ -1,11 +1,15 @@
-//! A pool in memory, written by the plainest code that can: the counterpart of the checks in their tests.
+//! A pool in memory, written by the plainest code that can: the counterpart of the checks in their
+//! tests.
 
 use crate::raid;
 use crate::report::{CheckReport, FindingKind, Severity};
 use crate::{CheckOptions, check};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
-use windrow_layout::batch::{BatchHeader, Entry, FillState, RangeState, TableWriter, VolumeChange, encode_ends, payload_checksum, plan_batch};
+use windrow_layout::batch::{
+    BatchHeader, Entry, FillState, RangeState, TableWriter, VolumeChange, encode_ends,
+    payload_checksum, plan_batch,
+};
 use windrow_layout::checkpoint::*;
 use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes};
 use windrow_layout::map_entry::MapEntry;
@@ -35,17 +39,34 @@ impl MemberIo for Memory {
     }
 
     fn size(&self, member: MemberId) -> u64 {
-        self.members[member.index()].as_ref().map_or(0, |m| m.len() as u64)
+        self.members[member.index()]
+            .as_ref()
+            .map_or(0, |m| m.len() as u64)
     }
 
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         let end = offset + buf.len() as u64;
-        let fault = |kind| MemberError { member, kind, offset, code: 0 };
-        if self.unreadable.iter().any(|(m, at)| *m == member && (offset..end).contains(at)) {
+        let fault = |kind| MemberError {
+            member,
+            kind,
+            offset,
+            code: 0,
+        };
+        if self
+            .unreadable
+            .iter()
+            .any(|(m, at)| *m == member && (offset..end).contains(at))
+        {
             return Err(fault(MemberErrorKind::Media));
         }
-        let bytes = self.members[member.index()].as_ref().ok_or(fault(MemberErrorKind::Gone))?;
-        buf.copy_from_slice(bytes.get(offset as usize..end as usize).ok_or(fault(MemberErrorKind::Other))?);
+        let bytes = self.members[member.index()]
+            .as_ref()
+            .ok_or(fault(MemberErrorKind::Gone))?;
+        buf.copy_from_slice(
+            bytes
+                .get(offset as usize..end as usize)
+                .ok_or(fault(MemberErrorKind::Other))?,
+        );
         Ok(())
     }
 
@@ -92,7 +113,12 @@ pub(crate) struct TestPool {
 
 /// A block of content that depends on `seed`.
 pub(crate) fn content(seed: u64) -> Vec<u8> {
-    (0..512u64).flat_map(|i| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i.wrapping_mul(0xd6e8_feb8_6659_fd93)).to_le_bytes()).collect()
+    (0..512u64)
+        .flat_map(|i| {
+            (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i.wrapping_mul(0xd6e8_feb8_6659_fd93))
+                .to_le_bytes()
+        })
+        .collect()
 }
 
 fn uuid(seed: u8) -> Uuid {
@@ -107,32 +133,78 @@ impl TestPool {
     /// A pool with a journal of 64 KiB on each member.
     pub(crate) fn journalled(redundancy: Redundancy, members: u8) -> Self {
         let copies = redundancy.tolerance() as u8 + 1;
-        Self::with_journal(redundancy, members, JournalArea::fit((1 << members) - 1, copies, RESERVED_BYTES, 64 << 10, 16 << 10, 512))
+        Self::with_journal(
+            redundancy,
+            members,
+            JournalArea::fit(
+                (1 << members) - 1,
+                copies,
+                RESERVED_BYTES,
+                64 << 10,
+                16 << 10,
+                512,
+            ),
+        )
     }
 
     /// A pool with a journal on devices of its own, which are the last members.
     pub(crate) fn with_journal_devices(redundancy: Redundancy, members: u8, devices: u8) -> Self {
         let mask = ((1 << devices) - 1) << members;
         let external = JournalArea::fit(mask, devices, RESERVED_BYTES, 64 << 10, 16 << 10, 512);
-        Self::with(redundancy, members, devices, Journals { external, ..Journals::default() })
+        Self::with(
+            redundancy,
+            members,
+            devices,
+            Journals {
+                external,
+                ..Journals::default()
+            },
+        )
     }
 
     fn with_journal(redundancy: Redundancy, members: u8, internal: Option<JournalArea>) -> Self {
-        Self::with(redundancy, members, 0, Journals { internal, ..Journals::default() })
+        Self::with(
+            redundancy,
+            members,
+            0,
+            Journals {
+                internal,
+                ..Journals::default()
+            },
+        )
     }
 
     fn with(redundancy: Redundancy, members: u8, devices: u8, journals: Journals) -> Self {
         let start = journals.internal.map_or(RESERVED_BYTES, |area| area.end());
         let shape = redundancy.shape(usize::from(members), ROWS, CHUNK).unwrap();
         let mask = (1u64 << members) - 1;
-        let zone = Zone { members: mask, start, first_segment: 0, segments: SEGMENTS, shape, layout: 0 };
+        let zone = Zone {
+            members: mask,
+            start,
+            first_segment: 0,
+            segments: SEGMENTS,
+            shape,
+            layout: 0,
+        };
         let size = start + u64::from(SEGMENTS) * shape.extent_bytes();
         let record = |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
         let zones = ZoneMap::new(vec![zone.clone()]);
         let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
-        let closed = StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
+        let closed = StreamPosition {
+            segment: SegmentId::NONE,
+            row: 0,
+            seq: Seq(1),
+            next_segment: SegmentId::NONE,
+        };
         let superblock = Superblock {
-            features: Features { incompatible: if journals.areas().next().is_some() { Features::JOURNAL } else { 0 }, ..Features::default() },
+            features: Features {
+                incompatible: if journals.areas().next().is_some() {
+                    Features::JOURNAL
+                } else {
+                    0
+                },
+                ..Features::default()
+            },
             pool: uuid(1),
             pool_name: "test".into(),
             member: MemberId(0),
@@ -149,12 +221,26 @@ impl TestPool {
             zones: vec![zone],
             fences: vec![],
             checkpoints: [None, None],
-            properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false, ..Properties::DEFAULT },
+            properties: Properties {
+                spare_per_mille: 100,
+                seal_age_ms: 10,
+                victim_policy: 0,
+                discard: false,
+                ..Properties::DEFAULT
+            },
             journals,
         };
-        let segment = SegmentModel { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: vec![0; 1] };
+        let segment = SegmentModel {
+            stream: StreamId(0),
+            last_seq: Seq(0),
+            filled_rows: 0,
+            starts: vec![0; 1],
+        };
         let mut pool = Self {
-            io: Memory { members: vec![Some(vec![0; size as usize]); usize::from(members + devices)], unreadable: BTreeSet::new() },
+            io: Memory {
+                members: vec![Some(vec![0; size as usize]); usize::from(members + devices)],
+                unreadable: BTreeSet::new(),
+            },
             superblock,
             zones,
             codec,
@@ -188,7 +274,13 @@ impl TestPool {
         SegmentId(self.next_segment - 1)
     }
 
-    fn root(&self, id: u64, list: PagePointer, list_pages: u32, replay: [StreamPosition; MAX_STREAMS]) -> CheckpointRoot {
+    fn root(
+        &self,
+        id: u64,
+        list: PagePointer,
+        list_pages: u32,
+        replay: [StreamPosition; MAX_STREAMS],
+    ) -> CheckpointRoot {
         CheckpointRoot {
             id,
             order: Order(self.order),
@@ -211,7 +303,13 @@ impl TestPool {
     fn write_labels(&mut self) {
         for m in 0..self.superblock.members.len() as u8 {
             let member_uuid = self.superblock.members[usize::from(m)].uuid;
-            let label = Label { version: FORMAT_VERSION, pool: self.superblock.pool, pool_name: "test".into(), member_uuid, member: MemberId(m) };
+            let label = Label {
+                version: FORMAT_VERSION,
+                pool: self.superblock.pool,
+                pool_name: "test".into(),
+                member_uuid,
+                member: MemberId(m),
+            };
             self.put(MemberId(m), LABEL_OFFSET, &label.encode());
         }
     }
@@ -219,7 +317,11 @@ impl TestPool {
     /// The superblock as one member bears it.
     pub(crate) fn superblock_of(&self, member: u8) -> Superblock {
         let member_uuid = self.superblock.members[usize::from(member)].uuid;
-        Superblock { member: MemberId(member), member_uuid, ..self.superblock.clone() }
+        Superblock {
+            member: MemberId(member),
+            member_uuid,
+            ..self.superblock.clone()
+        }
     }
 
     /// A new generation on all members.
@@ -239,16 +341,30 @@ impl TestPool {
     }
 
     /// Writes a batch; returns the places of its payload blocks.
-    pub(crate) fn batch(&mut self, stream: usize, entries: &[(Entry, Option<Vec<u8>>)]) -> Vec<Place> {
+    pub(crate) fn batch(
+        &mut self,
+        stream: usize,
+        entries: &[(Entry, Option<Vec<u8>>)],
+    ) -> Vec<Place> {
         let mut position = self.positions[stream];
         if position.row >= ROWS {
-            position = StreamPosition { segment: position.next_segment, row: 0, seq: position.seq, next_segment: self.take_segment() };
+            position = StreamPosition {
+                segment: position.next_segment,
+                row: 0,
+                seq: position.seq,
+                next_segment: self.take_segment(),
+            };
         }
         let shape = *self.zones.shape(position.segment);
         let mut table = TableWriter::new();
         entries.iter().for_each(|(e, _)| table.push(e));
         let payloads: Vec<&Vec<u8>> = entries.iter().filter_map(|(_, p)| p.as_ref()).collect();
-        let Some(mut plan) = plan_batch(&shape, position.row, table.encoded_len(), payloads.len() as u32) else {
+        let Some(mut plan) = plan_batch(
+            &shape,
+            position.row,
+            table.encoded_len(),
+            payloads.len() as u32,
+        ) else {
             // Does not fit: an empty batch takes the rest of the chunk.
             self.batch(stream, &[]);
             return self.batch(stream, entries);
@@ -277,15 +393,20 @@ impl TestPool {
         let (front, tail) = space.split_at_mut((blocks - 1) * BLOCK_SIZE);
         let (head, rest) = front.split_at_mut(head_len);
         encode_ends(&header, &table, &checksums, &plan, head, tail);
-        rest.chunks_exact_mut(BLOCK_SIZE).zip(&payloads).for_each(|(slot, p)| slot.copy_from_slice(p));
+        rest.chunks_exact_mut(BLOCK_SIZE)
+            .zip(&payloads)
+            .for_each(|(slot, p)| slot.copy_from_slice(p));
         self.write_columns(&header, &space);
-        self.batches.push((position.segment, position.row, plan.rows));
+        self.batches
+            .push((position.segment, position.row, plan.rows));
         let segment = &mut self.segments[position.segment.index()];
         segment.starts[0] |= 1 << position.row;
         segment.filled_rows = position.row + plan.rows;
         (segment.stream, segment.last_seq) = (header.stream, header.seq);
         let first = u64::from(position.row) * u64::from(shape.data) + u64::from(plan.head_blocks);
-        let places = (0..payloads.len() as u64).map(|i| self.codec.pack_block(position.segment, first + i)).collect();
+        let places = (0..payloads.len() as u64)
+            .map(|i| self.codec.pack_block(position.segment, first + i))
+            .collect();
         position.row += plan.rows;
         position.seq = position.seq.next();
         self.positions[stream] = position;
@@ -294,16 +415,26 @@ impl TestPool {
 
     fn write_columns(&mut self, header: &BatchHeader, space: &[u8]) {
         let shape = header.shape;
-        let columns: Vec<&[u8]> = space.chunks_exact(header.rows as usize * BLOCK_SIZE).collect();
+        let columns: Vec<&[u8]> = space
+            .chunks_exact(header.rows as usize * BLOCK_SIZE)
+            .collect();
         let redundancy = raid::redundancy(&shape, &columns);
-        let all: Vec<Vec<u8>> = columns.into_iter().map(<[u8]>::to_vec).chain(redundancy).collect();
+        let all: Vec<Vec<u8>> = columns
+            .into_iter()
+            .map(<[u8]>::to_vec)
+            .chain(redundancy)
+            .collect();
         for (column, bytes) in all.iter().enumerate() {
-            let (member, offset) = self.zones.locate(header.segment).address(header.row, Column(column as u8));
+            let (member, offset) = self
+                .zones
+                .locate(header.segment)
+                .address(header.row, Column(column as u8));
             self.put(member, offset, bytes);
         }
     }
 
-    /// Writes a journal record to all copies of the chunk at hand. Returns where it lies there, and its length.
+    /// Writes a journal record to all copies of the chunk at hand. Returns where it lies there, and
+    /// its length.
     pub(crate) fn journal(&mut self, entries: &[(Entry, Option<Vec<u8>>)]) -> (u32, usize, usize) {
         let area = self.journal_area();
         let (chunk, offset, seq) = self.record;
@@ -318,12 +449,36 @@ impl TestPool {
             offset,
             durable: Order(self.flushed_through),
             first: orders().next().expect("an order").0,
-            last: orders().next_back().map(|(first, count)| Order(first.0 + count - 1)).expect("an order"),
+            last: orders()
+                .next_back()
+                .map(|(first, count)| Order(first.0 + count - 1))
+                .expect("an order"),
         };
-        let stored = entries.iter().filter_map(|(_, p)| p.as_ref()).map(Vec::len).sum();
-        let mut bytes = vec![0; packed_record_bytes(table.bytes().len(), table.payload_blocks(), stored, area.granule)];
-        assert!(offset as usize + bytes.len() <= area.chunk_bytes as usize, "the chunk is full");
-        encode_record(&header, &table, entries.iter().filter_map(|(_, p)| p.as_deref()), area.granule, &mut bytes);
+        let stored = entries
+            .iter()
+            .filter_map(|(_, p)| p.as_ref())
+            .map(Vec::len)
+            .sum();
+        let mut bytes = vec![
+            0;
+            packed_record_bytes(
+                table.bytes().len(),
+                table.payload_blocks(),
+                stored,
+                area.granule
+            )
+        ];
+        assert!(
+            offset as usize + bytes.len() <= area.chunk_bytes as usize,
+            "the chunk is full"
+        );
+        encode_record(
+            &header,
+            &table,
+            entries.iter().filter_map(|(_, p)| p.as_deref()),
+            area.granule,
+            &mut bytes,
+        );
         for (member, at) in area.copies_of(chunk) {
             self.put(member, at + u64::from(offset), &bytes);
         }
@@ -347,7 +502,14 @@ impl TestPool {
         let mut entries = Vec::new();
         for lba in lbas {
             let birth = self.next_order();
-            entries.push((Entry::Data { volume: VolumeId(volume), lba: Lba(*lba), birth }, Some(content(birth.0))));
+            entries.push((
+                Entry::Data {
+                    volume: VolumeId(volume),
+                    lba: Lba(*lba),
+                    birth,
+                },
+                Some(content(birth.0)),
+            ));
             self.journalled.insert((volume, *lba));
             self.map.remove(&(volume, *lba));
         }
@@ -367,8 +529,21 @@ impl TestPool {
 
     pub(crate) fn create(&mut self, id: u32, name: &str, blocks: u64) {
         let order = self.next_order();
-        let change = VolumeChange::Create { name: name.into(), size_bytes: blocks * BLOCK_BYTES };
-        self.batch(USER, &[(Entry::Volume { volume: VolumeId(id), order, change }, None)]);
+        let change = VolumeChange::Create {
+            name: name.into(),
+            size_bytes: blocks * BLOCK_BYTES,
+        };
+        self.batch(
+            USER,
+            &[(
+                Entry::Volume {
+                    volume: VolumeId(id),
+                    order,
+                    change,
+                },
+                None,
+            )],
+        );
         let record = VolumeRecord::new(VolumeId(id), blocks * BLOCK_BYTES, name.into());
         self.volumes.insert(id, record);
     }
@@ -378,13 +553,23 @@ impl TestPool {
         let mut entries = Vec::new();
         for lba in lbas {
             let birth = self.next_order();
-            entries.push((Entry::Data { volume: VolumeId(volume), lba: Lba(*lba), birth }, Some(content(birth.0))));
+            entries.push((
+                Entry::Data {
+                    volume: VolumeId(volume),
+                    lba: Lba(*lba),
+                    birth,
+                },
+                Some(content(birth.0)),
+            ));
         }
         let first = self.order - lbas.len() as u64;
         let places = self.batch(USER, &entries);
         for (i, (lba, place)) in lbas.iter().zip(&places).enumerate() {
             let birth = first + 1 + i as u64;
-            self.map.insert((volume, *lba), MapEntry::plain(*place, payload_checksum(&content(birth))));
+            self.map.insert(
+                (volume, *lba),
+                MapEntry::plain(*place, payload_checksum(&content(birth))),
+            );
             self.births.insert((volume, *lba), birth);
         }
         places
@@ -392,43 +577,92 @@ impl TestPool {
 
     pub(crate) fn fill(&mut self, volume: u32, lba: u64) {
         let birth = self.next_order();
-        self.batch(USER, &[(Entry::Fill { volume: VolumeId(volume), lba: Lba(lba), birth, state: FillState::Ones }, None)]);
+        self.batch(
+            USER,
+            &[(
+                Entry::Fill {
+                    volume: VolumeId(volume),
+                    lba: Lba(lba),
+                    birth,
+                    state: FillState::Ones,
+                },
+                None,
+            )],
+        );
         self.map.insert((volume, lba), MapEntry::ONES);
     }
 
     pub(crate) fn trim(&mut self, volume: u32, lba: u64, count: u64) {
         let order = self.next_order();
-        self.batch(USER, &[(Entry::Range { volume: VolumeId(volume), lba: Lba(lba), count, order, state: RangeState::Hole }, None)]);
-        self.map.retain(|(v, l), _| *v != volume || !(lba..lba + count).contains(l));
+        self.batch(
+            USER,
+            &[(
+                Entry::Range {
+                    volume: VolumeId(volume),
+                    lba: Lba(lba),
+                    count,
+                    order,
+                    state: RangeState::Hole,
+                },
+                None,
+            )],
+        );
+        self.map
+            .retain(|(v, l), _| *v != volume || !(lba..lba + count).contains(l));
     }
 
     /// Moves blocks as cleaning does.
     pub(crate) fn clean(&mut self, volume: u32, lbas: &[u64]) {
         let entry = |lba: &u64| {
-            let (from, birth) = (self.map[&(volume, *lba)].place(), self.births[&(volume, *lba)]);
-            (Entry::Move { volume: VolumeId(volume), lba: Lba(*lba), birth: Order(birth), from }, Some(content(birth)))
+            let (from, birth) = (
+                self.map[&(volume, *lba)].place(),
+                self.births[&(volume, *lba)],
+            );
+            (
+                Entry::Move {
+                    volume: VolumeId(volume),
+                    lba: Lba(*lba),
+                    birth: Order(birth),
+                    from,
+                },
+                Some(content(birth)),
+            )
         };
         let entries: Vec<_> = lbas.iter().map(entry).collect();
         let places = self.batch(CLEANED, &entries);
         for (lba, place) in lbas.iter().zip(places) {
             let checksum = self.map[&(volume, *lba)].checksum();
-            self.map.insert((volume, *lba), MapEntry::plain(place, checksum));
+            self.map
+                .insert((volume, *lba), MapEntry::plain(place, checksum));
         }
     }
 
     /// Writes pages as payload of one batch of the checkpoint stream.
     fn pages(&mut self, pages: Vec<(u32, u32, Vec<u8>)>) -> Vec<PagePointer> {
-        let checksums: Vec<u32> = pages.iter().map(|(.., bytes)| payload_checksum(bytes)).collect();
-        let entries: Vec<_> = pages.into_iter().map(|(object, index, bytes)| (Entry::Page { object, index }, Some(bytes))).collect();
+        let checksums: Vec<u32> = pages
+            .iter()
+            .map(|(.., bytes)| payload_checksum(bytes))
+            .collect();
+        let entries: Vec<_> = pages
+            .into_iter()
+            .map(|(object, index, bytes)| (Entry::Page { object, index }, Some(bytes)))
+            .collect();
         let places = self.batch(CHECKPOINT, &entries);
         let (_, row, rows) = self.batches[self.batches.len() - 1];
-        places.into_iter().zip(checksums).map(|(place, checksum)| PagePointer::to(place, checksum, row as u16, rows as u16)).collect()
+        places
+            .into_iter()
+            .zip(checksums)
+            .map(|(place, checksum)| PagePointer::to(place, checksum, row as u16, rows as u16))
+            .collect()
     }
 
     fn table_pages(&self) -> Vec<(u32, u32, Vec<u8>)> {
         let mut pages = Vec::new();
         let mut page = vec![0; BLOCK_SIZE];
-        encode_volumes(&self.volumes.values().cloned().map(Some).collect::<Vec<_>>(), &mut page);
+        encode_volumes(
+            &self.volumes.values().cloned().map(Some).collect::<Vec<_>>(),
+            &mut page,
+        );
         pages.push((OBJECT_VOLUMES, 0, page.clone()));
         let geometry = SegmentTableGeometry::new(ROWS);
         for (i, segment) in self.segments.iter().enumerate() {
@@ -452,7 +686,12 @@ impl TestPool {
         pages.push((OBJECT_SEGMENTS, 0, page.clone()));
         let numbers: BTreeSet<(u32, u64)> = self.map.keys().map(|(v, l)| (*v, l / 256)).collect();
         for (volume, number) in numbers {
-            let entry = |i| self.map.get(&(volume, number * 256 + i)).copied().unwrap_or_default();
+            let entry = |i| {
+                self.map
+                    .get(&(volume, number * 256 + i))
+                    .copied()
+                    .unwrap_or_default()
+            };
             let entries: Vec<MapEntry> = (0..256).map(entry).collect();
             encode_map_page(&entries, &mut page);
             pages.push((OBJECT_MAP + volume, number as u32, page.clone()));
@@ -467,11 +706,16 @@ impl TestPool {
         let replay = self.positions;
         let id = self.superblock.checkpoints[0].map_or(1, |c| c.id + 1);
         let pages = self.table_pages();
-        let keys: Vec<(u32, u32)> = pages.iter().map(|(object, index, _)| (*object, *index)).collect();
+        let keys: Vec<(u32, u32)> = pages
+            .iter()
+            .map(|(object, index, _)| (*object, *index))
+            .collect();
         let pointers = self.pages(pages);
         let mut leaves: BTreeMap<(u32, u32), Vec<PagePointer>> = BTreeMap::new();
         for ((object, index), pointer) in keys.into_iter().zip(pointers) {
-            let leaf = leaves.entry((object, index / 256)).or_insert_with(|| vec![PagePointer::default(); 256]);
+            let leaf = leaves
+                .entry((object, index / 256))
+                .or_insert_with(|| vec![PagePointer::default(); 256]);
             leaf[index as usize % 256] = pointer;
         }
         let mut page = vec![0; BLOCK_SIZE];
@@ -481,11 +725,37 @@ impl TestPool {
             images.push((OBJECT_LEAF, i as u32, page.clone()));
         }
         let pointers = self.pages(images);
-        let records = leaves.keys().zip(pointers).map(|((object, leaf), pointer)| LeafRecord { object: *object, leaf: *leaf, pointer }).collect();
-        encode_list(&ListPage { checkpoint: id, previous: PagePointer::default(), records }, &mut page);
+        let records = leaves
+            .keys()
+            .zip(pointers)
+            .map(|((object, leaf), pointer)| LeafRecord {
+                object: *object,
+                leaf: *leaf,
+                pointer,
+            })
+            .collect();
+        encode_list(
+            &ListPage {
+                checkpoint: id,
+                previous: PagePointer::default(),
+                records,
+            },
+            &mut page,
+        );
         let list = self.pages(vec![(OBJECT_LIST, 0, page.clone())]);
-        let records = vec![LeafRecord { object: OBJECT_LIST, leaf: 0, pointer: list[0] }];
-        encode_list(&ListPage { checkpoint: id, previous: PagePointer::default(), records }, &mut page);
+        let records = vec![LeafRecord {
+            object: OBJECT_LIST,
+            leaf: 0,
+            pointer: list[0],
+        }];
+        encode_list(
+            &ListPage {
+                checkpoint: id,
+                previous: PagePointer::default(),
+                records,
+            },
+            &mut page,
+        );
         let top = self.pages(vec![(OBJECT_LIST, 1, page)]);
         self.flush();
         let root = self.root(id, top[0], 2, replay);
@@ -548,14 +818,34 @@ impl TestPool {
     /// Checks, and compares the result with what the pool should hold.
     pub(crate) fn expect_clean(&mut self) -> CheckReport {
         let report = self.check();
-        assert!(report.findings.list.iter().all(|f| f.severity == Severity::Note), "{:#?}", report.findings.list);
+        assert!(
+            report
+                .findings
+                .list
+                .iter()
+                .all(|f| f.severity == Severity::Note),
+            "{:#?}",
+            report.findings.list
+        );
         assert_eq!(report.exit_code(), 0, "{:?}", report.failure);
         assert_eq!(report.accepted_order.0, self.order);
         for (id, volume) in &self.volumes {
             let journalled = self.journalled.iter().filter(|(v, _)| v == id).count() as u64;
-            let mapped = self.map.iter().filter(|((v, _), e)| v == id && e.has_payload()).count() as u64 + journalled;
+            let mapped = self
+                .map
+                .iter()
+                .filter(|((v, _), e)| v == id && e.has_payload())
+                .count() as u64
+                + journalled;
             let reported = report.volumes.iter().find(|v| v.id.0 == *id).unwrap();
-            assert_eq!((&reported.name, reported.mapped_blocks, reported.journal_blocks), (&volume.name, mapped, journalled));
+            assert_eq!(
+                (
+                    &reported.name,
+                    reported.mapped_blocks,
+                    reported.journal_blocks
+                ),
+                (&volume.name, mapped, journalled)
+            );
         }
         report
     }
@@ -563,7 +853,12 @@ impl TestPool {
 
 /// Kinds and severities, in the order found, without repeats.
 pub(crate) fn kinds(report: &CheckReport) -> Vec<(FindingKind, Severity)> {
-    let mut kinds: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity)).collect();
+    let mut kinds: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .map(|f| (f.kind, f.severity))
+        .collect();
     kinds.dedup();
     kinds
 }

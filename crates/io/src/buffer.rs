@@ -1,13 +1,17 @@
 //! Buffers aligned to 4096 bytes, recycled through a pool, and reference-counted slices of them.
 //!
-//! Life of a buffer: [`BufPool::get`] gives a unique, writable [`Buf`]; [`Buf::freeze`] turns it into a shared, read-only
-//! [`Payload`] that can be cut into slices; the last owner to drop it returns the memory to the pool it came from.
+//! Life of a buffer: [`BufPool::get`] gives a unique, writable [`Buf`]; [`Buf::freeze`] turns it
+//! into a shared, read-only [`Payload`] that can be cut into slices; the last owner to drop it
+//! returns the memory to the pool it came from.
 //!
-//! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a recycled buffer holds
-//! stale bytes of the same process, and whoever fills it must fill all of it before it leaves the process. A pool keeps at
-//! most `keep_bytes` of idle memory. One that may keep several huge pages cuts its buffers out of them (`slabs.rs`), and `keep_bytes` bounds the pages
-//! that are wholly idle: in a page of which something is in use every idle piece is kept, and used again. So for each size class it holds what the most buffers
-//! in use at once needed, at most, in whatever order they come back, and when nothing is in use `keep_bytes` and one page for each size.
+//! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a
+//! recycled buffer holds stale bytes of the same process, and whoever fills it must fill all of it
+//! before it leaves the process. A pool keeps at most `keep_bytes` of idle memory. One that may
+//! keep several huge pages cuts its buffers out of them (`slabs.rs`), and `keep_bytes` bounds the
+//! pages that are wholly idle: in a page of which something is in use every idle piece is kept, and
+//! used again. So for each size class it holds what the most buffers in use at once needed, at
+//! most, in whatever order they come back, and when nothing is in use `keep_bytes` and one page for
+//! each size.
 
 use crate::region::HUGE_PAGE;
 use crate::slabs::{Piece, Slabs};
@@ -17,7 +21,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Alignment and granule of every buffer: what O_DIRECT needs on any device with sectors up to 4 KiB.
+/// Alignment and granule of every buffer: what O_DIRECT needs on any device with sectors up to 4
+/// KiB.
 const ALIGN: usize = 4096;
 /// Size classes are powers of two from 4 KiB to 64 MiB.
 const CLASSES: usize = 15;
@@ -32,7 +37,8 @@ struct Block {
     class: usize,
 }
 
-// SAFETY: `Block` is the only owner of its allocation; moving it between threads moves the ownership.
+// SAFETY: `Block` is the only owner of its allocation; moving it between threads moves the
+// ownership.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -68,7 +74,8 @@ enum Memory {
     Piece(Piece),
 }
 
-// SAFETY: a piece is in use by one buffer only, which holds the shelf that owns it; nothing in it is bound to a thread.
+// SAFETY: a piece is in use by one buffer only, which holds the shelf that owns it; nothing in it
+// is bound to a thread.
 unsafe impl Send for Memory {}
 
 /// Idle memory of one size class: blocks or slabs, never both.
@@ -86,7 +93,9 @@ struct Shelf {
 
 impl Shelf {
     fn class(&self, class: usize) -> MutexGuard<'_, Idle> {
-        self.classes[class].lock().unwrap_or_else(|e| e.into_inner())
+        self.classes[class]
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
     }
 
     fn get(&self, class: usize) -> Memory {
@@ -96,7 +105,8 @@ impl Shelf {
             drop(idle);
             return Memory::Block(match block {
                 Some(block) => {
-                    self.spare_bytes.fetch_sub(ALIGN << class, Ordering::Relaxed);
+                    self.spare_bytes
+                        .fetch_sub(ALIGN << class, Ordering::Relaxed);
                     block
                 }
                 None => Block::new(class),
@@ -113,7 +123,8 @@ impl Shelf {
     }
 
     fn put(&self, class: usize, memory: Memory) {
-        let has_room = |bytes: usize| self.spare_bytes.load(Ordering::Relaxed) + bytes <= self.keep_bytes;
+        let has_room =
+            |bytes: usize| self.spare_bytes.load(Ordering::Relaxed) + bytes <= self.keep_bytes;
         match memory {
             Memory::Block(block) => {
                 let bytes = ALIGN << class;
@@ -143,8 +154,15 @@ impl Shelf {
 
 /// The size class of a buffer.
 fn class_of(len: usize) -> usize {
-    let class = len.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize;
-    assert!(class < CLASSES, "a buffer of {len} bytes is beyond the largest class");
+    let class = len
+        .div_ceil(ALIGN)
+        .max(1)
+        .next_power_of_two()
+        .trailing_zeros() as usize;
+    assert!(
+        class < CLASSES,
+        "a buffer of {len} bytes is beyond the largest class"
+    );
     class
 }
 
@@ -153,11 +171,20 @@ fn class_of(len: usize) -> usize {
 pub struct BufPool(Arc<Shelf>);
 
 impl BufPool {
-    /// A pool that keeps at most `keep_bytes` of idle memory; beyond that, where it uses huge pages, what shares a page with a buffer in use, and one
-    /// page of each size.
+    /// A pool that keeps at most `keep_bytes` of idle memory; beyond that, where it uses huge
+    /// pages, what shares a page with a buffer in use, and one page of each size.
     pub fn new(keep_bytes: usize) -> Self {
-        let idle = |class: usize| Mutex::new(Idle { blocks: Vec::new(), slabs: Slabs::new(ALIGN << class) });
-        Self(Arc::new(Shelf { classes: std::array::from_fn(idle), spare_bytes: AtomicUsize::new(0), keep_bytes }))
+        let idle = |class: usize| {
+            Mutex::new(Idle {
+                blocks: Vec::new(),
+                slabs: Slabs::new(ALIGN << class),
+            })
+        };
+        Self(Arc::new(Shelf {
+            classes: std::array::from_fn(idle),
+            spare_bytes: AtomicUsize::new(0),
+            keep_bytes,
+        }))
     }
 
     /// A buffer of `len` bytes. Contents are unspecified (zero or stale bytes of this process).
@@ -166,7 +193,12 @@ impl BufPool {
     /// If `len` is beyond 64 MiB: every caller has a smaller bound of its own.
     pub fn get(&self, len: usize) -> Buf {
         let class = class_of(len);
-        Buf { memory: Some(self.0.get(class)), class: class as u8, len, shelf: Some(self.0.clone()) }
+        Buf {
+            memory: Some(self.0.get(class)),
+            class: class as u8,
+            len,
+            shelf: Some(self.0.clone()),
+        }
     }
 
     /// A buffer of `len` zero bytes.
@@ -212,7 +244,12 @@ impl Buf {
     /// A buffer outside any pool: `len` zero bytes.
     pub fn unpooled(len: usize) -> Self {
         let class = class_of(len);
-        Self { memory: Some(Memory::Block(Block::new(class))), class: class as u8, len, shelf: None }
+        Self {
+            memory: Some(Memory::Block(Block::new(class))),
+            class: class as u8,
+            len,
+            shelf: None,
+        }
     }
 
     /// Shortens the buffer; the rest stays allocated.
@@ -223,7 +260,11 @@ impl Buf {
     /// Makes it shared and read-only.
     pub fn freeze(self) -> Payload {
         let len = self.len;
-        Payload { buf: Arc::new(self), start: 0, len: len as u32 }
+        Payload {
+            buf: Arc::new(self),
+            start: 0,
+            len: len as u32,
+        }
     }
 
     fn capacity(&self) -> usize {
@@ -314,8 +355,16 @@ impl Payload {
     /// If the range is not inside.
     #[must_use]
     pub fn slice(&self, start: usize, len: usize) -> Self {
-        assert!(start + len <= self.len as usize, "slice {start}+{len} of {}", self.len);
-        Self { buf: self.buf.clone(), start: self.start + start as u32, len: len as u32 }
+        assert!(
+            start + len <= self.len as usize,
+            "slice {start}+{len} of {}",
+            self.len
+        );
+        Self {
+            buf: self.buf.clone(),
+            start: self.start + start as u32,
+            len: len as u32,
+        }
     }
 
     /// As [`Payload::slice`], without a further owner: costs no access to the shared count.
@@ -324,8 +373,16 @@ impl Payload {
     /// If the range is not inside.
     #[must_use]
     pub fn into_slice(self, start: usize, len: usize) -> Self {
-        assert!(start + len <= self.len as usize, "slice {start}+{len} of {}", self.len);
-        Self { start: self.start + start as u32, len: len as u32, buf: self.buf }
+        assert!(
+            start + len <= self.len as usize,
+            "slice {start}+{len} of {}",
+            self.len
+        );
+        Self {
+            start: self.start + start as u32,
+            len: len as u32,
+            buf: self.buf,
+        }
     }
 
     /// The bytes.
@@ -340,7 +397,8 @@ impl Payload {
         self.len as usize
     }
 
-    /// Bytes of memory that it keeps from being used again: those of the whole buffer, however small the slice.
+    /// Bytes of memory that it keeps from being used again: those of the whole buffer, however
+    /// small the slice.
     pub fn held_bytes(&self) -> usize {
         self.buf.capacity()
     }
@@ -389,23 +447,39 @@ mod tests {
     fn a_large_pool_cuts_its_buffers_out_of_huge_pages() {
         let pool = BufPool::new(HUGE_PAGES_WORTH_IT * HUGE_PAGE);
         let mut first = pool.get(8192);
-        assert_eq!(pool.idle_bytes(), HUGE_PAGE - 8192, "the rest of the page waits for the next");
+        assert_eq!(
+            pool.idle_bytes(),
+            HUGE_PAGE - 8192,
+            "the rest of the page waits for the next"
+        );
         first.fill(3);
         let second = pool.get(8192);
-        assert_eq!((first.as_ptr() as usize).abs_diff(second.as_ptr() as usize) % 8192, 0);
-        assert!(second.iter().all(|byte| *byte == 0), "pieces do not overlap");
+        assert_eq!(
+            (first.as_ptr() as usize).abs_diff(second.as_ptr() as usize) % 8192,
+            0
+        );
+        assert!(
+            second.iter().all(|byte| *byte == 0),
+            "pieces do not overlap"
+        );
         let large = pool.get(3 * HUGE_PAGE);
         assert_eq!(large.as_ptr() as usize % HUGE_PAGE, 0);
         drop(pool);
-        assert!(first.iter().all(|byte| *byte == 3), "a buffer outlives its pool's handle");
+        assert!(
+            first.iter().all(|byte| *byte == 3),
+            "a buffer outlives its pool's handle"
+        );
     }
 
     fn bytes_of_slabs(pool: &BufPool) -> usize {
-        (0..CLASSES).map(|class| pool.0.class(class).slabs.bytes()).sum()
+        (0..CLASSES)
+            .map(|class| pool.0.class(class).slabs.bytes())
+            .sum()
     }
 
-    /// Pieces beyond what the pool keeps were let go of one by one, and no page ever came free by that: after some bursts of small buffers,
-    /// freed in no order, the process had several times the memory of the largest burst.
+    /// Pieces beyond what the pool keeps were let go of one by one, and no page ever came free by
+    /// that: after some bursts of small buffers, freed in no order, the process had several times
+    /// the memory of the largest burst.
     #[test]
     fn bursts_freed_in_any_order_take_the_memory_of_the_largest() {
         const BURST: usize = 16 * HUGE_PAGE;
@@ -413,34 +487,56 @@ mod tests {
         let pool = BufPool::new(KEEP);
         let mut state = 1u64;
         let mut random = |below: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (state >> 33) as usize % below
         };
         for _ in 0..12 {
             let mut burst: Vec<Buf> = (0..BURST / 4096).map(|_| pool.get(4096)).collect();
-            assert!(bytes_of_slabs(&pool) <= BURST + KEEP + HUGE_PAGE, "{} bytes for a burst of {BURST}", bytes_of_slabs(&pool));
+            assert!(
+                bytes_of_slabs(&pool) <= BURST + KEEP + HUGE_PAGE,
+                "{} bytes for a burst of {BURST}",
+                bytes_of_slabs(&pool)
+            );
             while burst.len() > 100 {
                 burst.swap_remove(random(burst.len()));
             }
             let large: Vec<Buf> = (0..BURST / 65536).map(|_| pool.get(65536)).collect();
             assert!(bytes_of_slabs(&pool) <= 2 * BURST, "the peak of each size");
             drop((burst, large));
-            assert!(bytes_of_slabs(&pool) <= KEEP + 2 * HUGE_PAGE, "{} bytes are kept", bytes_of_slabs(&pool));
+            assert!(
+                bytes_of_slabs(&pool) <= KEEP + 2 * HUGE_PAGE,
+                "{} bytes are kept",
+                bytes_of_slabs(&pool)
+            );
             assert_eq!(bytes_of_slabs(&pool), pool.idle_bytes());
         }
     }
 
-    /// With all that may be kept in one size, the only buffer of another would need a new page each time.
+    /// With all that may be kept in one size, the only buffer of another would need a new page each
+    /// time.
     #[test]
     fn each_size_keeps_a_page_at_hand() {
         let pool = BufPool::new(HUGE_PAGES_WORTH_IT * HUGE_PAGE);
-        drop((0..HUGE_PAGES_WORTH_IT * HUGE_PAGE / 65536).map(|_| pool.get(65536)).collect::<Vec<_>>());
+        drop(
+            (0..HUGE_PAGES_WORTH_IT * HUGE_PAGE / 65536)
+                .map(|_| pool.get(65536))
+                .collect::<Vec<_>>(),
+        );
         let mut first = pool.get(4096);
         first.fill(7);
         drop(first);
-        assert!(pool.get(4096).iter().all(|byte| *byte == 7), "the same piece again");
+        assert!(
+            pool.get(4096).iter().all(|byte| *byte == 7),
+            "the same piece again"
+        );
         drop(pool.get(2 * HUGE_PAGE));
-        assert_eq!(bytes_of_slabs(&pool), (HUGE_PAGES_WORTH_IT + 1) * HUGE_PAGE, "one piece alone is worth no exception");
+        assert_eq!(
+            bytes_of_slabs(&pool),
+            (HUGE_PAGES_WORTH_IT + 1) * HUGE_PAGE,
+            "one piece alone is worth no exception"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the engine asks of its members.
 //!
-//! Two ways: [`MemberCommand`]/[`MemberDone`] values in service, and the synchronous [`MemberIo`] while a pool is created,
-//! opened or checked, when there are no clients and simple sequential code is worth more than overlap.
+//! Two ways: [`MemberCommand`]/[`MemberDone`] values in service, and the synchronous [`MemberIo`]
+//! while a pool is created, opened or checked, when there are no clients and simple sequential code
+//! is worth more than overlap.
 
 use crate::Buf;
 use windrow_units::MemberId;
@@ -79,8 +80,8 @@ pub enum MemberErrorKind {
 const ERANGE: i32 = 34;
 
 impl MemberErrorKind {
-    /// What is said of it. A fault that is of no kind of its own is called what the system calls the error number `code`, such as
-    /// "No space left on device".
+    /// What is said of it. A fault that is of no kind of its own is called what the system calls
+    /// the error number `code`, such as "No space left on device".
     pub fn name(self, code: i32) -> String {
         if self != Self::Other || code == 0 {
             return format!("{self:?} error");
@@ -90,11 +91,15 @@ impl MemberErrorKind {
             return "the end of the device or file is reached".to_owned();
         }
         let said = std::io::Error::from_raw_os_error(code).to_string();
-        said.split(" (os error").next().unwrap_or_default().to_owned()
+        said.split(" (os error")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
-/// A fault of a member. Small, so that it travels by value; the system's own message goes to the event log.
+/// A fault of a member. Small, so that it travels by value; the system's own message goes to the
+/// event log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("member {member}: {} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct MemberError {
@@ -151,12 +156,30 @@ pub trait MemberIo {
 mod tests {
     use super::*;
 
-    /// A member file on a full file system once was an "Other error", which tells nobody what to do.
+    /// A member file on a full file system once was an "Other error", which tells nobody what to
+    /// do.
     #[test]
     fn a_full_file_system_is_called_so() {
-        let error = |kind, code| MemberError { member: MemberId(2), kind, offset: 4096, code }.to_string();
-        assert_eq!(error(MemberErrorKind::Other, 28), "member 2: No space left on device at byte 4096 (system error 28)");
-        assert_eq!(error(MemberErrorKind::Media, 5), "member 2: Media error at byte 4096 (system error 5)");
-        assert_eq!(error(MemberErrorKind::Other, 0), "member 2: Other error at byte 4096 (system error 0)");
+        let error = |kind, code| {
+            MemberError {
+                member: MemberId(2),
+                kind,
+                offset: 4096,
+                code,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            error(MemberErrorKind::Other, 28),
+            "member 2: No space left on device at byte 4096 (system error 28)"
+        );
+        assert_eq!(
+            error(MemberErrorKind::Media, 5),
+            "member 2: Media error at byte 4096 (system error 5)"
+        );
+        assert_eq!(
+            error(MemberErrorKind::Other, 0),
+            "member 2: Other error at byte 4096 (system error 0)"
+        );
     }
 }

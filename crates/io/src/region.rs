@@ -1,12 +1,15 @@
-//! Memory that the processor can address with few translations: regions of whole 2 MiB pages, where the system grants them.
+//! Memory that the processor can address with few translations: regions of whole 2 MiB pages, where
+//! the system grants them.
 //!
-//! The map, the table of pending blocks and the buffers are hit at random all over; with 4 KiB pages most hits miss the
-//! translation cache as well as the data cache, and a device that writes a buffer has to pin every small page of it.
+//! The map, the table of pending blocks and the buffers are hit at random all over; with 4 KiB
+//! pages most hits miss the translation cache as well as the data cache, and a device that writes a
+//! buffer has to pin every small page of it.
 //!
-//! Invariants: a region is mapped as inaccessible first, then advised, then opened, in this order: under `mlockall` with
-//! future mappings, an accessible mapping would be filled with small pages before the advice could be given. A system
-//! without huge pages gives small ones; nothing but speed depends on it. A table much smaller than a huge page is made of small ones:
-//! the rest of a huge one would be cleared for nothing.
+//! Invariants: a region is mapped as inaccessible first, then advised, then opened, in this order:
+//! under `mlockall` with future mappings, an accessible mapping would be filled with small pages
+//! before the advice could be given. A system without huge pages gives small ones; nothing but
+//! speed depends on it. A table much smaller than a huge page is made of small ones: the rest of a
+//! huge one would be cleared for nothing.
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::alloc::{Layout, handle_alloc_error};
@@ -17,7 +20,8 @@ use std::ptr::NonNull;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Size of a small page, at least.
 const SMALL_PAGE: usize = 4096;
-/// Tables below this are made of small pages: to clear the rest of a huge page takes longer than so many page faults.
+/// Tables below this are made of small pages: to clear the rest of a huge page takes longer than so
+/// many page faults.
 const SMALL_BYTES_MAX: usize = HUGE_PAGE / 8;
 
 /// Zeroed anonymous memory, aligned to 2 MiB and a whole number of them long, or of small pages.
@@ -29,20 +33,33 @@ pub(crate) struct Region {
 
 // SAFETY: a region owns its mapping; nothing in it is bound to a thread.
 unsafe impl Send for Region {}
-// SAFETY: shared access gives out the address only; whoever writes through it has to have exclusive access to that part.
+// SAFETY: shared access gives out the address only; whoever writes through it has to have exclusive
+// access to that part.
 unsafe impl Sync for Region {}
 
 impl Region {
     /// A region of at least `len` bytes; ends the process as any failed allocation does.
     pub(crate) fn new(len: usize) -> Self {
         let len = len.max(1).next_multiple_of(HUGE_PAGE);
-        // SAFETY: a new private mapping at an address that the system chooses touches no other memory.
-        let mapped = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len + HUGE_PAGE, ProtFlags::empty(), MapFlags::PRIVATE) };
-        let Some(base) = mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) else { Self::fail(len) };
+        // SAFETY: a new private mapping at an address that the system chooses touches no other
+        // memory.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len + HUGE_PAGE,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        };
+        let Some(base) = mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) else {
+            Self::fail(len)
+        };
         let head = base.as_ptr().align_offset(HUGE_PAGE);
-        // SAFETY: head < HUGE_PAGE, so head + len and head are inside the mapping of len + HUGE_PAGE bytes.
+        // SAFETY: head < HUGE_PAGE, so head + len and head are inside the mapping of len +
+        // HUGE_PAGE bytes.
         let (start, end) = unsafe { (base.add(head), base.add(head + len)) };
-        // SAFETY: the two ends of our own fresh mapping, to which nothing refers. If the system refuses, they stay reserved.
+        // SAFETY: the two ends of our own fresh mapping, to which nothing refers. If the system
+        // refuses, they stay reserved.
         unsafe {
             if head > 0 {
                 let _ = rustix::mm::munmap(base.as_ptr().cast(), head);
@@ -56,7 +73,15 @@ impl Region {
         // SAFETY: exactly our own mapping; advice changes no content.
         let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
         // SAFETY: exactly our own mapping, to which nothing refers yet.
-        if unsafe { rustix::mm::mprotect(start.as_ptr().cast(), len, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err() {
+        if unsafe {
+            rustix::mm::mprotect(
+                start.as_ptr().cast(),
+                len,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .is_err()
+        {
             Self::fail(len);
         }
         region
@@ -65,8 +90,16 @@ impl Region {
     /// A region of small pages.
     fn small(len: usize) -> Self {
         let len = len.max(1).next_multiple_of(SMALL_PAGE);
-        // SAFETY: a new private mapping at an address that the system chooses touches no other memory.
-        let mapped = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        // SAFETY: a new private mapping at an address that the system chooses touches no other
+        // memory.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
         match mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) {
             Some(start) => Self { start, len },
             None => Self::fail(len),
@@ -98,7 +131,8 @@ impl Drop for Region {
     }
 }
 
-/// A table of fixed length in huge pages. All of it is written at construction, so that later use causes no page fault.
+/// A table of fixed length in huge pages. All of it is written at construction, so that later use
+/// causes no page fault.
 #[derive(Debug)]
 pub struct Table<T: Copy> {
     region: Region,
@@ -111,13 +145,22 @@ impl<T: Copy> Table<T> {
     pub fn filled(len: usize, value: T) -> Self {
         const { assert!(align_of::<T>() <= SMALL_PAGE) };
         let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX / 2);
-        let region = if bytes < SMALL_BYTES_MAX { Region::small(bytes) } else { Region::new(bytes) };
+        let region = if bytes < SMALL_BYTES_MAX {
+            Region::small(bytes)
+        } else {
+            Region::new(bytes)
+        };
         let first = region.start().cast::<T>();
         for at in 0..len {
-            // SAFETY: at < len, and the region has room for len items and a greater alignment than theirs.
+            // SAFETY: at < len, and the region has room for len items and a greater alignment than
+            // theirs.
             unsafe { first.add(at).write(value) };
         }
-        Self { region, len, items: std::marker::PhantomData }
+        Self {
+            region,
+            len,
+            items: std::marker::PhantomData,
+        }
     }
 
     /// Bytes of memory that it takes.
@@ -140,7 +183,9 @@ impl<T: Copy> DerefMut for Table<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and `&mut self` makes the access unique.
-        unsafe { std::slice::from_raw_parts_mut(self.region.start().cast::<T>().as_ptr(), self.len) }
+        unsafe {
+            std::slice::from_raw_parts_mut(self.region.start().cast::<T>().as_ptr(), self.len)
+        }
     }
 }
 
@@ -150,7 +195,13 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_filled_and_writable_to_its_end() {
-        for (len, page) in [(1, SMALL_PAGE), (1000, SMALL_PAGE), (HUGE_PAGE / 32, HUGE_PAGE), (HUGE_PAGE / 16, HUGE_PAGE), (HUGE_PAGE / 16 + 1, HUGE_PAGE)] {
+        for (len, page) in [
+            (1, SMALL_PAGE),
+            (1000, SMALL_PAGE),
+            (HUGE_PAGE / 32, HUGE_PAGE),
+            (HUGE_PAGE / 16, HUGE_PAGE),
+            (HUGE_PAGE / 16 + 1, HUGE_PAGE),
+        ] {
             let mut table = Table::filled(len, [7u64, 9]);
             assert_eq!(table.as_ptr() as usize % page, 0);
             assert!(table.iter().all(|item| *item == [7, 9]) && table.len() == len);

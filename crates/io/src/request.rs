@@ -7,8 +7,8 @@ use windrow_units::{Order, VolumeId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 
-/// One request to a volume. Offsets and lengths are bytes; what is not aligned to blocks costs a read-modify-write. A length of zero is
-/// refused as [`RequestError::Invalid`].
+/// One request to a volume. Offsets and lengths are bytes; what is not aligned to blocks costs a
+/// read-modify-write. A length of zero is refused as [`RequestError::Invalid`].
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Given back in the completion.
@@ -40,7 +40,8 @@ pub enum Op {
     },
     /// Make everything acknowledged before durable (pool-wide).
     Flush,
-    /// Discard: the range becomes a hole and reads as zero. Parts of blocks at the edges are zeroed.
+    /// Discard: the range becomes a hole and reads as zero. Parts of blocks at the edges are
+    /// zeroed.
     Trim {
         /// Byte offset.
         offset: u64,
@@ -49,7 +50,8 @@ pub enum Op {
         /// Complete only when durable.
         fua: bool,
     },
-    /// The range reads as zero afterwards. With `no_hole` it is reported as allocated zeroes, not as a hole.
+    /// The range reads as zero afterwards. With `no_hole` it is reported as allocated zeroes, not
+    /// as a hole.
     WriteZeroes {
         /// Byte offset.
         offset: u64,
@@ -135,6 +137,7 @@ pub struct Completion {
     pub id: RequestId,
     /// Its result.
     pub result: Result<Reply, RequestError>,
-    /// First and last order given to the request, if it changed anything: what a model needs to check invariant 3.
+    /// First and last order given to the request, if it changed anything: what a model needs to
+    /// check invariant 3.
     pub orders: Option<(Order, Order)>,
 }

@@ -1,10 +1,11 @@
 //! The buffers of one size that a large pool cuts out of huge pages.
 //!
-//! A *slab* is a region cut into pieces of one size. It remembers which of them are idle; nothing else refers to these. Pieces are taken from
-//! the slab that has got one back last, so that those in use lie close together and others become wholly idle.
+//! A *slab* is a region cut into pieces of one size. It remembers which of them are idle; nothing
+//! else refers to these. Pieces are taken from the slab that has got one back last, so that those
+//! in use lie close together and others become wholly idle.
 //!
-//! Invariant: a slab is made only when no piece of the size is idle. So there are never more of them than the most pieces that were in use at
-//! once fill, in whatever order pieces come back.
+//! Invariant: a slab is made only when no piece of the size is idle. So there are never more of
+//! them than the most pieces that were in use at once fill, in whatever order pieces come back.
 
 use crate::region::Region;
 use std::ptr::NonNull;
@@ -28,7 +29,11 @@ struct Slab {
 impl Slab {
     /// Its bytes if no piece of it is in use.
     fn spare_bytes(&self) -> usize {
-        if self.idle.len() == self.pieces { self.region.len() } else { 0 }
+        if self.idle.len() == self.pieces {
+            self.region.len()
+        } else {
+            0
+        }
     }
 }
 
@@ -45,7 +50,12 @@ pub(crate) struct Slabs {
 impl Slabs {
     /// None yet, for pieces of this size: a power of two.
     pub(crate) fn new(piece_bytes: usize) -> Self {
-        Self { piece_bytes, slabs: Vec::new(), vacant: Vec::new(), with_idle: Vec::new() }
+        Self {
+            piece_bytes,
+            slabs: Vec::new(),
+            vacant: Vec::new(),
+            with_idle: Vec::new(),
+        }
     }
 
     fn slab(&mut self, number: u32) -> &mut Slab {
@@ -79,7 +89,12 @@ impl Slabs {
             self.slabs.push(None);
             (self.slabs.len() - 1) as u32
         });
-        let slab = Slab { region, idle: (1..pieces as u16).rev().collect(), place: self.with_idle.len(), pieces };
+        let slab = Slab {
+            region,
+            idle: (1..pieces as u16).rev().collect(),
+            place: self.with_idle.len(),
+            pieces,
+        };
         if !slab.idle.is_empty() {
             self.with_idle.push(number);
         }
@@ -91,7 +106,8 @@ impl Slabs {
     pub(crate) fn give_back(&mut self, piece: &Piece) -> usize {
         let (place, piece_bytes) = (self.with_idle.len(), self.piece_bytes);
         let slab = self.slab(piece.slab);
-        let at = (piece.ptr.as_ptr() as usize - slab.region.start().as_ptr() as usize) / piece_bytes;
+        let at =
+            (piece.ptr.as_ptr() as usize - slab.region.start().as_ptr() as usize) / piece_bytes;
         slab.idle.push(at as u16);
         let spare = slab.spare_bytes();
         if slab.idle.len() == 1 {
@@ -101,10 +117,13 @@ impl Slabs {
         spare
     }
 
-    /// True if the slab is the only one with idle pieces, and has several: without it the next piece would need a new one.
+    /// True if the slab is the only one with idle pieces, and has several: without it the next
+    /// piece would need a new one.
     pub(crate) fn is_last(&self) -> bool {
         match self.with_idle[..] {
-            [number] => self.slabs[number as usize].as_ref().is_some_and(|slab| slab.pieces > 1),
+            [number] => self.slabs[number as usize]
+                .as_ref()
+                .is_some_and(|slab| slab.pieces > 1),
             _ => false,
         }
     }
@@ -122,12 +141,20 @@ impl Slabs {
 
     /// Bytes of idle pieces.
     pub(crate) fn idle_bytes(&self) -> usize {
-        self.slabs.iter().flatten().map(|slab| slab.idle.len() * self.piece_bytes).sum()
+        self.slabs
+            .iter()
+            .flatten()
+            .map(|slab| slab.idle.len() * self.piece_bytes)
+            .sum()
     }
 
     /// Bytes of all slabs.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        self.slabs.iter().flatten().map(|slab| slab.region.len()).sum()
+        self.slabs
+            .iter()
+            .flatten()
+            .map(|slab| slab.region.len())
+            .sum()
     }
 }

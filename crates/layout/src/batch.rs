@@ -7,16 +7,18 @@
 //! block H+n .. k*R-1  padding, zero
 //! block k*R-1         the table's second part from byte 0, footer in the last 64 bytes
 //! ```
-//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each payload block, then one for each packed
-//! payload. Its first part fills the header blocks, the rest goes to the footer block. `H` is the smallest number that makes it fit, where each
-//! packed payload counts as if it had a block of its own.
+//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each
+//! payload block, then one for each packed payload. Its first part fills the header blocks, the
+//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each packed
+//! payload counts as if it had a block of its own.
 
 mod frame;
 mod plan;
 mod table;
 
 pub use frame::{
-    BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
+    BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame,
+    PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
 };
 pub use plan::{BatchPlan, PayloadPlaces, max_payload_blocks, plan_batch, plan_packed, tail_block};
 pub(crate) use table::TableReader;
@@ -24,7 +26,9 @@ pub use table::TableWriter;
 
 use crate::checkpoint::{Compression, Dedup, SyncMode};
 use serde::Serialize;
-use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
+use windrow_units::{
+    Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId,
+};
 
 /// Bytes of the header at the start of a batch.
 pub const HEADER_BYTES: usize = 256;
@@ -37,8 +41,8 @@ pub fn payload_checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Why bytes are not a batch that this version can use. Every variant is an ordinary finding; which of them ends a stream's
-/// chain and which is damage is decided by the rules of recovery, not here.
+/// Why bytes are not a batch that this version can use. Every variant is an ordinary finding; which
+/// of them ends a stream's chain and which is damage is decided by the rules of recovery, not here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
     /// The slices are shorter or longer than the header says.
@@ -136,7 +140,8 @@ pub enum VolumeChange {
     SetCompression(Compression),
     /// Whether blocks are shared from now on.
     SetDedup(Dedup),
-    /// A new name (at most 63 bytes of UTF-8); only with [`Features::RENAMED`](crate::superblock::Features::RENAMED).
+    /// A new name (at most 63 bytes of UTF-8); only with
+    /// [`Features::RENAMED`](crate::superblock::Features::RENAMED).
     Rename {
         /// It.
         name: String,
@@ -233,7 +238,8 @@ pub enum Entry {
         /// The low half of the order that gave `id` its content.
         life: u32,
     },
-    /// Orders that this batch accounts for without content (absorbed or void), `first .. first + count`.
+    /// Orders that this batch accounts for without content (absorbed or void),
+    /// `first .. first + count`.
     Covered {
         /// First order.
         first: Order,
@@ -250,10 +256,13 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The first order that the entry accounts for, and how many; `None` for entries that have none.
+    /// The first order that the entry accounts for, and how many; `None` for entries that have
+    /// none.
     pub fn orders(&self) -> Option<(Order, u64)> {
         match self {
-            Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => Some((*birth, 1)),
+            Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => {
+                Some((*birth, 1))
+            }
             Self::Range { order, .. } | Self::Volume { order, .. } => Some((*order, 1)),
             Self::Covered { first, count } => Some((*first, *count)),
             Self::Move { .. } | Self::Page { .. } => None,
@@ -262,7 +271,10 @@ impl Entry {
 
     /// True if payload belongs to the entry.
     pub fn has_payload(&self) -> bool {
-        matches!(self, Self::Data { .. } | Self::Move { .. } | Self::Page { .. })
+        matches!(
+            self,
+            Self::Data { .. } | Self::Move { .. } | Self::Page { .. }
+        )
     }
 }
 

@@ -1,10 +1,11 @@
 //! Checkpoint pages.
 //!
-//! A checkpoint is an image of several *objects*, each an array of 4 KiB pages. A *leaf* holds the pointers of 256
-//! consecutive pages of one object; the *list* holds the pointers of all leaves. The superblock points to the last page of a
-//! chain, each of which points to the one before; records of object [`OBJECT_LIST`] in the chain name further list pages, all
-//! others name leaves. Only pages and leaves that changed are written again; the list is written whole.
-//! Every pointer carries the CRC-32C of its page; check it before decoding.
+//! A checkpoint is an image of several *objects*, each an array of 4 KiB pages. A *leaf* holds the
+//! pointers of 256 consecutive pages of one object; the *list* holds the pointers of all leaves.
+//! The superblock points to the last page of a chain, each of which points to the one before;
+//! records of object [`OBJECT_LIST`] in the chain name further list pages, all others name leaves.
+//! Only pages and leaves that changed are written again; the list is written whole. Every pointer
+//! carries the CRC-32C of its page; check it before decoding.
 
 mod pages;
 mod segments;
@@ -12,7 +13,8 @@ mod volumes;
 
 pub(crate) use pages::pointer_at;
 pub use pages::{
-    COUNTERS_PER_PAGE, LIST_MAGIC, decode_counters, decode_leaf, decode_list, decode_map_page, encode_counters, encode_leaf, encode_list, encode_map_page,
+    COUNTERS_PER_PAGE, LIST_MAGIC, decode_counters, decode_leaf, decode_list, decode_map_page,
+    encode_counters, encode_leaf, encode_list, encode_map_page,
 };
 pub use segments::{SegmentTableGeometry, decode_segment, encode_segment};
 pub use volumes::{VOLUME_RECORD_BYTES, VOLUMES_PER_PAGE, decode_volumes, encode_volumes};
@@ -64,8 +66,8 @@ pub struct PagePointer {
     pub place: Place,
     /// CRC-32C of the page.
     pub checksum: u32,
-    /// First row of the batch that holds the page, and its rows: a checkpoint page must be found before the segment table is
-    /// loaded, which is what tells batches apart for all other places.
+    /// First row of the batch that holds the page, and its rows: a checkpoint page must be found
+    /// before the segment table is loaded, which is what tells batches apart for all other places.
     pub batch_row: u16,
     /// Rows of that batch.
     pub batch_rows: u16,
@@ -85,7 +87,8 @@ pub struct LeafRecord {
 }
 
 impl LeafRecord {
-    /// True if there can be such a leaf, so that whoever reads of it may reckon with its object and pages.
+    /// True if there can be such a leaf, so that whoever reads of it may reckon with its object and
+    /// pages.
     fn can_be(&self) -> bool {
         self.object <= OBJECT_MAP + VolumeId::INDEX.0 && self.leaf < LEAVES_MAX
     }
@@ -124,7 +127,8 @@ pub enum SyncMode {
     Standard,
     /// Every write, trim and zeroing is durable before it is answered.
     Always,
-    /// Flushes are answered at once, and forced unit access is not looked at: what was written last may be lost in a crash, in order.
+    /// Flushes are answered at once, and forced unit access is not looked at: what was written last
+    /// may be lost in a crash, in order.
     Disabled,
 }
 
@@ -139,7 +143,9 @@ impl SyncMode {
     }
 
     pub(crate) fn from_u8(value: u8) -> Option<Self> {
-        [Self::Standard, Self::Always, Self::Disabled].into_iter().find(|mode| mode.to_u8() == value)
+        [Self::Standard, Self::Always, Self::Disabled]
+            .into_iter()
+            .find(|mode| mode.to_u8() == value)
     }
 }
 
@@ -152,7 +158,8 @@ pub enum Compression {
     Off,
     /// As LZ4 where that saves an eighth.
     Lz4,
-    /// As zstd where that saves an eighth. What cleaning moves that is not zstd yet becomes it, where that saves enough.
+    /// As zstd where that saves an eighth. What cleaning moves that is not zstd yet becomes it,
+    /// where that saves enough.
     Zstd,
     /// What is written as LZ4, and what cleaning moves, so what is cold, as zstd.
     #[serde(rename = "lz4-then-zstd")]
@@ -198,7 +205,9 @@ impl Compression {
     }
 
     pub(crate) fn from_u8(value: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|compression| compression.to_u8() == value)
+        Self::ALL
+            .into_iter()
+            .find(|compression| compression.to_u8() == value)
     }
 }
 
@@ -226,7 +235,9 @@ impl Dedup {
     }
 
     pub(crate) fn from_u8(value: u8) -> Option<Self> {
-        [Self::Off, Self::Verify, Self::Hash].into_iter().find(|dedup| dedup.to_u8() == value)
+        [Self::Off, Self::Verify, Self::Hash]
+            .into_iter()
+            .find(|dedup| dedup.to_u8() == value)
     }
 }
 
@@ -254,11 +265,21 @@ pub struct VolumeRecord {
 impl VolumeRecord {
     /// A volume as it is made: active, writable, with ordinary flushes, not compressed.
     pub fn new(id: VolumeId, size_bytes: u64, name: String) -> Self {
-        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, compression: Compression::Off, dedup: Dedup::Off, size_bytes, name }
+        Self {
+            id,
+            state: VolumeState::Active,
+            read_only: false,
+            sync: SyncMode::Standard,
+            compression: Compression::Off,
+            dedup: Dedup::Off,
+            size_bytes,
+            name,
+        }
     }
 }
 
-/// A segment in the table. On disk: 32 bytes + `rows/8` bytes of batch starts, rounded up to 32; records do not cross pages.
+/// A segment in the table. On disk: 32 bytes + `rows/8` bytes of batch starts, rounded up to 32;
+/// records do not cross pages.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SegmentRecord {
     /// Which segment (implied by its position in the table, stored to be checked).
@@ -269,11 +290,13 @@ pub struct SegmentRecord {
     pub in_use: bool,
     /// Rows that hold batches.
     pub filled_rows: u32,
-    /// Number of the checkpoint that was current (the last one begun) when its last batch was sealed.
+    /// Number of the checkpoint that was current (the last one begun) when its last batch was
+    /// sealed.
     pub last_checkpoint: u64,
     /// Sequence number of its last batch.
     pub last_seq: Seq,
-    /// Members, as a bit mask, that are being rebuilt and on which it is not whole yet; no more than [`STALE_MEMBERS_MAX`].
+    /// Members, as a bit mask, that are being rebuilt and on which it is not whole yet; no more
+    /// than [`STALE_MEMBERS_MAX`].
     pub stale: u64,
     /// Bit `r` of word `r/64` is set if a batch starts at row `r`.
     pub starts: Vec<u64>,

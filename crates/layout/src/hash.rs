@@ -18,11 +18,21 @@ mod tests {
     /// What is on members was made by the other one.
     #[test]
     fn two_implementations_agree_at_every_length() {
-        let bytes: Vec<u8> = (0..20_000u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..20_000u32)
+            .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8)
+            .collect();
         for length in (0..1100).chain([4095, 4096, 16_384, 20_000]) {
             let seed = (length as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            assert_eq!(xxh3_64(&bytes[..length]), xxh3::xxh3_64(&bytes[..length]), "{length}");
-            assert_eq!(xxh3_64_with_seed(&bytes[..length], seed), xxh3::xxh3_64_with_seed(&bytes[..length], seed), "{length}");
+            assert_eq!(
+                xxh3_64(&bytes[..length]),
+                xxh3::xxh3_64(&bytes[..length]),
+                "{length}"
+            );
+            assert_eq!(
+                xxh3_64_with_seed(&bytes[..length], seed),
+                xxh3::xxh3_64_with_seed(&bytes[..length], seed),
+                "{length}"
+            );
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/on-disk-format.md` is its specification.
+//! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/on-disk-format.md` is
+//! its specification.
 //!
-//! Read in this order: [`superblock`] (what a member is and where to begin), [`batch`] (what the log is made of),
-//! [`journal`] (what is durable before its rows are full), [`checkpoint`] (pages that images of the tables are made of), [`map_entry`] (16 bytes for each block of a volume).
+//! Read in this order: [`superblock`] (what a member is and where to begin), [`batch`] (what the
+//! log is made of), [`journal`] (what is durable before its rows are full), [`checkpoint`] (pages
+//! that images of the tables are made of), [`map_entry`] (16 bytes for each block of a volume).
 //!
-//! Rules of every codec here: numbers are little endian at written offsets, never the layout of a Rust type; decoders check
-//! every count before they allocate, accept exactly what the encoders write, and return an error for everything else.
-//! Encoders assert their limits, because a value that does not fit is a fault of the program and must not reach a member.
+//! Rules of every codec here: numbers are little endian at written offsets, never the layout of a
+//! Rust type; decoders check every count before they allocate, accept exactly what the encoders
+//! write, and return an error for everything else. Encoders assert their limits, because a value
+//! that does not fit is a fault of the program and must not reach a member.
 
 pub mod batch;
 mod bytes;
@@ -24,10 +27,12 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Largest volume: 256 TiB, 2^36 blocks.
 pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
 
-/// Most rows of a segment: the largest record of the segment table (32 bytes and a bit for each row) still fits in a page.
+/// Most rows of a segment: the largest record of the segment table (32 bytes and a bit for each
+/// row) still fits in a page.
 pub const MAX_SEGMENT_ROWS: u32 = (4096 - 32) * 8;
 
-/// Most rows of a chunk, and so of a batch: 16 MiB on each member, which bounds what a reader must hold of one batch.
+/// Most rows of a chunk, and so of a batch: 16 MiB on each member, which bounds what a reader must
+/// hold of one batch.
 pub const MAX_CHUNK_ROWS: u32 = 4096;
 
 /// True if a name can be stored.
@@ -40,7 +45,8 @@ fn size_can_be(size_bytes: u64) -> bool {
     size_bytes.is_multiple_of(BLOCK_BYTES) && size_bytes <= MAX_VOLUME_BYTES
 }
 
-/// True if a shape is one that this format can hold: sane counts, whole chunks, and columns that agree with the code.
+/// True if a shape is one that this format can hold: sane counts, whole chunks, and columns that
+/// agree with the code.
 pub fn shape_is_valid(shape: &Shape) -> bool {
     let (width, data) = (shape.width, shape.data);
     if data == 0 || data > width || usize::from(width) > MAX_MEMBERS {
@@ -52,8 +58,13 @@ pub fn shape_is_valid(shape: &Shape) -> bool {
         Code::P => width - data == 1,
         Code::PQ => width - data == 2,
     };
-    let chunks = shape.chunk_rows > 0 && shape.rows > 0 && shape.rows.is_multiple_of(shape.chunk_rows);
-    columns && chunks && shape.rows <= MAX_SEGMENT_ROWS && shape.chunk_rows <= MAX_CHUNK_ROWS && shape.chunk_rows >= shape.min_batch_rows()
+    let chunks =
+        shape.chunk_rows > 0 && shape.rows > 0 && shape.rows.is_multiple_of(shape.chunk_rows);
+    columns
+        && chunks
+        && shape.rows <= MAX_SEGMENT_ROWS
+        && shape.chunk_rows <= MAX_CHUNK_ROWS
+        && shape.chunk_rows >= shape.min_batch_rows()
 }
 
 /// On-disk value of a redundancy code.
@@ -83,7 +94,11 @@ const SHAPE_BYTES: usize = 12;
 /// 0 width   1 data   2 code   3 zero   4..8 rows   8..12 rows of a chunk
 /// ```
 fn put_shape(out: &mut [u8], at: usize, shape: &Shape) {
-    bytes::put(out, at, &[shape.width, shape.data, code_to_u8(shape.code), 0]);
+    bytes::put(
+        out,
+        at,
+        &[shape.width, shape.data, code_to_u8(shape.code), 0],
+    );
     bytes::put(out, at + 4, &shape.rows.to_le_bytes());
     bytes::put(out, at + 8, &shape.chunk_rows.to_le_bytes());
 }
@@ -104,5 +119,10 @@ fn shape_at(from: &[u8], at: usize) -> Option<Shape> {
 #[cfg(test)]
 fn test_config(cases: u32) -> proptest::test_runner::Config {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(0x5749_4e44);
-    proptest::test_runner::Config { cases, rng_seed, failure_persistence: None, ..Default::default() }
+    proptest::test_runner::Config {
+        cases,
+        rng_seed,
+        failure_persistence: None,
+        ..Default::default()
+    }
 }

@@ -52,40 +52,67 @@ impl MapEntry {
     /// A hole.
     pub const HOLE: Self = Self { word0: 0, word1: 0 };
     /// A block of zeroes.
-    pub const ZERO: Self = Self { word0: (BlockState::Zero as u64) << STATE_SHIFT, word1: 0 };
+    pub const ZERO: Self = Self {
+        word0: (BlockState::Zero as u64) << STATE_SHIFT,
+        word1: 0,
+    };
     /// A block of ones.
-    pub const ONES: Self = Self { word0: (BlockState::Ones as u64) << STATE_SHIFT, word1: 0 };
+    pub const ONES: Self = Self {
+        word0: (BlockState::Ones as u64) << STATE_SHIFT,
+        word1: 0,
+    };
 
     /// A block that is known to be lost.
-    pub const LOST: Self = Self { word0: (BlockState::Lost as u64) << STATE_SHIFT, word1: 0 };
+    pub const LOST: Self = Self {
+        word0: (BlockState::Lost as u64) << STATE_SHIFT,
+        word1: 0,
+    };
 
     /// An uncompressed block.
     #[inline]
     pub fn plain(place: Place, checksum: u32) -> Self {
-        let word0 = place.0 | u64::from(FULL_BLOCK_UNITS) << LENGTH_SHIFT | (BlockState::Plain as u64) << STATE_SHIFT;
-        Self { word0, word1: u64::from(checksum) }
+        let word0 = place.0
+            | u64::from(FULL_BLOCK_UNITS) << LENGTH_SHIFT
+            | (BlockState::Plain as u64) << STATE_SHIFT;
+        Self {
+            word0,
+            word1: u64::from(checksum),
+        }
     }
 
     /// A block stored in `units` units: as it is if these are a whole block, else packed.
     #[inline]
     pub fn stored(place: Place, units: u16, checksum: u32) -> Self {
         debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
-        let state = if units == FULL_BLOCK_UNITS { BlockState::Plain } else { BlockState::Lz4 };
-        Self { word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT, word1: u64::from(checksum) }
+        let state = if units == FULL_BLOCK_UNITS {
+            BlockState::Plain
+        } else {
+            BlockState::Lz4
+        };
+        Self {
+            word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT,
+            word1: u64::from(checksum),
+        }
     }
 
     /// A block with the content of `id`, a block of the shared volume, in its `life`.
     #[inline]
     pub fn shared(id: Lba, life: u32) -> Self {
         debug_assert!(id.0 >> Place::BITS == 0);
-        Self { word0: id.0 | (BlockState::Shared as u64) << STATE_SHIFT, word1: u64::from(life) << 32 }
+        Self {
+            word0: id.0 | (BlockState::Shared as u64) << STATE_SHIFT,
+            word1: u64::from(life) << 32,
+        }
     }
 
     /// The same entry of the shared volume, with the life of its content.
     #[inline]
     #[must_use]
     pub fn with_life(self, life: u32) -> Self {
-        Self { word1: u64::from(life) << 32 | self.word1 & u64::from(u32::MAX), ..self }
+        Self {
+            word1: u64::from(life) << 32 | self.word1 & u64::from(u32::MAX),
+            ..self
+        }
     }
 
     /// The life of shared content: of a shared block, or of a block of the shared volume.
@@ -158,7 +185,10 @@ impl MapEntry {
     /// From the on-disk form.
     pub fn from_bytes(bytes: &[u8; 16]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        Self { word0: word(0), word1: word(8) }
+        Self {
+            word0: word(0),
+            word1: word(8),
+        }
     }
 }
 

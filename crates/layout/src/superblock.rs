@@ -12,7 +12,10 @@ mod label;
 
 use crate::checkpoint::PagePointer;
 use serde::Serialize;
-use windrow_units::{Epoch, Generation, JournalArea, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
+use windrow_units::{
+    Epoch, Generation, JournalArea, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, Redundancy,
+    SegmentId, Seq, Uuid, Zone,
+};
 
 /// Byte offset of the label.
 pub const LABEL_OFFSET: u64 = 4096;
@@ -30,8 +33,8 @@ pub const SLOT_BYTES: usize = 16384;
 pub const RESERVED_BYTES: u64 = 1 << 20;
 /// Most fences kept.
 pub const MAX_FENCES: usize = 32;
-/// Most zones. Those of one layout each begin where the smallest member left ends, so they are no more than members; those of older layouts
-/// that are being emptied count too.
+/// Most zones. Those of one layout each begin where the smallest member left ends, so they are no
+/// more than members; those of older layouts that are being emptied count too.
 pub const MAX_ZONES: usize = windrow_units::MAX_MEMBERS;
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -63,7 +66,8 @@ pub enum SuperblockError {
     /// Uses features that this version must not touch.
     #[error("the pool uses unknown features (incompatible flags {0:#x})")]
     UnknownFeatures(u64),
-    /// The checksum verifies but the content breaks the format: a fault of the software that wrote it.
+    /// The checksum verifies but the content breaks the format: a fault of the software that wrote
+    /// it.
     #[error("malformed: {0}")]
     Malformed(&'static str),
 }
@@ -83,7 +87,8 @@ pub struct Label {
     pub member: MemberId,
 }
 
-/// Feature flags. A reader that does not know a flag: `compatible` goes on, `read_only` opens read-only, `incompatible` refuses.
+/// Feature flags. A reader that does not know a flag: `compatible` goes on, `read_only` opens
+/// read-only, `incompatible` refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Features {
     /// May be ignored.
@@ -95,25 +100,30 @@ pub struct Features {
 }
 
 impl Features {
-    /// Compatible: a growth is being put on record or taken back. Somebody may bear a generation beside this one in which further members hold
-    /// data; nothing was written by it.
+    /// Compatible: a growth is being put on record or taken back. Somebody may bear a generation
+    /// beside this one in which further members hold data; nothing was written by it.
     pub const GROWING: u64 = 1;
     /// Incompatible: the pool has a journal, and what is durable may be there alone.
     pub const JOURNAL: u64 = 1;
-    /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may name it.
+    /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may
+    /// name it.
     pub const PACKED: u64 = 2;
-    /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of checkpoints that each pool has.
+    /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of
+    /// checkpoints that each pool has.
     pub const STREAMS: u64 = 4;
-    /// Incompatible: volumes may share content, so there may be references, and the shared volume has a map.
+    /// Incompatible: volumes may share content, so there may be references, and the shared volume
+    /// has a map.
     pub const SHARED: u64 = 8;
     /// Incompatible: volumes may be set to zstd, so packed payload may be of it.
     pub const ZSTD: u64 = 16;
-    /// Incompatible: there may be pages of the index of deduplication, blocks of a volume that is in no table.
+    /// Incompatible: there may be pages of the index of deduplication, blocks of a volume that is
+    /// in no table.
     pub const DEDUP_INDEX: u64 = 32;
-    /// Incompatible: a member leaves the pool. It has a place in zones of older layouts and none in the layout in force, and the space that is used is reckoned
-    /// from what will be left.
+    /// Incompatible: a member leaves the pool. It has a place in zones of older layouts and none in
+    /// the layout in force, and the space that is used is reckoned from what will be left.
     pub const LEAVING: u64 = 128;
-    /// Incompatible: what reduction saves may be, or have been, room for more data ([`Reduction::Capacity`]), so maps and ids may be more than the blocks of the pool.
+    /// Incompatible: what reduction saves may be, or have been, room for more data
+    /// ([`Reduction::Capacity`]), so maps and ids may be more than the blocks of the pool.
     pub const CAPACITY: u64 = 256;
     /// Incompatible: volumes may have been renamed, so there may be records of that in the log.
     pub const RENAMED: u64 = 512;
@@ -156,7 +166,8 @@ impl Features {
 pub enum PoolState {
     /// In use, or was when power failed.
     Active,
-    /// Closed cleanly: the newest checkpoint is complete, nothing to replay. The host is zero if the pool was released as well.
+    /// Closed cleanly: the newest checkpoint is complete, nothing to replay. The host is zero if
+    /// the pool was released as well.
     Exported,
     /// Destroyed: never imported by itself.
     Destroyed,
@@ -168,13 +179,16 @@ pub enum PoolState {
 pub enum MemberState {
     /// Holds current data.
     Online,
-    /// Out of use from generation `absent_since` on; its content is not to be trusted from then on. Why is in [`MemberRecord::absence`].
+    /// Out of use from generation `absent_since` on; its content is not to be trusted from then on.
+    /// Why is in [`MemberRecord::absence`].
     Absent,
     /// Slot not in use.
     Removed,
-    /// Takes part in all writes, and is whole in every segment that does not name it as stale. Counts as lost until it is online.
+    /// Takes part in all writes, and is whole in every segment that does not name it as stale.
+    /// Counts as lost until it is online.
     Rebuilding,
-    /// A device that waits to take the place of a member. It is in no zone and bears no superblock, only its label.
+    /// A device that waits to take the place of a member. It is in no zone and bears no superblock,
+    /// only its label.
     Spare,
 }
 
@@ -204,9 +218,11 @@ pub struct MemberRecord {
     pub size_bytes: u64,
     /// Generation in which it left (0 while online).
     pub absent_since: Generation,
-    /// While it is not online: it may have missed batches that were sealed when this checkpoint or a later one had begun, and no others.
+    /// While it is not online: it may have missed batches that were sealed when this checkpoint or
+    /// a later one had begun, and no others.
     pub missed_from: u64,
-    /// While it is rebuilding: from this checkpoint on the segment table names the segments that are stale on it (0: none does yet).
+    /// While it is rebuilding: from this checkpoint on the segment table names the segments that
+    /// are stale on it (0: none does yet).
     pub listed_from: u64,
     /// Of a spare: the member in service whose place it is to take when it is a copy of it.
     pub replaces: Option<MemberId>,
@@ -215,7 +231,16 @@ pub struct MemberRecord {
 impl MemberRecord {
     /// A member in this state that has missed nothing.
     pub fn new(uuid: Uuid, state: MemberState, size_bytes: u64) -> Self {
-        Self { uuid, state, absence: Absence::Missing, size_bytes, absent_since: Generation(0), missed_from: 0, listed_from: 0, replaces: None }
+        Self {
+            uuid,
+            state,
+            absence: Absence::Missing,
+            size_bytes,
+            absent_since: Generation(0),
+            missed_from: 0,
+            listed_from: 0,
+            replaces: None,
+        }
     }
 
     /// True if the pool writes to it.
@@ -224,11 +249,13 @@ impl MemberRecord {
     }
 }
 
-/// What is void: of epochs below `epoch` entries of batches with orders above `covered_order`, entries of journal records with orders above
-/// `accepted_order`, and batches with sequence numbers above `last_seq` of their stream.
+/// What is void: of epochs below `epoch` entries of batches with orders above `covered_order`,
+/// entries of journal records with orders above `accepted_order`, and batches with sequence numbers
+/// above `last_seq` of their stream.
 ///
-/// What lies between the two marks only the journal had: the start that wrote the fence puts it into new batches, of `epoch`, with the orders that it
-/// has. Batches of an older epoch may have the same orders, behind a gap; they do not count beside these.
+/// What lies between the two marks only the journal had: the start that wrote the fence puts it
+/// into new batches, of `epoch`, with the orders that it has. Batches of an older epoch may have
+/// the same orders, behind a gap; they do not count beside these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fence {
     /// The epoch that the fence begins.
@@ -318,11 +345,13 @@ pub struct Properties {
     pub seal_age_ms: u32,
     /// Milliseconds after which acknowledged data that no flush covers is flushed; 0: never.
     pub flush_age_ms: u32,
-    /// Victim selection: 0 greedy, 1 cost-benefit, 2 age-root, 3 FIFO, 4 choices, 5 window, 6 expected gain.
+    /// Victim selection: 0 greedy, 1 cost-benefit, 2 age-root, 3 FIFO, 4 choices, 5 window, 6
+    /// expected gain.
     pub victim_policy: u8,
     /// The number that choices and window have; 0: theirs by default.
     pub victim_number: u16,
-    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned, 7 MiDAS.
+    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned,
+    /// 7 MiDAS.
     pub placement: u8,
     /// Send discards for freed segments.
     pub discard: bool,
@@ -330,11 +359,14 @@ pub struct Properties {
     pub rebuild_rate: u64,
     /// Bytes each second of one member that a rebuild is given even under load of users.
     pub rebuild_rate_min: u64,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
+    /// never.
     pub scrub_interval_days: u16,
-    /// A read of a member that takes longer than this, and much longer than reads usually do, is answered from redundancy; 0: never.
+    /// A read of a member that takes longer than this, and much longer than reads usually do, is
+    /// answered from redundancy; 0: never.
     pub read_latency_bound_ms: u32,
-    /// Per cent of the usable space at which it is told that the pool fills, ascending; behind the last one zeroes. All zero: never.
+    /// Per cent of the usable space at which it is told that the pool fills, ascending; behind the
+    /// last one zeroes. All zero: never.
     pub warn_at: [u8; 4],
     /// What compression and deduplication save is used for.
     pub reduction: Reduction,
@@ -348,7 +380,10 @@ impl Properties {
 
     /// True if these may be [`Properties::warn_at`]: 1 to 100 per cent, ascending, and then zeroes.
     pub fn are_warnings(at: [u8; 4]) -> bool {
-        at.iter().all(|at| *at <= 100) && at.windows(2).all(|pair| pair[1] == 0 || (pair[0] > 0 && pair[0] < pair[1]))
+        at.iter().all(|at| *at <= 100)
+            && at
+                .windows(2)
+                .all(|pair| pair[1] == 0 || (pair[0] > 0 && pair[0] < pair[1]))
     }
 
     /// What a pool has unless something else is asked for.
@@ -384,7 +419,8 @@ pub struct Superblock {
     pub member_uuid: Uuid,
     /// Generation.
     pub generation: Generation,
-    /// Hash of the encoded superblock of the generation before (member fields zeroed): divergence shows.
+    /// Hash of the encoded superblock of the generation before (member fields zeroed): divergence
+    /// shows.
     pub parent_hash: u64,
     /// Current epoch.
     pub epoch: Epoch,
@@ -417,9 +453,11 @@ pub struct Superblock {
 pub struct Journals {
     /// In front of the zones, on the members that hold data.
     pub internal: Option<JournalArea>,
-    /// On devices of its own: members that are in no zone. It is used as long as one of them is there.
+    /// On devices of its own: members that are in no zone. It is used as long as one of them is
+    /// there.
     pub external: Option<JournalArea>,
-    /// Every order up to this one was durable when the superblock was written: if it is not there at a start, a journal was lost.
+    /// Every order up to this one was durable when the superblock was written: if it is not there
+    /// at a start, a journal was lost.
     pub promised: Order,
 }
 
@@ -448,7 +486,8 @@ impl Superblock {
 
     /// Sets or clears [`Features::GROWING`].
     pub fn set_growing(&mut self, growing: bool) {
-        self.features.compatible = self.features.compatible & !Features::GROWING | u64::from(growing);
+        self.features.compatible =
+            self.features.compatible & !Features::GROWING | u64::from(growing);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The members' own linear rate: all of them written from their beginning at the same time, with one write size, past the page cache.
+//! The members' own linear rate: all of them written from their beginning at the same time, with
+//! one write size, past the page cache.
 
 use super::random::noise;
 use std::time::{Duration, Instant};
@@ -33,12 +34,17 @@ impl std::ops::AddAssign for LinearResult {
     }
 }
 
-/// Writes all members side by side, `write_bytes` at a time, for `time`, beginning again at the end; flushes them before the clock stops.
-/// Everything on them is lost.
+/// Writes all members side by side, `write_bytes` at a time, for `time`, beginning again at the
+/// end; flushes them before the clock stops. Everything on them is lost.
 ///
 /// # Errors
 /// A member fails.
-pub fn measure(members: &Members, write_bytes: usize, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<LinearResult, Failure> {
+pub fn measure(
+    members: &Members,
+    write_bytes: usize,
+    time: Duration,
+    progress: &mut dyn FnMut(u64),
+) -> Result<LinearResult, Failure> {
     measure_from(0, members, write_bytes, time, progress)
 }
 
@@ -46,21 +52,41 @@ pub fn measure(members: &Members, write_bytes: usize, time: Duration, progress: 
 ///
 /// # Errors
 /// A member fails.
-pub fn measure_from(bytes_before: u64, members: &Members, write_bytes: usize, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<LinearResult, Failure> {
-    let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_IO, "cannot measure the members", error);
-    let (mut submitter, mut reaper) = queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
-    let sizes: Vec<u64> =
-        members.iter().map(|member| member.as_ref().map_or(0, |member| member.info().size_bytes / write_bytes as u64 * write_bytes as u64)).collect();
+pub fn measure_from(
+    bytes_before: u64,
+    members: &Members,
+    write_bytes: usize,
+    time: Duration,
+    progress: &mut dyn FnMut(u64),
+) -> Result<LinearResult, Failure> {
+    let failure = |error: &dyn std::fmt::Display| {
+        Failure::new(id::MEMBER_IO, "cannot measure the members", error)
+    };
+    let (mut submitter, mut reaper) =
+        queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
+    let sizes: Vec<u64> = members
+        .iter()
+        .map(|member| {
+            member.as_ref().map_or(0, |member| {
+                member.info().size_bytes / write_bytes as u64 * write_bytes as u64
+            })
+        })
+        .collect();
     if sizes.contains(&0) {
         return Err(failure(&"a member is smaller than one write"));
     }
     let source = noise(1, write_bytes);
-    let first = bytes_before / members.len().max(1) as u64 / write_bytes as u64 * write_bytes as u64;
+    let first =
+        bytes_before / members.len().max(1) as u64 / write_bytes as u64 * write_bytes as u64;
     let mut next = vec![first; members.len()];
     let mut write = |member: usize, buf: Buf| {
         let offset = next[member] % sizes[member];
         next[member] += write_bytes as u64;
-        MemberCommand { member: MemberId(member as u8), tag: IoTag(0), op: MemberOp::Write { offset, buf } }
+        MemberCommand {
+            member: MemberId(member as u8),
+            tag: IoTag(0),
+            op: MemberOp::Write { offset, buf },
+        }
     };
     let (mut commands, mut done) = (Vec::new(), Vec::new());
     for member in (0..members.len()).flat_map(|member| [member; DEPTH]) {
@@ -91,5 +117,8 @@ pub fn measure_from(bytes_before: u64, members: &Members, write_bytes: usize, ti
     for member in members.iter().flatten() {
         member.flush().map_err(|error| failure(&error))?;
     }
-    Ok(LinearResult { bytes, elapsed: begin.elapsed() })
+    Ok(LinearResult {
+        bytes,
+        elapsed: begin.elapsed(),
+    })
 }

@@ -1,15 +1,25 @@
-//! What a figure depends on beside the program: the machine, and how much of it others used meanwhile.
+//! What a figure depends on beside the program: the machine, and how much of it others used
+//! meanwhile.
 
 use serde_json::{Value, json};
 
 /// Clock ticks of processor time in a second, the same on every Linux.
 const TICKS: f64 = 100.0;
 
-/// Fields of `/proc/PID/stat` behind the command's name: user and system time, then the same of children that were waited for.
+/// Fields of `/proc/PID/stat` behind the command's name: user and system time, then the same of
+/// children that were waited for.
 fn process_ticks(process: &str) -> [f64; 4] {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let fields = text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
-    [11, 12, 13, 14].map(|at: usize| fields.get(at).and_then(|field| field.parse().ok()).unwrap_or(0.0))
+    let fields = text
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>())
+        .unwrap_or_default();
+    [11, 12, 13, 14].map(|at: usize| {
+        fields
+            .get(at)
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0.0)
+    })
 }
 
 /// Processor time of this process so far, in seconds.
@@ -28,7 +38,12 @@ pub fn cpu_seconds_of(process: u32) -> f64 {
 fn machine_ticks(text: &str) -> (f64, f64) {
     let line = text.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal
-    let ticks: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .filter_map(|field| field.parse().ok())
+        .collect();
     let all: f64 = ticks.iter().sum();
     let idle: f64 = ticks.iter().skip(3).take(2).sum();
     (all - idle, all)
@@ -45,14 +60,19 @@ impl Meter {
     /// Begins.
     pub fn start() -> Self {
         let (busy, all) = Self::machine();
-        Self { own: process_ticks("self").iter().sum(), busy, all }
+        Self {
+            own: process_ticks("self").iter().sum(),
+            busy,
+            all,
+        }
     }
 
     fn machine() -> (f64, f64) {
         machine_ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// The share of all processor time that went to others since the start, in millionths. Children count as others until they have ended.
+    /// The share of all processor time that went to others since the start, in millionths. Children
+    /// count as others until they have ended.
     pub fn others_ppm(&self) -> u64 {
         let (busy, all) = Self::machine();
         let own: f64 = process_ticks("self").iter().sum::<f64>() - self.own;
@@ -64,7 +84,11 @@ impl Meter {
     pub fn conditions(&self) -> Value {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
-        let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()));
+        let model = processors.lines().find_map(|line| {
+            line.strip_prefix("model name")?
+                .split_once(':')
+                .map(|(_, name)| name.trim().to_owned())
+        });
         json!({
             "processors": std::thread::available_parallelism().map_or(1, usize::from),
             "processor": model.unwrap_or_default(),
@@ -80,8 +104,15 @@ mod tests {
 
     #[test]
     fn ticks_of_the_machine() {
-        assert_eq!(machine_ticks("cpu  10 1 5 80 4 0 0 0 7 7\ncpu0 1"), (16.0, 100.0));
+        assert_eq!(
+            machine_ticks("cpu  10 1 5 80 4 0 0 0 7 7\ncpu0 1"),
+            (16.0, 100.0)
+        );
         assert_eq!(machine_ticks(""), (0.0, 0.0));
-        assert!(Meter::start().others_ppm() <= 1_000_000 && cpu_seconds() >= 0.0 && cpu_seconds_of(u32::MAX) == 0.0);
+        assert!(
+            Meter::start().others_ppm() <= 1_000_000
+                && cpu_seconds() >= 0.0
+                && cpu_seconds_of(u32::MAX) == 0.0
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! A small NBD client for loads and verification: fixed newstyle, simple replies, many requests in flight, one thread.
+//! A small NBD client for loads and verification: fixed newstyle, simple replies, many requests in
+//! flight, one thread.
 //!
-//! What a server sends is not trusted: whatever it is, a call ends with an answer to something that was asked, or with an error. What is held is bounded
-//! by what was asked (fuzz target `nbd_client`).
+//! What a server sends is not trusted: whatever it is, a call ends with an answer to something that
+//! was asked, or with an error. What is held is bounded by what was asked (fuzz target
+//! `nbd_client`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -78,7 +80,12 @@ impl<R: Read, W: Write> NbdClient<R, W> {
     pub fn over(from_server: R, to_server: W, export: &str) -> Result<Self> {
         let reader = BufReader::with_capacity(256 << 10, from_server);
         let writer = BufWriter::with_capacity(256 << 10, to_server);
-        let mut client = Self { reader, writer, asked: HashMap::new(), size_bytes: 0 };
+        let mut client = Self {
+            reader,
+            writer,
+            asked: HashMap::new(),
+            size_bytes: 0,
+        };
         client.negotiate(export)?;
         Ok(client)
     }
@@ -95,7 +102,8 @@ impl<R: Read, W: Write> NbdClient<R, W> {
         option.extend_from_slice(&0u16.to_be_bytes());
         self.writer.write_all(&OPTION_MAGIC.to_be_bytes())?;
         self.writer.write_all(&OPTION_GO.to_be_bytes())?;
-        self.writer.write_all(&(option.len() as u32).to_be_bytes())?;
+        self.writer
+            .write_all(&(option.len() as u32).to_be_bytes())?;
         self.writer.write_all(&option)?;
         self.writer.flush()?;
         let mut size_bytes = None;
@@ -116,11 +124,19 @@ impl<R: Read, W: Write> NbdClient<R, W> {
                 }
                 // Type 0: the size and the flags of the export.
                 REPLY_INFO => {
-                    if let Some(size) = data.strip_prefix(&[0, 0]).and_then(|rest| rest.first_chunk()) {
+                    if let Some(size) = data
+                        .strip_prefix(&[0, 0])
+                        .and_then(|rest| rest.first_chunk())
+                    {
                         size_bytes = Some(u64::from_be_bytes(*size));
                     }
                 }
-                _ => return Err(Error::other(format!("the NBD server refused export '{export}': {}", String::from_utf8_lossy(&data)))),
+                _ => {
+                    return Err(Error::other(format!(
+                        "the NBD server refused export '{export}': {}",
+                        String::from_utf8_lossy(&data)
+                    )));
+                }
             }
         }
         Err(broken("no end of option replies"))
@@ -134,7 +150,11 @@ impl<R: Read, W: Write> NbdClient<R, W> {
     fn request(&mut self, kind: Kind, cookie: u64, offset: u64, length: u32) -> Result<()> {
         let asked = self.asked.entry(cookie).or_default();
         asked.requests += 1;
-        asked.read_bytes = if kind == Kind::Read { length as usize } else { 0 };
+        asked.read_bytes = if kind == Kind::Read {
+            length as usize
+        } else {
+            0
+        };
         let mut header = [0; 28];
         header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         header[6..8].copy_from_slice(&(kind as u16).to_be_bytes());
@@ -165,7 +185,8 @@ impl<R: Read, W: Write> NbdClient<R, W> {
         self.writer.flush()
     }
 
-    /// True if a whole answer header has arrived already, so that [`NbdClient::answer`] hardly waits.
+    /// True if a whole answer header has arrived already, so that [`NbdClient::answer`] hardly
+    /// waits.
     pub fn has_answer(&self) -> bool {
         self.reader.buffer().len() >= 16
     }
@@ -186,7 +207,11 @@ impl<R: Read, W: Write> NbdClient<R, W> {
         }
         let mut data = vec![0; if error == 0 { read_bytes } else { 0 }];
         self.reader.read_exact(&mut data)?;
-        Ok(Answer { cookie, error, data })
+        Ok(Answer {
+            cookie,
+            error,
+            data,
+        })
     }
 
     /// Says goodbye.
@@ -221,12 +246,22 @@ mod tests {
     use std::io::{Cursor, sink};
 
     fn reply(kind: u32, data: &[u8]) -> Vec<u8> {
-        let head = [&OPTION_REPLY_MAGIC.to_be_bytes()[..], &OPTION_GO.to_be_bytes(), &kind.to_be_bytes(), &(data.len() as u32).to_be_bytes()];
+        let head = [
+            &OPTION_REPLY_MAGIC.to_be_bytes()[..],
+            &OPTION_GO.to_be_bytes(),
+            &kind.to_be_bytes(),
+            &(data.len() as u32).to_be_bytes(),
+        ];
         [&head.concat(), data].concat()
     }
 
     fn greeting() -> Vec<u8> {
-        [&MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &3u16.to_be_bytes()].concat()
+        [
+            &MAGIC.to_be_bytes()[..],
+            &OPTION_MAGIC.to_be_bytes(),
+            &3u16.to_be_bytes(),
+        ]
+        .concat()
     }
 
     /// An export of 64 KiB is entered.
@@ -236,7 +271,13 @@ mod tests {
     }
 
     fn simple(error: u32, cookie: u64, data: &[u8]) -> Vec<u8> {
-        [&SIMPLE_REPLY_MAGIC.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes(), data].concat()
+        [
+            &SIMPLE_REPLY_MAGIC.to_be_bytes()[..],
+            &error.to_be_bytes(),
+            &cookie.to_be_bytes(),
+            data,
+        ]
+        .concat()
     }
 
     fn over(from_server: &[u8]) -> Result<NbdClient<Cursor<Vec<u8>>, std::io::Sink>> {
@@ -249,14 +290,23 @@ mod tests {
 
     #[test]
     fn answers_come_in_any_order() {
-        let answers = [simple(0, 9, &[7; 512]), simple(5, 8, &[]), simple(0, 1, &[]), simple(0, 1, &[])].concat();
+        let answers = [
+            simple(0, 9, &[7; 512]),
+            simple(5, 8, &[]),
+            simple(0, 1, &[]),
+            simple(0, 1, &[]),
+        ]
+        .concat();
         let mut client = over(&[entered(), answers].concat()).expect("enters");
         assert_eq!(client.size_bytes(), 65_536);
         client.read(8, 0, 512).expect("asked");
         client.read(9, 512, 512).expect("asked");
         client.write(1, 0, &[1; 512]).expect("asked");
         client.write(1, 512, &[2; 512]).expect("asked");
-        let told: Vec<_> = (0..4).map(|_| client.answer().expect("an answer")).map(|a| (a.cookie, a.error, a.data.len())).collect();
+        let told: Vec<_> = (0..4)
+            .map(|_| client.answer().expect("an answer"))
+            .map(|a| (a.cookie, a.error, a.data.len()))
+            .collect();
         assert_eq!(told, [(9, 0, 512), (8, 5, 0), (1, 0, 0), (1, 0, 0)]);
         assert!(client.answer().is_err(), "the server has gone");
     }
@@ -265,9 +315,26 @@ mod tests {
     fn a_server_that_says_what_makes_no_sense_is_refused() {
         assert!(refusal(over(b"SSH-2.0-OpenSSH_9.2p1 and more of it")).contains("no NBD greeting"));
         assert!(refusal(over(&[greeting(), reply(REPLY_ACK, &[])].concat())).contains("no size"));
-        assert!(refusal(over(&[greeting(), reply(REPLY_INFO, &[0, 0, 1])].concat().repeat(2))).contains("a wrong option reply"));
-        assert!(refusal(over(&[greeting(), reply(REPLY_INFO, &[0, 3]).repeat(1000)].concat())).contains("no end"));
-        assert!(refusal(over(&[greeting(), reply(0x8000_0006, b"no such export")].concat())).contains("no such export"));
+        assert!(
+            refusal(over(
+                &[greeting(), reply(REPLY_INFO, &[0, 0, 1])]
+                    .concat()
+                    .repeat(2)
+            ))
+            .contains("a wrong option reply")
+        );
+        assert!(
+            refusal(over(
+                &[greeting(), reply(REPLY_INFO, &[0, 3]).repeat(1000)].concat()
+            ))
+            .contains("no end")
+        );
+        assert!(
+            refusal(over(
+                &[greeting(), reply(0x8000_0006, b"no such export")].concat()
+            ))
+            .contains("no such export")
+        );
         let mut client = over(&[entered(), simple(0, 4, &[])].concat()).expect("enters");
         client.write(3, 0, &[0; 512]).expect("asked");
         assert!(refusal(client.answer()).contains("nothing that was asked"));

@@ -2,7 +2,8 @@
 
 use windrow_io::{Buf, Payload};
 
-/// A small generator (the step of SplitMix64): every seed gives a full period, equal seeds give equal numbers.
+/// A small generator (the step of SplitMix64): every seed gives a full period, equal seeds give
+/// equal numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -1,4 +1,5 @@
-//! A load in process: writers that keep a number of requests in flight through sessions of a running pool.
+//! A load in process: writers that keep a number of requests in flight through sessions of a
+//! running pool.
 
 use super::random::{Random, noise};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,9 +33,11 @@ pub struct LoadSpec {
     pub bytes_max: u64,
     /// Seed.
     pub seed: u64,
-    /// Share of random bytes in what is written, in per cent: the rest of each 512 bytes repeats one byte.
+    /// Share of random bytes in what is written, in per cent: the rest of each 512 bytes repeats
+    /// one byte.
     pub random_percent: u32,
-    /// Share of writes with content that no other write has, in per cent; the others are pieces of the same few MiB.
+    /// Share of writes with content that no other write has, in per cent; the others are pieces of
+    /// the same few MiB.
     pub distinct_percent: u32,
 }
 
@@ -91,12 +94,16 @@ pub struct Arrivals {
 
 impl Sink for Arrivals {
     fn complete(&self, completions: &mut Vec<Completion>) {
-        self.done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).append(completions);
+        self.done
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .append(completions);
         self.changed.notify_one();
     }
 }
 
-/// Requests are handed over in groups of at most this many, as a front-end does that drains its socket.
+/// Requests are handed over in groups of at most this many, as a front-end does that drains its
+/// socket.
 const GROUP_MAX: usize = 32;
 /// Data to write comes from this much noise.
 pub const NOISE_BYTES: usize = 32 << 20;
@@ -110,7 +117,8 @@ struct Shared<'a> {
     noise: Payload,
 }
 
-/// Data to write. Made once for all loads, and before their clocks start; what a request takes of it depends on the seed.
+/// Data to write. Made once for all loads, and before their clocks start; what a request takes of
+/// it depends on the seed.
 pub fn shared_noise() -> Payload {
     static NOISE: OnceLock<Payload> = OnceLock::new();
     NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone()
@@ -143,10 +151,22 @@ pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Fai
 ///
 /// # Errors
 /// There is no such export.
-pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn FnMut(u64)) -> Result<LoadResult, Failure> {
+pub fn run_watched(
+    pool: &Pool,
+    export: &str,
+    spec: &LoadSpec,
+    watch: &mut dyn FnMut(u64),
+) -> Result<LoadResult, Failure> {
     let noise = diluted(spec.random_percent);
     let (issued_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let shared = Shared { spec, issued_bytes, done_bytes, stop: AtomicBool::new(false), begin: Instant::now(), noise };
+    let shared = Shared {
+        spec,
+        issued_bytes,
+        done_bytes,
+        stop: AtomicBool::new(false),
+        begin: Instant::now(),
+        noise,
+    };
     let (ended, ends) = channel();
     let results = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..spec.writers as u64)
@@ -160,10 +180,18 @@ pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn F
                 })
             })
             .collect();
-        // Those of the writers are left: if one panics and says nothing, the channel ends when the others have gone.
+        // Those of the writers are left: if one panics and says nothing, the channel ends when the
+        // others have gone.
         drop(ended);
         watch_until_ended(&shared, spec.writers, &ends, watch);
-        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| Err(Failure::new(id::BENCH, "a writer failed", "it panicked")))).collect::<Vec<_>>()
+        handles
+            .into_iter()
+            .map(|handle| {
+                handle.join().unwrap_or_else(|_| {
+                    Err(Failure::new(id::BENCH, "a writer failed", "it panicked"))
+                })
+            })
+            .collect::<Vec<_>>()
     });
     let mut sum = LoadResult::default();
     for result in results {
@@ -174,7 +202,12 @@ pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn F
     Ok(sum)
 }
 
-fn watch_until_ended(shared: &Shared<'_>, writers: usize, ends: &Receiver<()>, watch: &mut dyn FnMut(u64)) {
+fn watch_until_ended(
+    shared: &Shared<'_>,
+    writers: usize,
+    ends: &Receiver<()>,
+    watch: &mut dyn FnMut(u64),
+) {
     let mut running = writers;
     while running > 0 {
         match ends.recv_timeout(WATCH_PAUSE) {
@@ -203,9 +236,19 @@ impl Requester {
     /// There is no such export.
     pub fn open(pool: &Pool, export: &str) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| {
+            Failure::new(
+                id::BENCH_LOAD,
+                format!("cannot open export '{export}'"),
+                error,
+            )
+        })?;
         let volume = session.info().volume;
-        Ok(Self { session, arrivals, volume })
+        Ok(Self {
+            session,
+            arrivals,
+            volume,
+        })
     }
 
     /// Makes everything durable; the time it took.
@@ -222,7 +265,12 @@ impl Requester {
     /// # Errors
     /// The pool could not.
     pub fn trim(&self, from: u64, to: u64) -> Result<(), Failure> {
-        self.ask(Op::Trim { offset: from, length: to - from, fua: false }).map(drop)
+        self.ask(Op::Trim {
+            offset: from,
+            length: to - from,
+            fua: false,
+        })
+        .map(drop)
     }
 
     /// Writes a range in order.
@@ -234,24 +282,48 @@ impl Requester {
         for offset in (from..to).step_by(FILL_BYTES as usize) {
             let length = FILL_BYTES.min(to - offset);
             let at = random.below(FILL_BYTES / 512) as usize * 512;
-            self.ask(Op::Write { offset, data: data.slice(at, length as usize), fua: false })?;
+            self.ask(Op::Write {
+                offset,
+                data: data.slice(at, length as usize),
+                fua: false,
+            })?;
         }
         Ok(())
     }
 
     fn ask(&self, op: Op) -> Result<Reply, Failure> {
         let mut ready = Vec::new();
-        self.session.submit(&mut vec![Request { id: RequestId(0), volume: self.volume, op }], &mut ready);
+        self.session.submit(
+            &mut vec![Request {
+                id: RequestId(0),
+                volume: self.volume,
+                op,
+            }],
+            &mut ready,
+        );
         collect(&self.arrivals, &mut ready, true);
-        let result = ready.pop().map_or(Err(RequestError::Stopped), |completion| completion.result);
+        let result = ready
+            .pop()
+            .map_or(Err(RequestError::Stopped), |completion| completion.result);
         result.map_err(|error| Failure::new(id::BENCH_LOAD, "a request failed", error))
     }
 }
 
-fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result<LoadResult, Failure> {
+fn writer(
+    pool: &Pool,
+    export: &str,
+    shared: &Shared<'_>,
+    number: u64,
+) -> Result<LoadResult, Failure> {
     let spec = shared.spec;
     let arrivals = Arc::new(Arrivals::default());
-    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+    let session = pool.open(export, arrivals.clone()).map_err(|error| {
+        Failure::new(
+            id::BENCH_LOAD,
+            format!("cannot open export '{export}'"),
+            error,
+        )
+    })?;
     let volume = session.info().volume;
     let blocks = (spec.span_bytes / u64::from(spec.block_bytes)).max(1);
     let mut random = Random::new(spec.seed ^ (number + 1).wrapping_mul(0x1234_5678_9abc_def1));
@@ -261,44 +333,74 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
     let mut free: Vec<u64> = (0..spec.depth as u64).collect();
     loop {
         let now = shared.begin.elapsed();
-        // On a busy machine the time may have passed before a writer has begun: each does something.
+        // On a busy machine the time may have passed before a writer has begun: each does
+        // something.
         if now >= spec.time_max && result.requests > 0 {
             shared.stop.store(true, Ordering::Relaxed);
         }
         let stopping = shared.stop.load(Ordering::Relaxed);
         while !stopping && requests.len() < GROUP_MAX {
             let Some(slot) = free.pop() else { break };
-            if shared.issued_bytes.fetch_add(u64::from(spec.block_bytes), Ordering::Relaxed) >= spec.bytes_max {
+            if shared
+                .issued_bytes
+                .fetch_add(u64::from(spec.block_bytes), Ordering::Relaxed)
+                >= spec.bytes_max
+            {
                 shared.stop.store(true, Ordering::Relaxed);
                 free.push(slot);
                 break;
             }
-            let block = if spec.linear { next_linear } else { random.below(blocks) };
+            let block = if spec.linear {
+                next_linear
+            } else {
+                random.below(blocks)
+            };
             next_linear = (next_linear + 1) % blocks;
             let offset = block * u64::from(spec.block_bytes);
             let op = if spec.read_percent > 0 && random.below(100) < u64::from(spec.read_percent) {
-                Op::Read { offset, length: spec.block_bytes }
+                Op::Read {
+                    offset,
+                    length: spec.block_bytes,
+                }
             } else {
-                let at = random.below((NOISE_BYTES as u64 - u64::from(spec.block_bytes)) / 512) as usize * 512;
+                let at = random.below((NOISE_BYTES as u64 - u64::from(spec.block_bytes)) / 512)
+                    as usize
+                    * 512;
                 let mut data = shared.noise.slice(at, spec.block_bytes as usize);
-                if spec.distinct_percent > 0 && random.below(100) < u64::from(spec.distinct_percent) {
+                if spec.distinct_percent > 0 && random.below(100) < u64::from(spec.distinct_percent)
+                {
                     let mut bytes = data.to_vec();
                     for block in bytes.chunks_mut(BLOCK_SIZE) {
                         block[..8].copy_from_slice(&random.below(u64::MAX).to_le_bytes());
                     }
                     data = Payload::copy_of(&bytes);
                 }
-                Op::Write { offset, data, fua: false }
+                Op::Write {
+                    offset,
+                    data,
+                    fua: false,
+                }
             };
             starts[slot as usize] = now.as_nanos() as u64;
-            requests.push(Request { id: RequestId(slot), volume, op });
+            requests.push(Request {
+                id: RequestId(slot),
+                volume,
+                op,
+            });
         }
         if !requests.is_empty() {
             session.submit(&mut requests, &mut ready);
         }
-        collect(&arrivals, &mut ready, free.is_empty() || (stopping && free.len() < spec.depth));
+        collect(
+            &arrivals,
+            &mut ready,
+            free.is_empty() || (stopping && free.len() < spec.depth),
+        );
         let now = shared.begin.elapsed().as_nanos() as u64;
-        shared.done_bytes.fetch_add(ready.len() as u64 * u64::from(spec.block_bytes), Ordering::Relaxed);
+        shared.done_bytes.fetch_add(
+            ready.len() as u64 * u64::from(spec.block_bytes),
+            Ordering::Relaxed,
+        );
         for completion in ready.drain(..) {
             let slot = completion.id.0;
             result.requests += 1;
@@ -307,7 +409,9 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
                 result.errors += 1;
                 result.error = result.error.or(Some(error));
             }
-            result.latency.record(now.saturating_sub(starts[slot as usize]));
+            result
+                .latency
+                .record(now.saturating_sub(starts[slot as usize]));
             free.push(slot);
         }
         if result.errors > 0 {
@@ -322,9 +426,15 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
 
 /// Takes what has arrived; with `wait` at least one, unless there is one in `ready` already.
 pub fn collect(arrivals: &Arrivals, ready: &mut Vec<Completion>, wait: bool) {
-    let mut done = arrivals.done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut done = arrivals
+        .done
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     while wait && ready.is_empty() && done.is_empty() {
-        done = arrivals.changed.wait(done).unwrap_or_else(|poisoned| poisoned.into_inner());
+        done = arrivals
+            .changed
+            .wait(done)
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     ready.append(&mut done);
 }

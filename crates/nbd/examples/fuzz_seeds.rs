@@ -1,15 +1,34 @@
-//! Makes the corpora that the targets of `fuzz/` start from: `FOLDER/TARGET/seed-N`. For the decoders: the frozen files of the format. `cargo xtask fuzz` calls it.
+//! Makes the corpora that the targets of `fuzz/` start from: `FOLDER/TARGET/seed-N`. For the
+//! decoders: the frozen files of the format. `cargo xtask fuzz` calls it.
 
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 
 /// Targets with what they take apart: files beside the tests of `layout`.
 const FROZEN: &[(&str, &[&str])] = &[
-    ("superblock", &["superblock-v1.bin", "superblock-journal-v1.bin", "superblock-hash-v1.bin"]),
+    (
+        "superblock",
+        &[
+            "superblock-v1.bin",
+            "superblock-journal-v1.bin",
+            "superblock-hash-v1.bin",
+        ],
+    ),
     ("label", &["label-v1.bin"]),
     ("batch", &["batch-head-v1.bin"]),
     ("journal", &["record-512-v1.bin", "record-4096-v1.bin"]),
-    ("pages", &["leaf-v1.bin", "list-v1.bin", "map-v1.bin", "map-packed-v1.bin", "map-shared-v1.bin", "segment-v1.bin", "volumes-v1.bin"]),
+    (
+        "pages",
+        &[
+            "leaf-v1.bin",
+            "list-v1.bin",
+            "map-v1.bin",
+            "map-packed-v1.bin",
+            "map-shared-v1.bin",
+            "segment-v1.bin",
+            "volumes-v1.bin",
+        ],
+    ),
 ];
 
 /// What a registry keeps of a pool.
@@ -52,11 +71,18 @@ const CONFIGS: &[&str] = &[
     "map_bytes = \"much\"\n",
 ];
 
-/// Changes of members: kind, member, place, length and bytes. Of a superblock, of bytes, of a record, of a batch; and a member that is not there.
-const CHANGES: &[&[u8]] =
-    &[b"\0\0\x60\0\x01\x01", b"\x03\0\0\x10\x02\x01\xff", b"\x08\0\x30\x80\x02\x01\0", b"\x0a\x01\x28\x80\x04\x01\0\0\0", b"\x06\x01\0\0\0"];
+/// Changes of members: kind, member, place, length and bytes. Of a superblock, of bytes, of a
+/// record, of a batch; and a member that is not there.
+const CHANGES: &[&[u8]] = &[
+    b"\0\0\x60\0\x01\x01",
+    b"\x03\0\0\x10\x02\x01\xff",
+    b"\x08\0\x30\x80\x02\x01\0",
+    b"\x0a\x01\x28\x80\x04\x01\0\0\0",
+    b"\x06\x01\0\0\0",
+];
 
-/// A line or two of each format of traces. The first byte of a seed names the format: 0 for the one that is told.
+/// A line or two of each format of traces. The first byte of a seed names the format: 0 for the one
+/// that is told.
 const TRACES: &[&[u8]] = &[
     b"\0  8,16 1 1 0.000000000 5314 Q FWFS 1611592 + 8 [java]\n",
     b"\0fio version 2 iolog\na write 0 4096\na wait 5 0\na sync 0 0\n",
@@ -89,51 +115,96 @@ fn compact_trace() -> Vec<u8> {
     let mut encoder = windrow_trace::compact::Encoder::new(windrow_trace::compact::Granule::Block);
     let names = ["a".to_owned(), "b".to_owned()];
     for at in 0..8u64 {
-        let request = windrow_trace::Request::new(windrow_trace::Kind::Write, (at % 2) as u32, at * at * 4096, 4096, at * 1000);
+        let request = windrow_trace::Request::new(
+            windrow_trace::Kind::Write,
+            (at % 2) as u32,
+            at * at * 4096,
+            4096,
+            at * 1000,
+        );
         encoder.add(&request, &names);
     }
     encoder.finish()
 }
 
 fn main() -> std::io::Result<()> {
-    let Some(folder) = std::env::args_os().nth(1) else { return Err(std::io::Error::other("name the folder for the corpora")) };
+    let Some(folder) = std::env::args_os().nth(1) else {
+        return Err(std::io::Error::other("name the folder for the corpora"));
+    };
     let corpora = Corpora(folder.into());
-    let fixture = |file: &str| std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures").join(file));
+    let fixture = |file: &str| {
+        std::fs::read(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../layout/tests/fixtures")
+                .join(file),
+        )
+    };
     for (target, files) in FROZEN {
         for file in *files {
             corpora.write(target, file, &fixture(file)?)?;
         }
     }
     for kind in ["batch", "batch-packed", "batch-shared"] {
-        corpora.write("batch", kind, &[fixture(&format!("{kind}-head-v1.bin"))?, fixture(&format!("{kind}-tail-v1.bin"))?].concat())?;
+        corpora.write(
+            "batch",
+            kind,
+            &[
+                fixture(&format!("{kind}-head-v1.bin"))?,
+                fixture(&format!("{kind}-tail-v1.bin"))?,
+            ]
+            .concat(),
+        )?;
     }
     for kind in ["lz4", "zstd", "lz4-final"] {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../reduce/tests/fixtures/payload-{kind}-v1.bin"));
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../reduce/tests/fixtures/payload-{kind}-v1.bin"));
         corpora.write("payload", kind, &std::fs::read(file)?)?;
     }
     for (number, line) in CONTROL.iter().enumerate() {
-        corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
+        corpora.write(
+            "control",
+            &number.to_string(),
+            format!("{line}\n").as_bytes(),
+        )?;
     }
     // An answer is one line.
-    let status = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/status.json"))?.replace('\n', "");
+    let status = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/status.json"),
+    )?
+    .replace('\n', "");
     for (number, line) in ANSWERS.iter().copied().chain([status.as_str()]).enumerate() {
-        corpora.write("answers", &number.to_string(), format!("{line}\n").as_bytes())?;
+        corpora.write(
+            "answers",
+            &number.to_string(),
+            format!("{line}\n").as_bytes(),
+        )?;
     }
     for (number, config) in CONFIGS.iter().enumerate() {
         corpora.write("config", &number.to_string(), config.as_bytes())?;
     }
-    for (pool, (number, change)) in (0..4u8).flat_map(|pool| CHANGES.iter().enumerate().map(move |change| (pool, change))) {
+    for (pool, (number, change)) in
+        (0..4u8).flat_map(|pool| CHANGES.iter().enumerate().map(move |change| (pool, change)))
+    {
         for target in ["pool", "dumps"] {
-            corpora.write(target, &format!("{pool}-{number}"), &[&[pool], *change].concat())?;
+            corpora.write(
+                target,
+                &format!("{pool}-{number}"),
+                &[&[pool], *change].concat(),
+            )?;
         }
     }
     for (number, report) in DRIVES.iter().enumerate() {
         corpora.write("drives", &number.to_string(), report.as_bytes())?;
     }
-    let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/plan/src/catalogue.toml");
+    let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tools/plan/src/catalogue.toml");
     corpora.write("drives", "catalogue", &std::fs::read(catalogue)?)?;
     corpora.write("registry", "entry", REGISTRY.as_bytes())?;
-    corpora.write("registry", "host", b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n")?;
+    corpora.write(
+        "registry",
+        "host",
+        b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n",
+    )?;
     for (number, seed) in TRACES.iter().enumerate() {
         corpora.write("trace", &number.to_string(), seed)?;
     }

@@ -1,20 +1,24 @@
 //! Memory for requests and replies: one budget for all connections of a server, shared out by peer.
 //!
-//! A request is *charged* before its buffer exists and before the volume sees it: a write for its payload, a read for the buffers
-//! of its reply. The charge is given back when the last byte of the reply has left, or is thrown away. So a reply is produced only
-//! when it has room, and what clients leave unread costs at most the budget.
+//! A request is *charged* before its buffer exists and before the volume sees it: a write for its
+//! payload, a read for the buffers of its reply. The charge is given back when the last byte of the
+//! reply has left, or is thrown away. So a reply is produced only when it has room, and what
+//! clients leave unread costs at most the budget.
 //!
-//! 1. Each connection has [`OWN_BYTES`] of its own, in addition to the budget: small requests never wait for other clients.
-//! 2. The rest comes from one of two lanes, by the size of the charge ([`LARGE_CHARGE`]). Each lane may fill most of the budget, but
-//!    never what the other one needs for one request of its largest size. An empty lane takes any request.
-//! 3. A peer (an address, or a process on a unix socket) that holds something gets at most twice as much as it would leave free. One
-//!    peer alone thus takes two thirds of a lane, two take two fifths each, and a newcomer always finds room for a request of the
-//!    size of the others'. In the lane of large requests a peer that holds nothing may use the last room.
-//! 4. What does not fit waits. Released room goes to the waiting request whose peer would hold least with it; a newcomer does not
-//!    pass a waiting request that comes before it in this order.
+//! 1. Each connection has [`OWN_BYTES`] of its own, in addition to the budget: small requests never
+//!    wait for other clients.
+//! 2. The rest comes from one of two lanes, by the size of the charge ([`LARGE_CHARGE`]). Each lane
+//!    may fill most of the budget, but never what the other one needs for one request of its
+//!    largest size. An empty lane takes any request.
+//! 3. A peer (an address, or a process on a unix socket) that holds something gets at most twice as
+//!    much as it would leave free. One peer alone thus takes two thirds of a lane, two take two
+//!    fifths each, and a newcomer always finds room for a request of the size of the others'. In
+//!    the lane of large requests a peer that holds nothing may use the last room.
+//! 4. What does not fit waits. Released room goes to the waiting request whose peer would hold
+//!    least with it; a newcomer does not pass a waiting request that comes before it in this order.
 //!
-//! No deadlock: a connection waits while it holds charges, but these are released without it: by completions, by the socket, or by
-//! the end of a client that stalls.
+//! No deadlock: a connection waits while it holds charges, but these are released without it: by
+//! completions, by the socket, or by the end of a client that stalls.
 
 use crate::protocol::{HELD_TIMES, MAX_REQUEST_BYTES};
 use crate::socket::Bell;
@@ -68,8 +72,14 @@ impl Charges {
     pub(crate) fn of(charge: u32) -> Self {
         let charge = u64::from(charge);
         match Lane::of(charge) {
-            Lane::Small => Self { small: charge, large: 0 },
-            Lane::Large => Self { small: 0, large: charge },
+            Lane::Small => Self {
+                small: charge,
+                large: 0,
+            },
+            Lane::Large => Self {
+                small: 0,
+                large: charge,
+            },
         }
     }
 
@@ -91,7 +101,11 @@ enum Lane {
 
 impl Lane {
     fn of(charge: u64) -> Self {
-        if charge > LARGE_CHARGE { Self::Large } else { Self::Small }
+        if charge > LARGE_CHARGE {
+            Self::Large
+        } else {
+            Self::Small
+        }
     }
 }
 
@@ -147,7 +161,9 @@ impl Inner {
 
     fn remove(&mut self, peer: Peer, lane: Lane, amount: u64) {
         self.used[lane as usize] -= amount;
-        let Some(held) = self.peers.get_mut(&peer) else { panic!("{amount} bytes given back by a peer that holds nothing") };
+        let Some(held) = self.peers.get_mut(&peer) else {
+            panic!("{amount} bytes given back by a peer that holds nothing")
+        };
         held[lane as usize] -= amount;
         if *held == [0; 2] {
             self.peers.remove(&peer);
@@ -165,21 +181,36 @@ impl Inner {
 
 impl Budget {
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes_max, inner: Mutex::default() })
+        Arc::new(Self {
+            bytes_max,
+            inner: Mutex::default(),
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(crate) fn usage(&self) -> Use {
         let inner = self.inner();
-        Use { bytes: inner.used.iter().sum(), bytes_max: self.bytes_max, peak: inner.peak, waiting: inner.waiting.len(), waits: inner.waits }
+        Use {
+            bytes: inner.used.iter().sum(),
+            bytes_max: self.bytes_max,
+            peak: inner.peak,
+            waiting: inner.waiting.len(),
+            waits: inner.waits,
+        }
     }
 
     /// Bytes of the budget that each peer holds.
     pub(crate) fn held_by(&self) -> HashMap<Peer, u64> {
-        self.inner().peers.iter().map(|(peer, held)| (*peer, held.iter().sum())).collect()
+        self.inner()
+            .peers
+            .iter()
+            .map(|(peer, held)| (*peer, held.iter().sum()))
+            .collect()
     }
 
     /// Most that a lane may hold.
@@ -191,8 +222,16 @@ impl Budget {
     }
 
     fn fits(&self, inner: &Inner, peer: Peer, lane: Lane, amount: u64) -> bool {
-        let (used, all) = (inner.used[lane as usize] + amount, inner.used.iter().sum::<u64>() + amount);
-        let (Some(of_lane), Some(of_all)) = (self.lane_max(lane).checked_sub(used), self.bytes_max.checked_sub(all)) else { return false };
+        let (used, all) = (
+            inner.used[lane as usize] + amount,
+            inner.used.iter().sum::<u64>() + amount,
+        );
+        let (Some(of_lane), Some(of_all)) = (
+            self.lane_max(lane).checked_sub(used),
+            self.bytes_max.checked_sub(all),
+        ) else {
+            return false;
+        };
         let held = inner.held(peer, lane) + amount;
         let is_first = match lane {
             Lane::Small => used == amount,
@@ -201,14 +240,19 @@ impl Budget {
         is_first || held <= 2 * of_lane.min(of_all)
     }
 
-    /// Takes an amount for a connection; returns what was taken. It is 0 if the connection has to wait: then the bell rings once this
-    /// can be asked again. It is more than the amount if the connection has waited and needs less by now.
+    /// Takes an amount for a connection; returns what was taken. It is 0 if the connection has to
+    /// wait: then the bell rings once this can be asked again. It is more than the amount if the
+    /// connection has waited and needs less by now.
     fn take(&self, connection: u64, peer: Peer, lane: Lane, amount: u64, bell: &Arc<Bell>) -> u64 {
         let mut inner = self.inner();
         if let Some(granted) = inner.granted.remove(&connection) {
             return granted;
         }
-        if let Some(waiter) = inner.waiting.iter_mut().find(|waiter| waiter.connection == connection) {
+        if let Some(waiter) = inner
+            .waiting
+            .iter_mut()
+            .find(|waiter| waiter.connection == connection)
+        {
             waiter.amount = amount;
             let rung = self.serve(&mut inner);
             let granted = inner.granted.remove(&connection);
@@ -217,13 +261,22 @@ impl Budget {
             return granted.unwrap_or(0);
         }
         let rank = inner.rank(peer, lane, amount);
-        let is_passing = inner.waiting.iter().any(|other| other.lane == lane && inner.rank(other.peer, lane, other.amount) <= rank);
+        let is_passing = inner
+            .waiting
+            .iter()
+            .any(|other| other.lane == lane && inner.rank(other.peer, lane, other.amount) <= rank);
         if !is_passing && self.fits(&inner, peer, lane, amount) {
             inner.add(peer, lane, amount);
             return amount;
         }
         inner.waits += 1;
-        inner.waiting.push(Waiter { connection, peer, lane, amount, bell: bell.clone() });
+        inner.waiting.push(Waiter {
+            connection,
+            peer,
+            lane,
+            amount,
+            bell: bell.clone(),
+        });
         0
     }
 
@@ -244,8 +297,15 @@ impl Budget {
     fn serve(&self, inner: &mut Inner) -> Vec<Arc<Bell>> {
         let mut rung = Vec::new();
         loop {
-            let fitting = inner.waiting.iter().enumerate().filter(|(_, waiter)| self.fits(inner, waiter.peer, waiter.lane, waiter.amount));
-            let best = fitting.min_by_key(|(at, waiter)| (inner.rank(waiter.peer, waiter.lane, waiter.amount), *at)).map(|(at, _)| at);
+            let fitting =
+                inner.waiting.iter().enumerate().filter(|(_, waiter)| {
+                    self.fits(inner, waiter.peer, waiter.lane, waiter.amount)
+                });
+            let best = fitting
+                .min_by_key(|(at, waiter)| {
+                    (inner.rank(waiter.peer, waiter.lane, waiter.amount), *at)
+                })
+                .map(|(at, _)| at);
             let Some(at) = best else { return rung };
             let waiter = inner.waiting.remove(at);
             inner.add(waiter.peer, waiter.lane, waiter.amount);
@@ -257,7 +317,9 @@ impl Budget {
     /// The connection does not wait any more; returns what was taken for it meanwhile.
     fn forget(&self, connection: u64) -> u64 {
         let mut inner = self.inner();
-        inner.waiting.retain(|waiter| waiter.connection != connection);
+        inner
+            .waiting
+            .retain(|waiter| waiter.connection != connection);
         inner.granted.remove(&connection).unwrap_or(0)
     }
 }
@@ -294,14 +356,23 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(budget: Arc<Budget>, connection: u64, peer: Peer, bell: Arc<Bell>) -> Self {
-        Self { budget, connection, peer, bell, held: Mutex::default() }
+        Self {
+            budget,
+            connection,
+            peer,
+            bell,
+            held: Mutex::default(),
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.held
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Charges a request. If there is no room it waits, and the bell rings once this can be asked again, for the same request.
+    /// Charges a request. If there is no room it waits, and the bell rings once this can be asked
+    /// again, for the same request.
     pub(crate) fn take(&self, charge: u32) -> bool {
         let mut held = self.held();
         let (charge, lane) = (u64::from(charge), Lane::of(u64::from(charge)));
@@ -314,7 +385,9 @@ impl Account {
             held.small += charge;
             return true;
         }
-        let taken = self.budget.take(self.connection, self.peer, lane, amount, &self.bell);
+        let taken = self
+            .budget
+            .take(self.connection, self.peer, lane, amount, &self.bell);
         held.waiting = (taken == 0).then_some(lane);
         match lane {
             _ if taken == 0 => return false,
@@ -336,7 +409,9 @@ impl Account {
     }
 
     fn stop_waiting(&self, held: &mut Held) {
-        let Some(lane) = held.waiting.take() else { return };
+        let Some(lane) = held.waiting.take() else {
+            return;
+        };
         let granted = self.budget.forget(self.connection);
         match lane {
             Lane::Small => self.give_to_budget(granted, 0),

@@ -1,20 +1,23 @@
 //! The thread of one connection.
 //!
 //! 1. Negotiate, against a deadline.
-//! 2. Receive what the socket has; take whole requests as far as the bounds allow; submit them as one group; put up what is ready.
-//! 3. Send what is put up: at once for a client with one request at a time; for others when a group's worth has gathered or the socket
-//!    has no more input, whichever comes first. So no reply ever waits while its thread sleeps.
-//! 4. Wait only when there is nothing else to do: for input, for the socket to take replies, or for the bell (room in the bounds,
-//!    a full socket found by another thread, shutdown).
-//! 5. At the end wait until nothing is in flight: a session is never dropped with requests under way.
+//! 2. Receive what the socket has; take whole requests as far as the bounds allow; submit them as
+//!    one group; put up what is ready.
+//! 3. Send what is put up: at once for a client with one request at a time; for others when a
+//!    group's worth has gathered or the socket has no more input, whichever comes first. So no
+//!    reply ever waits while its thread sleeps.
+//! 4. Wait only when there is nothing else to do: for input, for the socket to take replies, or for
+//!    the bell (room in the bounds, a full socket found by another thread, shutdown).
+//! 5. At the end wait until nothing is in flight: a session is never dropped with requests under
+//!    way.
 
 use crate::budget::Charges;
 use crate::intake::Intake;
 use crate::ledger::PIECE_BYTES;
 use crate::link::Link;
 use crate::protocol::{
-    Action, Agreement, COPY_BYTES, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules,
-    Violation,
+    Action, Agreement, COPY_BYTES, Command, Denied, Exports, Handshake, HandshakeStep, Incoming,
+    Question, Refusal, RequestParser, RequestStep, Rules, Violation,
 };
 use crate::server::Control;
 use crate::socket::{Readiness, Received, wait};
@@ -25,12 +28,15 @@ use windrow_export::{ExportInfo, Session};
 use windrow_io::{Completion, Op, Reply, Request, RequestError};
 use windrow_units::VolumeId;
 
-/// After a large write the next header is received with little of what follows it, as that is likely the next payload.
+/// After a large write the next header is received with little of what follows it, as that is
+/// likely the next payload.
 const SHORT_RECEIVE_BYTES: usize = 4096;
-/// Requests taken before they are submitted and answered. A client that has all its requests in one input can go on only when replies
-/// come: longer groups make client and server work by turns instead of side by side, shorter ones pay more for locks and sends.
+/// Requests taken before they are submitted and answered. A client that has all its requests in one
+/// input can go on only when replies come: longer groups make client and server work by turns
+/// instead of side by side, shorter ones pay more for locks and sends.
 const GROUP_REQUESTS: usize = 8;
-/// After this many groups of one request a client counts as one that sends a single request at a time.
+/// After this many groups of one request a client counts as one that sends a single request at a
+/// time.
 const LONE_GROUPS: u32 = 16;
 
 /// All of negotiation may take this many times the silence that a client may keep.
@@ -69,14 +75,27 @@ pub enum Ending {
 }
 
 /// Runs a connection from greeting to end; `entered` hears which export was entered.
-pub(crate) fn run(control: &Control, link: &Arc<Link>, (id, peer): (u64, &str), entered: impl FnOnce(&str)) -> Ending {
+pub(crate) fn run(
+    control: &Control,
+    link: &Arc<Link>,
+    (id, peer): (u64, &str),
+    entered: impl FnOnce(&str),
+) -> Ending {
     let mut intake = Intake::new();
-    let mut catalog = Catalog { control, link, id, peer, session: None };
+    let mut catalog = Catalog {
+        control,
+        link,
+        id,
+        peer,
+        session: None,
+    };
     let agreement = match negotiate(link, &mut intake, &mut catalog) {
         Ok(agreement) => agreement,
         Err(ending) => return ending,
     };
-    let Some(session) = catalog.session else { return Ending::System };
+    let Some(session) = catalog.session else {
+        return Ending::System;
+    };
     entered(&agreement.info.name);
     link.begin(agreement.structured);
     Transmission::new(control, link, intake, session, &agreement).run()
@@ -92,7 +111,11 @@ struct Catalog<'a> {
 
 impl Catalog<'_> {
     fn must_serve(&self) -> Result<(), RequestError> {
-        if self.control.is_stopping() { Err(RequestError::Stopped) } else { Ok(()) }
+        if self.control.is_stopping() {
+            Err(RequestError::Stopped)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -108,15 +131,24 @@ impl Exports for Catalog<'_> {
 
     fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
         self.must_serve()?;
-        let session = self.control.source.enter(name, self.peer, self.link.clone())?;
+        let session = self
+            .control
+            .source
+            .enter(name, self.peer, self.link.clone())?;
         let info = session.info();
-        self.control.enter(self.id, &info.name).map_err(Denied::Limit)?;
+        self.control
+            .enter(self.id, &info.name)
+            .map_err(Denied::Limit)?;
         self.session = Some(session);
         Ok(info)
     }
 }
 
-fn negotiate(link: &Link, intake: &mut Intake, catalog: &mut Catalog<'_>) -> Result<Agreement, Ending> {
+fn negotiate(
+    link: &Link,
+    intake: &mut Intake,
+    catalog: &mut Catalog<'_>,
+) -> Result<Agreement, Ending> {
     let patience = catalog.control.options.handshake_timeout;
     let end = Instant::now() + patience * NEGOTIATION_TIMES;
     let mut deadline = Instant::now() + patience;
@@ -141,7 +173,14 @@ fn negotiate(link: &Link, intake: &mut Intake, catalog: &mut Catalog<'_>) -> Res
                 match link.socket.receive(intake.space()) {
                     Received::Bytes(length) => intake.received(length),
                     Received::End => return Err(Ending::Closed),
-                    Received::Nothing => wait_until(link, Readiness { readable: true, ..Readiness::default() }, deadline)?,
+                    Received::Nothing => wait_until(
+                        link,
+                        Readiness {
+                            readable: true,
+                            ..Readiness::default()
+                        },
+                        deadline,
+                    )?,
                 }
             }
         }
@@ -153,7 +192,14 @@ fn send_all(link: &Link, output: &mut Vec<u8>, deadline: Instant) -> Result<(), 
     while sent < output.len() {
         match link.socket.send(&[IoSlice::new(&output[sent..])]) {
             Ok(Some(length)) => sent += length,
-            Ok(None) => wait_until(link, Readiness { writable: true, ..Readiness::default() }, deadline)?,
+            Ok(None) => wait_until(
+                link,
+                Readiness {
+                    writable: true,
+                    ..Readiness::default()
+                },
+                deadline,
+            )?,
             Err(_) => return Err(Ending::Closed),
         }
     }
@@ -166,7 +212,9 @@ fn wait_until(link: &Link, wanted: Readiness, deadline: Instant) -> Result<(), E
     if left.is_zero() {
         return Err(Ending::HandshakeTimeout);
     }
-    wait(&link.socket, &link.bell, None, Some(wanted), Some(left)).map(|_| ()).map_err(|_| Ending::System)
+    wait(&link.socket, &link.bell, None, Some(wanted), Some(left))
+        .map(|_| ())
+        .map_err(|_| Ending::System)
 }
 
 /// Why no further request was taken from the input.
@@ -187,7 +235,11 @@ enum Pause {
 fn first_part(requests: &[Request]) -> usize {
     let mut bytes = 0;
     let fits = |request: &&Request| {
-        bytes += if let Op::Read { length, .. } = request.op { u64::from(length) } else { 0 };
+        bytes += if let Op::Read { length, .. } = request.op {
+            u64::from(length)
+        } else {
+            0
+        };
         bytes <= u64::from(PIECE_BYTES)
     };
     requests.iter().take_while(fits).count().max(1)
@@ -220,7 +272,13 @@ struct Transmission<'a> {
 }
 
 impl<'a> Transmission<'a> {
-    fn new(control: &'a Control, link: &'a Link, intake: Intake, session: Box<dyn Session>, agreement: &Agreement) -> Self {
+    fn new(
+        control: &'a Control,
+        link: &'a Link,
+        intake: Intake,
+        session: Box<dyn Session>,
+        agreement: &Agreement,
+    ) -> Self {
         let info = &agreement.info;
         let rules = Rules {
             min_block: info.min_block,
@@ -260,7 +318,8 @@ impl<'a> Transmission<'a> {
         };
         self.link.account.leave();
         let ending = self.drain(ending);
-        // The session may have more to carry on with, for others: the client need not wait for that.
+        // The session may have more to carry on with, for others: the client need not wait for
+        // that.
         self.link.socket.cut();
         ending
     }
@@ -269,11 +328,16 @@ impl<'a> Transmission<'a> {
         let pause = self.take_group();
         let count = self.group.len();
         if count > 0 {
-            self.lone = if count > 1 { 0 } else { LONE_GROUPS.min(self.lone + 1) };
+            self.lone = if count > 1 {
+                0
+            } else {
+                LONE_GROUPS.min(self.lone + 1)
+            };
             self.unsent += count;
             self.submit_group();
         }
-        // Also in the middle of a long payload: not all reads that this thread carries are its client's.
+        // Also in the middle of a long payload: not all reads that this thread carries are its
+        // client's.
         self.progress();
         let alone = self.lone == LONE_GROUPS;
         // A payload that is received straight into its buffer may take long.
@@ -285,16 +349,19 @@ impl<'a> Transmission<'a> {
             Pause::Room => self.await_room(),
             Pause::Memory => self.await_memory(),
             Pause::End(ending) => Err(ending),
-            // The rest of a request is likely there by now, and a client that sends many at once has sent more; one with a single
-            // request at a time has sent nothing, and looking would only cost it time.
+            // The rest of a request is likely there by now, and a client that sends many at once
+            // has sent more; one with a single request at a time has sent nothing, and looking
+            // would only cost it time.
             Pause::Input => self.await_input(!alone || self.is_partial()),
         }
     }
 
-    /// Sends what is put up; true if it was more than one answer: then the client is likely to have sent more by now.
+    /// Sends what is put up; true if it was more than one answer: then the client is likely to have
+    /// sent more by now.
     fn send(&mut self) -> bool {
         let several = self.unsent > 1;
-        // A read in pieces is put up once, and its last pieces may be there as soon as they are asked for, after the others were sent.
+        // A read in pieces is put up once, and its last pieces may be there as soon as they are
+        // asked for, after the others were sent.
         if self.unsent > 0 || !self.ready.is_empty() {
             self.unsent = 0;
             self.link.deliver(&mut self.ready);
@@ -315,7 +382,8 @@ impl<'a> Transmission<'a> {
         let mut held = self.link.held();
         let stopping = self.farewell().is_some();
         while self.link.has_room(held) {
-            // Thousands of requests may lie in the buffer of a client that has gone: nobody is there to take the replies.
+            // Thousands of requests may lie in the buffer of a client that has gone: nobody is
+            // there to take the replies.
             if self.link.is_broken() {
                 return Pause::End(Ending::Closed);
             }
@@ -364,7 +432,10 @@ impl<'a> Transmission<'a> {
         let reserved = std::mem::take(&mut self.reserved);
         match question.charge() {
             0 => self.link.account.give(Charges::of(reserved)),
-            charge => assert_eq!(charge, reserved, "a request takes memory that it was not charged for"),
+            charge => assert_eq!(
+                charge, reserved,
+                "a request takes memory that it was not charged for"
+            ),
         }
     }
 
@@ -373,9 +444,14 @@ impl<'a> Transmission<'a> {
         let cache = |incoming: &Incoming| {
             // `offset + length` was found not to overflow when the request was parsed.
             let inside = incoming.offset + u64::from(incoming.length) <= session.info().size_bytes;
-            if inside { Ok(Reply::Done) } else { Err(Refusal::Volume(RequestError::OutOfRange)) }
+            if inside {
+                Ok(Reply::Done)
+            } else {
+                Err(Refusal::Volume(RequestError::OutOfRange))
+            }
         };
-        self.link.register(&mut self.group, self.volume, cache, &mut self.requests);
+        self.link
+            .register(&mut self.group, self.volume, cache, &mut self.requests);
         while !self.requests.is_empty() {
             let rest = self.requests.split_off(first_part(&self.requests));
             self.session.submit(&mut self.requests, &mut self.ready);
@@ -415,7 +491,11 @@ impl<'a> Transmission<'a> {
     }
 
     fn receive_some(&mut self) -> Result<bool, Ending> {
-        let direct = if self.intake.is_empty() { self.parser.payload_space() } else { None };
+        let direct = if self.intake.is_empty() {
+            self.parser.payload_space()
+        } else {
+            None
+        };
         if let Some(space) = direct {
             return match self.link.socket.receive(space) {
                 Received::Bytes(length) => {
@@ -449,8 +529,8 @@ impl<'a> Transmission<'a> {
             if (eager || stopping) && self.receive()? {
                 return Ok(());
             }
-            // A send takes long enough for a busy client to have sent more: looking is cheaper than the wait that would return at once.
-            // A client with one request at a time has not.
+            // A send takes long enough for a busy client to have sent more: looking is cheaper than
+            // the wait that would return at once. A client with one request at a time has not.
             if self.send() && eager && !stopping && self.receive()? {
                 return Ok(());
             }
@@ -460,7 +540,11 @@ impl<'a> Transmission<'a> {
                 return Err(ending);
             }
             let blocked = self.link.is_blocked();
-            let wanted = Readiness { readable: true, writable: blocked, ..Readiness::default() };
+            let wanted = Readiness {
+                readable: true,
+                writable: blocked,
+                ..Readiness::default()
+            };
             let came = self.wait(Some(wanted), self.is_partial())?;
             if came.writable {
                 self.link.flush();
@@ -476,13 +560,17 @@ impl<'a> Transmission<'a> {
     /// Returns when one more request may be taken.
     fn await_room(&mut self) -> Result<(), Ending> {
         self.send();
-        while self.link.wanted(|ledger| !self.link.has_room(ledger.held())) {
+        while self
+            .link
+            .wanted(|ledger| !self.link.has_room(ledger.held()))
+        {
             self.await_release()?;
         }
         Ok(())
     }
 
-    /// Returns when there is memory for the next request. The client need not move on for that, unless it leaves replies unread.
+    /// Returns when there is memory for the next request. The client need not move on for that,
+    /// unless it leaves replies unread.
     fn await_memory(&mut self) -> Result<(), Ending> {
         self.send();
         loop {
@@ -502,7 +590,13 @@ impl<'a> Transmission<'a> {
     /// Waits until something of the bounds may have been released.
     fn await_release(&mut self) -> Result<(), Ending> {
         let writable = self.link.is_blocked();
-        let came = self.wait(Some(Readiness { writable, ..Readiness::default() }), false)?;
+        let came = self.wait(
+            Some(Readiness {
+                writable,
+                ..Readiness::default()
+            }),
+            false,
+        )?;
         if came.hung_up {
             return Err(Ending::Closed);
         }
@@ -522,7 +616,13 @@ impl<'a> Transmission<'a> {
                 continue;
             }
             let blocked = self.link.is_blocked();
-            match self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), false) {
+            match self.wait(
+                Some(Readiness {
+                    writable: blocked,
+                    ..Readiness::default()
+                }),
+                false,
+            ) {
                 Ok(came) if came.hung_up => self.link.give_up(),
                 Ok(came) if came.writable => self.link.flush(),
                 Ok(_) => {}
@@ -535,20 +635,28 @@ impl<'a> Transmission<'a> {
         ending
     }
 
-    /// Waits. With `partial` the client must send more within the stall time, and take something of its replies if the socket is full.
+    /// Waits. With `partial` the client must send more within the stall time, and take something of
+    /// its replies if the socket is full.
     fn wait(&mut self, wanted: Option<Readiness>, partial: bool) -> Result<Readiness, Ending> {
         let stall = self.control.options.stall_timeout;
         // Others' reads that end here, and bells, give the client no more time.
         let partial_since = partial.then(|| *self.partial_since.get_or_insert_with(Instant::now));
         let sent = self.link.sent_bytes();
-        self.blocked_since = self.blocked_since.filter(|(_, before)| *before == sent && self.link.is_blocked() && wanted.is_some());
+        self.blocked_since = self
+            .blocked_since
+            .filter(|(_, before)| *before == sent && self.link.is_blocked() && wanted.is_some());
         if self.link.is_blocked() && wanted.is_some() {
-            self.blocked_since.get_or_insert_with(|| (Instant::now(), sent));
+            self.blocked_since
+                .get_or_insert_with(|| (Instant::now(), sent));
         }
-        let since = partial_since.into_iter().chain(self.blocked_since.map(|(since, _)| since)).min();
+        let since = partial_since
+            .into_iter()
+            .chain(self.blocked_since.map(|(since, _)| since))
+            .min();
         let time = since.map(|since| stall.saturating_sub(since.elapsed()));
         let session = self.is_attended.then(|| self.session.attend()).flatten();
-        let came = wait(&self.link.socket, &self.link.bell, session, wanted, time).map_err(|_| Ending::System)?;
+        let came = wait(&self.link.socket, &self.link.bell, session, wanted, time)
+            .map_err(|_| Ending::System)?;
         if came.attended {
             self.progress();
         }
@@ -559,9 +667,15 @@ impl<'a> Transmission<'a> {
             return Ok(came);
         }
         let is_over = |since: Instant| since.elapsed() >= stall;
-        if self.blocked_since.is_some_and(|(since, before)| before == self.link.sent_bytes() && !came.writable && is_over(since)) {
+        if self.blocked_since.is_some_and(|(since, before)| {
+            before == self.link.sent_bytes() && !came.writable && is_over(since)
+        }) {
             return Err(Ending::Unread);
         }
-        if self.partial_since.is_some_and(is_over) { Err(Ending::Stalled) } else { Ok(came) }
+        if self.partial_since.is_some_and(is_over) {
+            Err(Ending::Stalled)
+        } else {
+            Ok(came)
+        }
     }
 }

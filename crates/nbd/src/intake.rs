@@ -2,11 +2,18 @@
 
 /// Bytes of the buffer.
 pub(crate) const INTAKE_BYTES: usize = 256 << 10;
-/// The longest message that must lie in the buffer as a whole: a request with a copied payload (options are shorter).
+/// The longest message that must lie in the buffer as a whole: a request with a copied payload
+/// (options are shorter).
 const WHOLE_BYTES: usize = 68 << 10;
 
-const _: () = assert!(WHOLE_BYTES > crate::protocol::wire::REQUEST_HEADER_BYTES + crate::protocol::COPY_BYTES as usize);
-const _: () = assert!(WHOLE_BYTES > crate::protocol::wire::OPTION_HEADER_BYTES + crate::protocol::MAX_OPTION_BYTES as usize);
+const _: () = assert!(
+    WHOLE_BYTES
+        > crate::protocol::wire::REQUEST_HEADER_BYTES + crate::protocol::COPY_BYTES as usize
+);
+const _: () = assert!(
+    WHOLE_BYTES
+        > crate::protocol::wire::OPTION_HEADER_BYTES + crate::protocol::MAX_OPTION_BYTES as usize
+);
 const _: () = assert!(INTAKE_BYTES >= 2 * WHOLE_BYTES);
 
 /// Received bytes that are not used yet: `start .. end` of a fixed buffer.
@@ -18,7 +25,11 @@ pub(crate) struct Intake {
 
 impl Intake {
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; INTAKE_BYTES].into_boxed_slice(), start: 0, end: 0 }
+        Self {
+            buffer: vec![0; INTAKE_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -1,11 +1,13 @@
 //! What one connection has in flight, and the bounds of it.
 //!
-//! A request takes a slot and its share of the bounds when it is registered. Its slot is free again when it is completed; its
-//! share only when its reply has left, so that one bound covers requests, completions and the reply queue together.
-//! The id given to the volume holds slot and generation: a completion that comes twice finds no question and is dropped.
+//! A request takes a slot and its share of the bounds when it is registered. Its slot is free again
+//! when it is completed; its share only when its reply has left, so that one bound covers requests,
+//! completions and the reply queue together. The id given to the volume holds slot and generation:
+//! a completion that comes twice finds no question and is dropped.
 //!
-//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with a slot of its own, and is answered when all of them are there: the volume
-//! takes buffers for a whole request at once, and other clients would wait for that.
+//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with a slot of its own,
+//! and is answered when all of them are there: the volume takes buffers for a whole request at
+//! once, and other clients would wait for that.
 
 use crate::protocol::{Question, Refusal, Released};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestId};
@@ -85,7 +87,8 @@ impl Ledger {
             slots: vec![Slot::default(); bounds.requests as usize],
             free: (0..bounds.requests).rev().collect(),
             // A read that is just too long for one piece has two.
-            slots_max: bounds.requests as usize + 2 * (bounds.bytes / u64::from(PIECE_BYTES)) as usize,
+            slots_max: bounds.requests as usize
+                + 2 * (bounds.bytes / u64::from(PIECE_BYTES)) as usize,
             reads: Vec::new(),
             held: Released::default(),
             arrived: Vec::new(),
@@ -112,13 +115,34 @@ impl Ledger {
     ///
     /// # Panics
     /// If there is no slot: the caller reads no more requests than the bounds allow.
-    pub(crate) fn register(&mut self, question: Question, volume: VolumeId, op: Op, requests: &mut Vec<Request>) {
-        let Op::Read { offset, length } = op else { return requests.push(Request { id: self.take_slot(Asked::Whole(question)), volume, op }) };
+    pub(crate) fn register(
+        &mut self,
+        question: Question,
+        volume: VolumeId,
+        op: Op,
+        requests: &mut Vec<Request>,
+    ) {
+        let Op::Read { offset, length } = op else {
+            return requests.push(Request {
+                id: self.take_slot(Asked::Whole(question)),
+                volume,
+                op,
+            });
+        };
         if length <= PIECE_BYTES {
-            return requests.push(Request { id: self.take_slot(Asked::Whole(question)), volume, op });
+            return requests.push(Request {
+                id: self.take_slot(Asked::Whole(question)),
+                volume,
+                op,
+            });
         }
         let count = length.div_ceil(PIECE_BYTES);
-        let pieces = Pieces { question, data: vec![Vec::new(); count as usize], left: count, failed: None };
+        let pieces = Pieces {
+            question,
+            data: vec![Vec::new(); count as usize],
+            left: count,
+            failed: None,
+        };
         let read = match self.reads.iter().position(Option::is_none) {
             Some(vacant) => {
                 self.reads[vacant] = Some(pieces);
@@ -131,14 +155,27 @@ impl Ledger {
         };
         for number in 0..count {
             let from = number * PIECE_BYTES;
-            let op = Op::Read { offset: offset + u64::from(from), length: PIECE_BYTES.min(length - from) };
-            requests.push(Request { id: self.take_slot(Asked::Piece { read: read as u32, number }), volume, op });
+            let op = Op::Read {
+                offset: offset + u64::from(from),
+                length: PIECE_BYTES.min(length - from),
+            };
+            requests.push(Request {
+                id: self.take_slot(Asked::Piece {
+                    read: read as u32,
+                    number,
+                }),
+                volume,
+                op,
+            });
         }
     }
 
     fn take_slot(&mut self, asked: Asked) -> RequestId {
         let index = self.free.pop().unwrap_or_else(|| {
-            assert!(self.slots.len() < self.slots_max, "more requests than slots");
+            assert!(
+                self.slots.len() < self.slots_max,
+                "more requests than slots"
+            );
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
@@ -148,21 +185,34 @@ impl Ledger {
         RequestId(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
-    /// Frees the slot of a completed request and puts its answer up for sending, if nothing else of it is missing.
+    /// Frees the slot of a completed request and puts its answer up for sending, if nothing else of
+    /// it is missing.
     pub(crate) fn arrive(&mut self, completion: Completion) {
         let (index, generation) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
-        let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.generation == generation) else { return };
-        let Some(asked) = slot.asked.take() else { return };
+        let Some(slot) = self
+            .slots
+            .get_mut(index as usize)
+            .filter(|slot| slot.generation == generation)
+        else {
+            return;
+        };
+        let Some(asked) = slot.asked.take() else {
+            return;
+        };
         self.free.push(index);
         let result = completion.result.map_err(Refusal::Volume);
         match asked {
             Asked::Whole(question) => self.answer(Answer { question, result }),
-            Asked::Piece { read, number } => self.piece_arrived(read as usize, number as usize, result),
+            Asked::Piece { read, number } => {
+                self.piece_arrived(read as usize, number as usize, result)
+            }
         }
     }
 
     fn piece_arrived(&mut self, read: usize, number: usize, result: Result<Reply, Refusal>) {
-        let Some(pieces) = &mut self.reads[read] else { panic!("a piece of a read that is answered") };
+        let Some(pieces) = &mut self.reads[read] else {
+            panic!("a piece of a read that is answered")
+        };
         match result {
             Ok(Reply::Data(data)) => pieces.data[number] = data,
             // An answer without data makes the whole too short, which is an error.
@@ -171,9 +221,17 @@ impl Ledger {
         }
         pieces.left -= 1;
         if pieces.left == 0
-            && let Some(Pieces { question, data, failed, .. }) = self.reads[read].take()
+            && let Some(Pieces {
+                question,
+                data,
+                failed,
+                ..
+            }) = self.reads[read].take()
         {
-            let result = failed.map_or_else(|| Ok(Reply::Data(data.into_iter().flatten().collect())), Err);
+            let result = failed.map_or_else(
+                || Ok(Reply::Data(data.into_iter().flatten().collect())),
+                Err,
+            );
             self.answer(Answer { question, result });
         }
     }

@@ -1,16 +1,20 @@
 //! One connection as several threads see it: its socket, what is in flight, and the replies.
 //!
 //! Two locks, never held together, and neither is held while the volume is called:
-//! 1. `ledger`: table look-ups only, so that a thread which delivers completions never waits for a system call.
+//! 1. `ledger`: table look-ups only, so that a thread which delivers completions never waits for a
+//!    system call.
 //! 2. `queue`: encoding and sending (the socket is never waited for).
 //!
-//! Whoever delivers completions while nobody sends becomes the sender: it takes all that arrived, encodes, sends, and looks again
-//! until nothing new has come. Others only leave theirs and go; so completions that come in bursts share system calls. What the
-//! socket does not take stays queued for the connection's thread, which waits for the socket anyway.
+//! Whoever delivers completions while nobody sends becomes the sender: it takes all that arrived,
+//! encodes, sends, and looks again until nothing new has come. Others only leave theirs and go; so
+//! completions that come in bursts share system calls. What the socket does not take stays queued
+//! for the connection's thread, which waits for the socket anyway.
 
 use crate::budget::Account;
 use crate::ledger::{Answer, Bounds, Ledger, Totals};
-use crate::protocol::{Action, Incoming, MAX_REQUEST_BYTES, Question, Refusal, Released, ReplyQueue};
+use crate::protocol::{
+    Action, Incoming, MAX_REQUEST_BYTES, Question, Refusal, Released, ReplyQueue,
+};
 use crate::socket::{Bell, Socket};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +48,11 @@ pub(crate) struct Link {
 pub(crate) type Outcome = Result<Reply, Refusal>;
 
 impl Link {
-    pub(crate) fn new(socket: Socket, bounds: Bounds, account: impl FnOnce(Arc<Bell>) -> Account) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: Socket,
+        bounds: Bounds,
+        account: impl FnOnce(Arc<Bell>) -> Account,
+    ) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         Ok(Self {
             socket,
@@ -61,11 +69,15 @@ impl Link {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.ledger
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn queue(&self) -> MutexGuard<'_, ReplyQueue> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.queue
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Before the first request: how replies look.
@@ -84,7 +96,8 @@ impl Link {
 
     /// True if one more request, the largest there is, stays within the bounds.
     pub(crate) fn has_room(&self, held: Released) -> bool {
-        held.requests < self.bounds.requests && held.bytes + u64::from(MAX_REQUEST_BYTES) <= self.bounds.bytes
+        held.requests < self.bounds.requests
+            && held.bytes + u64::from(MAX_REQUEST_BYTES) <= self.bounds.bytes
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -111,16 +124,29 @@ impl Link {
         ledger.wanted
     }
 
-    /// Registers a group: what goes to the volume is pushed to `requests`, the rest is put up for sending.
-    pub(crate) fn register(&self, group: &mut Vec<Incoming>, volume: VolumeId, cache: impl Fn(&Incoming) -> Outcome, requests: &mut Vec<Request>) {
+    /// Registers a group: what goes to the volume is pushed to `requests`, the rest is put up for
+    /// sending.
+    pub(crate) fn register(
+        &self,
+        group: &mut Vec<Incoming>,
+        volume: VolumeId,
+        cache: impl Fn(&Incoming) -> Outcome,
+        requests: &mut Vec<Request>,
+    ) {
         let mut ledger = self.ledger();
         for incoming in group.drain(..) {
             let question = Question::from(&incoming);
             ledger.take(&question);
             match incoming.action {
                 Action::Submit(op) => ledger.register(question, volume, op, requests),
-                Action::Refuse(refusal) => ledger.answer(Answer { question, result: Err(refusal) }),
-                Action::Cache => ledger.answer(Answer { question, result: cache(&incoming) }),
+                Action::Refuse(refusal) => ledger.answer(Answer {
+                    question,
+                    result: Err(refusal),
+                }),
+                Action::Cache => ledger.answer(Answer {
+                    question,
+                    result: cache(&incoming),
+                }),
             }
         }
     }
@@ -128,7 +154,9 @@ impl Link {
     /// Sends completions together with everything that was put up for sending.
     pub(crate) fn deliver(&self, completions: &mut Vec<Completion>) {
         let mut ledger = self.ledger();
-        completions.drain(..).for_each(|completion| ledger.arrive(completion));
+        completions
+            .drain(..)
+            .for_each(|completion| ledger.arrive(completion));
         if ledger.sending {
             return;
         }
@@ -154,7 +182,9 @@ impl Link {
 
     fn encode_and_send(&self, batch: &mut Vec<Answer>) -> Released {
         let mut queue = self.queue();
-        batch.drain(..).for_each(|answer| queue.push(&answer.question, answer.result));
+        batch
+            .drain(..)
+            .for_each(|answer| queue.push(&answer.question, answer.result));
         self.send(&mut queue)
     }
 
@@ -197,7 +227,8 @@ impl Link {
                 }
                 Err(_) => {
                     self.broken.store(true, Ordering::SeqCst);
-                    // It may have been want of memory: the client is there, and would wait for what is thrown away. Wakes our thread, too.
+                    // It may have been want of memory: the client is there, and would wait for what
+                    // is thrown away. Wakes our thread, too.
                     self.socket.cut();
                 }
             }

@@ -1,13 +1,18 @@
 //! Where a server listens.
 //!
-//! A unix socket file that is left over from a server that died is replaced; one on which somebody answers is not, and
-//! neither is any other kind of file. Looking, replacing and listening are one step for servers that start at the same moment: the folder is
-//! locked meanwhile if it can be, as a socket that does not listen yet looks like one that is left over. At the end the file is removed only if it is still the one that was made here.
+//! A unix socket file that is left over from a server that died is replaced; one on which somebody
+//! answers is not, and neither is any other kind of file. Looking, replacing and listening are one
+//! step for servers that start at the same moment: the folder is locked meanwhile if it can be, as
+//! a socket that does not listen yet looks like one that is left over. At the end the file is
+//! removed only if it is still the one that was made here.
 
 use crate::budget::Peer;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    sockopt,
+};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -51,7 +56,10 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| "a TCP address is written as tcp:ADDRESS:PORT with a numeric address"),
+            Some(("tcp", address)) => address
+                .parse()
+                .map(Self::Tcp)
+                .map_err(|_| "a TCP address is written as tcp:ADDRESS:PORT with a numeric address"),
             _ => Err("an address is written as unix:PATH or tcp:ADDRESS:PORT"),
         }
     }
@@ -70,18 +78,24 @@ enum Listening {
 }
 
 impl Listener {
-    /// Opens an address. Errors: `InvalidInput` for a remote address that is not allowed, `AddrInUse`, `AlreadyExists` for a file
-    /// that is no socket, and those of the system.
+    /// Opens an address. Errors: `InvalidInput` for a remote address that is not allowed,
+    /// `AddrInUse`, `AlreadyExists` for a file that is no socket, and those of the system.
     pub(crate) fn open(address: &Listen, allow_remote: bool, unix_mode: u32) -> io::Result<Self> {
         match address {
             Listen::Unix(path) => Self::open_unix(path, unix_mode),
             Listen::Tcp(address) => {
                 if !allow_remote && !address.ip().to_canonical().is_loopback() {
-                    return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a loopback address and remote clients are not allowed"));
+                    return Err(io::Error::new(
+                        ErrorKind::InvalidInput,
+                        "it is not a loopback address and remote clients are not allowed",
+                    ));
                 }
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                Ok(Self { socket: Listening::Tcp(listener), file: None })
+                Ok(Self {
+                    socket: Listening::Tcp(listener),
+                    file: None,
+                })
             }
         }
     }
@@ -95,7 +109,10 @@ impl Listener {
         // Nobody can connect before `listen`, so the permissions hold from the first moment.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         let metadata = std::fs::symlink_metadata(&path)?;
-        let listener = Self { socket: Listening::Unix(UnixListener::from(fd)), file: Some((path, metadata.dev(), metadata.ino())) };
+        let listener = Self {
+            socket: Listening::Unix(UnixListener::from(fd)),
+            file: Some((path, metadata.dev(), metadata.ino())),
+        };
         listen(&listener, BACKLOG)?;
         Ok(listener)
     }
@@ -109,14 +126,22 @@ impl Listener {
         }
     }
 
-    /// The next client, whose bounds it shares, and its name; `WouldBlock` if there is none. A TCP peer that is silent for `keepalive` is
-    /// probed, and is dead if it answers none of [`KEEPALIVE_PROBES`] probes.
+    /// The next client, whose bounds it shares, and its name; `WouldBlock` if there is none. A TCP
+    /// peer that is silent for `keepalive` is probed, and is dead if it answers none of
+    /// [`KEEPALIVE_PROBES`] probes.
     pub(crate) fn accept(&self, keepalive: Duration) -> io::Result<(OwnedFd, Peer, String)> {
         match &self.socket {
             Listening::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 let (peer, name) = match sockopt::socket_peercred(&stream) {
-                    Ok(who) => (Peer::Process(who.pid.as_raw_nonzero().get()), format!("unix pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw())),
+                    Ok(who) => (
+                        Peer::Process(who.pid.as_raw_nonzero().get()),
+                        format!(
+                            "unix pid {} uid {}",
+                            who.pid.as_raw_nonzero(),
+                            who.uid.as_raw()
+                        ),
+                    ),
                     Err(_) => (Peer::Unknown, "unix".to_owned()),
                 };
                 Ok((stream.into(), peer, name))
@@ -128,7 +153,11 @@ impl Listener {
                 sockopt::set_tcp_keepidle(&stream, keepalive)?;
                 sockopt::set_tcp_keepintvl(&stream, (keepalive / 6).max(Duration::from_secs(1)))?;
                 sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
-                Ok((stream.into(), Peer::Address(peer.ip().to_canonical()), format!("tcp {peer}")))
+                Ok((
+                    stream.into(),
+                    Peer::Address(peer.ip().to_canonical()),
+                    format!("tcp {peer}"),
+                ))
             }
         }
     }
@@ -145,8 +174,12 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let Some((path, device, inode)) = &self.file else { return };
-        if std::fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (*device, *inode)) {
+        let Some((path, device, inode)) = &self.file else {
+            return;
+        };
+        if std::fs::symlink_metadata(path)
+            .is_ok_and(|now| (now.dev(), now.ino()) == (*device, *inode))
+        {
             // A file that stays behind is stale and the next server replaces it.
             std::fs::remove_file(path).unwrap_or_default();
         }
@@ -154,17 +187,29 @@ impl Drop for Listener {
 }
 
 fn stream_socket() -> io::Result<OwnedFd> {
-    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
+    Ok(socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?)
 }
 
 /// The lock of a folder, for as long as it lives.
 struct FolderLock(Option<OwnedFd>);
 
 impl FolderLock {
-    /// Locks the folder of a file. A server that begins to listen has it for a moment; whoever keeps it for longer has it for something else, and it is done without.
+    /// Locks the folder of a file. A server that begins to listen has it for a moment; whoever
+    /// keeps it for longer has it for something else, and it is done without.
     fn take(file: &Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let Ok(fd) = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) else { return Self(None) };
+        let Ok(fd) = rustix::fs::open(
+            folder,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) else {
+            return Self(None);
+        };
         let deadline = Instant::now() + PATIENCE;
         while let Err(Errno::WOULDBLOCK) = flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             if Instant::now() >= deadline {
@@ -178,7 +223,8 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // By name: closing alone would leave it with a child that was forked a moment ago. It cannot fail on a descriptor that is open.
+        // By name: closing alone would leave it with a child that was forked a moment ago. It
+        // cannot fail on a descriptor that is open.
         if let Some(fd) = &self.0 {
             flock(fd, FlockOperation::Unlock).unwrap_or_default();
         }
@@ -192,13 +238,19 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "it exists and is not a socket"));
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "it exists and is not a socket",
+        ));
     }
     // It never waits: a full backlog is an answer.
     match connect(stream_socket()?, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         // Anything else means that somebody listens.
-        _ => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
+        _ => Err(io::Error::new(
+            ErrorKind::AddrInUse,
+            "another process listens there",
+        )),
     }
 }
 

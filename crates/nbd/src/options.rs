@@ -21,8 +21,8 @@ pub struct ServerOptions {
     pub connections_per_peer: usize,
     /// Most of them in one export.
     pub connections_per_export: usize,
-    /// Most connections that have not entered an export yet. They have places of their own: a newcomer beyond displaces the oldest one of
-    /// the peer that has most.
+    /// Most connections that have not entered an export yet. They have places of their own: a
+    /// newcomer beyond displaces the oldest one of the peer that has most.
     pub handshakes_max: usize,
     /// Memory for requests and replies of all connections: see [`ServerOptions::MEMORY_BYTES`].
     pub memory_bytes: u64,
@@ -30,7 +30,8 @@ pub struct ServerOptions {
     pub requests_in_flight_max: u32,
     /// Most bytes of payload in flight of one connection, unsent replies included; at least 32 MiB.
     pub bytes_in_flight_max: u64,
-    /// Time that a client may stay silent during negotiation; all of it may take twelve times as long.
+    /// Time that a client may stay silent during negotiation; all of it may take twelve times as
+    /// long.
     pub handshake_timeout: Duration,
     /// Time a client may stop in the middle of a request, or take nothing of its replies.
     pub stall_timeout: Duration,
@@ -63,12 +64,14 @@ impl Default for ServerOptions {
 impl ServerOptions {
     /// What the bounds on the number of connections may be.
     pub const CONNECTIONS: RangeInclusive<usize> = 1..=16384;
-    /// What the memory for requests and replies may be: at least twice what the largest request and its reply may need.
+    /// What the memory for requests and replies may be: at least twice what the largest request and
+    /// its reply may need.
     pub const MEMORY_BYTES: RangeInclusive<u64> = MEMORY_BYTES_MIN..=1 << 40;
     /// What the times may be, in seconds. (The kernel knows no longer keepalive.)
     pub const SECONDS: RangeInclusive<u64> = 1..=32767;
 
-    /// The most memory in bytes that clients can make the server hold, stacks of threads not counted.
+    /// The most memory in bytes that clients can make the server hold, stacks of threads not
+    /// counted.
     pub fn memory_bytes_max(&self) -> u64 {
         let connections = (self.connections_max + 2 * self.handshakes_max) as u64;
         self.memory_bytes + connections * (INTAKE_BYTES as u64 + OWN_BYTES)
@@ -80,17 +83,42 @@ impl ServerOptions {
             return wrong("requests in flight must be between 1 and 65536".to_owned());
         }
         if self.bytes_in_flight_max < u64::from(MAX_REQUEST_BYTES) {
-            return wrong("bytes in flight must be at least 32 MiB, one largest request".to_owned());
+            return wrong(
+                "bytes in flight must be at least 32 MiB, one largest request".to_owned(),
+            );
         }
         if !Self::MEMORY_BYTES.contains(&self.memory_bytes) {
-            return wrong(format!("memory for requests must be between {} and {} bytes", Self::MEMORY_BYTES.start(), Self::MEMORY_BYTES.end()));
+            return wrong(format!(
+                "memory for requests must be between {} and {} bytes",
+                Self::MEMORY_BYTES.start(),
+                Self::MEMORY_BYTES.end()
+            ));
         }
-        let counts = [self.connections_max, self.connections_per_peer, self.connections_per_export, self.handshakes_max];
-        if counts.iter().any(|count| !Self::CONNECTIONS.contains(count)) {
-            return wrong(format!("bounds of connections must be between {} and {}", Self::CONNECTIONS.start(), Self::CONNECTIONS.end()));
+        let counts = [
+            self.connections_max,
+            self.connections_per_peer,
+            self.connections_per_export,
+            self.handshakes_max,
+        ];
+        if counts
+            .iter()
+            .any(|count| !Self::CONNECTIONS.contains(count))
+        {
+            return wrong(format!(
+                "bounds of connections must be between {} and {}",
+                Self::CONNECTIONS.start(),
+                Self::CONNECTIONS.end()
+            ));
         }
-        if [self.handshake_timeout, self.stall_timeout].iter().any(Duration::is_zero) || !Self::SECONDS.contains(&self.keepalive.as_secs()) {
-            return wrong(format!("times must not be zero, and keepalive at most {} s", Self::SECONDS.end()));
+        if [self.handshake_timeout, self.stall_timeout]
+            .iter()
+            .any(Duration::is_zero)
+            || !Self::SECONDS.contains(&self.keepalive.as_secs())
+        {
+            return wrong(format!(
+                "times must not be zero, and keepalive at most {} s",
+                Self::SECONDS.end()
+            ));
         }
         Ok(())
     }

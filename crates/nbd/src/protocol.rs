@@ -1,12 +1,14 @@
 //! The protocol without I/O: bytes in, actions out.
 //!
-//! 1. [`Handshake`]: greeting, client flags, options, until a client enters transmission or is sent away.
-//! 2. [`RequestParser`]: requests of the transmission phase, each checked as far as that needs no volume.
+//! 1. [`Handshake`]: greeting, client flags, options, until a client enters transmission or is sent
+//!    away.
+//! 2. [`RequestParser`]: requests of the transmission phase, each checked as far as that needs no
+//!    volume.
 //! 3. [`ReplyQueue`]: replies as pieces of bytes and payload slices in sending order.
 //!
-//! Invariants: every function is total on any input; what a step does depends on the bytes only, never on how they were cut
-//! on their way; no length field of a peer leads to memory beyond [`MAX_REQUEST_BYTES`] or [`MAX_OPTION_BYTES`]. All
-//! numbers on the wire are big-endian.
+//! Invariants: every function is total on any input; what a step does depends on the bytes only,
+//! never on how they were cut on their way; no length field of a peer leads to memory beyond
+//! [`MAX_REQUEST_BYTES`] or [`MAX_OPTION_BYTES`]. All numbers on the wire are big-endian.
 
 mod handshake;
 mod queue;

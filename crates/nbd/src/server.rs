@@ -1,7 +1,8 @@
 //! The server: listening, the table of connections, shutdown.
 //!
-//! Threads: one that accepts, one for each connection. Shutdown: 1 the accepting thread ends and its sockets close; 2 all bells
-//! ring, connections refuse what comes now and end when nothing is in flight; 3 what is left at the deadline is cut off.
+//! Threads: one that accepts, one for each connection. Shutdown: 1 the accepting thread ends and
+//! its sockets close; 2 all bells ring, connections refuse what comes now and end when nothing is
+//! in flight; 3 what is left at the deadline is cut off.
 
 use crate::budget::{Account, Budget, Peer};
 use crate::connection::{self, Ending};
@@ -135,7 +136,8 @@ pub struct ServerUsage {
     pub displaced: u64,
     /// Connections that did not finish negotiation in time.
     pub timed_out: u64,
-    /// Connections closed because the client stalled: in the middle of a request, or with replies that it did not take.
+    /// Connections closed because the client stalled: in the middle of a request, or with replies
+    /// that it did not take.
     pub stalled: u64,
     /// Memory for requests and replies: in use.
     pub memory_bytes: u64,
@@ -196,7 +198,9 @@ impl Control {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.entries
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn tell(&self, event: impl FnOnce() -> Event) {
@@ -211,40 +215,77 @@ impl Control {
 
     fn turn_away(&self, peer: &str, limit: Limit) {
         Self::count(&self.counts.refused);
-        self.tell(|| Event::TurnedAway { peer: peer.to_owned(), limit });
+        self.tell(|| Event::TurnedAway {
+            peer: peer.to_owned(),
+            limit,
+        });
     }
 
     fn usage(&self) -> ServerUsage {
         let (memory, held) = (self.budget.usage(), self.budget.held_by());
-        let mut usage =
-            ServerUsage { memory_bytes: memory.bytes, memory_peak_bytes: memory.peak, waiting: memory.waiting, waits: memory.waits, ..Default::default() };
+        let mut usage = ServerUsage {
+            memory_bytes: memory.bytes,
+            memory_peak_bytes: memory.peak,
+            waiting: memory.waiting,
+            waits: memory.waits,
+            ..Default::default()
+        };
         let mut peers: BTreeMap<Peer, usize> = BTreeMap::new();
         for entry in self.entries().values() {
-            *(if entry.export.is_some() { &mut usage.connections } else { &mut usage.handshakes }) += 1;
+            *(if entry.export.is_some() {
+                &mut usage.connections
+            } else {
+                &mut usage.handshakes
+            }) += 1;
             *peers.entry(entry.peer).or_default() += 1;
         }
-        let peer = |(peer, connections)| PeerUsage { peer, connections, memory_bytes: held.get(&peer).copied().unwrap_or(0) };
+        let peer = |(peer, connections)| PeerUsage {
+            peer,
+            connections,
+            memory_bytes: held.get(&peer).copied().unwrap_or(0),
+        };
         usage.peers = peers.into_iter().map(peer).collect();
-        usage.peers.sort_by_key(|peer| Reverse((peer.memory_bytes, peer.connections)));
+        usage
+            .peers
+            .sort_by_key(|peer| Reverse((peer.memory_bytes, peer.connections)));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (usage.refused, usage.displaced) = (count(&self.counts.refused), count(&self.counts.displaced));
-        (usage.timed_out, usage.stalled) = (count(&self.counts.timed_out), count(&self.counts.stalled));
+        (usage.refused, usage.displaced) =
+            (count(&self.counts.refused), count(&self.counts.displaced));
+        (usage.timed_out, usage.stalled) =
+            (count(&self.counts.timed_out), count(&self.counts.stalled));
         usage
     }
 
     /// Gives a connection its place among those that have entered an export, if there is one.
     pub(crate) fn enter(&self, id: u64, export: &str) -> Result<(), Limit> {
         let mut entries = self.entries();
-        let Some(peer) = entries.get(&id).map(|entry| entry.peer) else { return Ok(()) };
-        let entered = || entries.iter().filter(|(other, entry)| **other != id && entry.export.is_some()).map(|(_, entry)| entry);
-        let ServerOptions { connections_max, connections_per_peer, connections_per_export, .. } = self.options;
-        let of_export = || entered().filter(|entry| entry.export.as_deref() == Some(export)).count();
+        let Some(peer) = entries.get(&id).map(|entry| entry.peer) else {
+            return Ok(());
+        };
+        let entered = || {
+            entries
+                .iter()
+                .filter(|(other, entry)| **other != id && entry.export.is_some())
+                .map(|(_, entry)| entry)
+        };
+        let ServerOptions {
+            connections_max,
+            connections_per_peer,
+            connections_per_export,
+            ..
+        } = self.options;
+        let of_export = || {
+            entered()
+                .filter(|entry| entry.export.as_deref() == Some(export))
+                .count()
+        };
         let limit = if entered().count() >= connections_max {
             Some(Limit::Connections(connections_max))
         } else if entered().filter(|entry| entry.peer == peer).count() >= connections_per_peer {
             Some(Limit::PerPeer(connections_per_peer))
         } else {
-            (of_export() >= connections_per_export).then_some(Limit::PerExport(connections_per_export))
+            (of_export() >= connections_per_export)
+                .then_some(Limit::PerExport(connections_per_export))
         };
         if let Some(entry) = entries.get_mut(&id) {
             match limit {
@@ -260,18 +301,26 @@ impl Control {
         Ok(())
     }
 
-    /// Makes room among the connections that have not entered an export: the oldest one of the peer with most of them goes.
+    /// Makes room among the connections that have not entered an export: the oldest one of the peer
+    /// with most of them goes.
     fn displace(&self) {
         let mut entries = self.entries();
         // For each peer: how many it has, and its oldest one.
         let mut unfinished: BTreeMap<Peer, (usize, u64)> = BTreeMap::new();
-        for (id, entry) in entries.iter().filter(|(_, entry)| entry.export.is_none() && !entry.is_displaced) {
+        for (id, entry) in entries
+            .iter()
+            .filter(|(_, entry)| entry.export.is_none() && !entry.is_displaced)
+        {
             unfinished.entry(entry.peer).or_insert((0, *id)).0 += 1;
         }
-        if unfinished.values().map(|(count, _)| count).sum::<usize>() <= self.options.handshakes_max {
+        if unfinished.values().map(|(count, _)| count).sum::<usize>() <= self.options.handshakes_max
+        {
             return;
         }
-        let oldest = unfinished.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest))).map(|(_, oldest)| oldest);
+        let oldest = unfinished
+            .into_values()
+            .max_by_key(|(count, oldest)| (*count, Reverse(*oldest)))
+            .map(|(_, oldest)| oldest);
         if let Some(entry) = oldest.and_then(|oldest| entries.get_mut(&oldest)) {
             entry.is_displaced = true;
             entry.link.socket.cut();
@@ -281,7 +330,15 @@ impl Control {
 
     /// Why a connection ended, as far as its thread cannot know.
     fn ending(&self, id: u64, ending: Ending) -> Ending {
-        if self.entries().get(&id).is_some_and(|entry| entry.is_displaced && entry.export.is_none()) { Ending::Displaced } else { ending }
+        if self
+            .entries()
+            .get(&id)
+            .is_some_and(|entry| entry.is_displaced && entry.export.is_none())
+        {
+            Ending::Displaced
+        } else {
+            ending
+        }
     }
 
     /// Waits until no connection is left; the number left at the deadline.
@@ -292,7 +349,11 @@ impl Control {
             if left.is_zero() {
                 break;
             }
-            entries = self.changed.wait_timeout(entries, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            entries = self
+                .changed
+                .wait_timeout(entries, left)
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .0;
         }
         entries.len()
     }
@@ -306,16 +367,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts serving `source` on all addresses of `listen`. Errors: options out of bounds, an address that cannot be used (see
-    /// [`Listen`]); then nothing is served at all.
-    pub fn start(source: Arc<dyn ExportSource>, listen: Vec<Listen>, options: ServerOptions) -> io::Result<Self> {
+    /// Starts serving `source` on all addresses of `listen`. Errors: options out of bounds, an
+    /// address that cannot be used (see [`Listen`]); then nothing is served at all.
+    pub fn start(
+        source: Arc<dyn ExportSource>,
+        listen: Vec<Listen>,
+        options: ServerOptions,
+    ) -> io::Result<Self> {
         options.check()?;
         let open = |address: &Listen| {
             let listener = Listener::open(address, options.allow_remote, options.unix_mode);
             listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
         };
-        let listeners = listen.iter().map(open).collect::<io::Result<Vec<Listener>>>()?;
-        let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<Listen>>>()?;
+        let listeners = listen
+            .iter()
+            .map(open)
+            .collect::<io::Result<Vec<Listener>>>()?;
+        let addresses = listeners
+            .iter()
+            .map(Listener::address)
+            .collect::<io::Result<Vec<Listen>>>()?;
         let control = Arc::new(Control {
             budget: Budget::new(options.memory_bytes),
             counts: Counts::default(),
@@ -327,11 +398,18 @@ impl Server {
             changed: Condvar::new(),
         });
         let shared = control.clone();
-        let acceptor = std::thread::Builder::new().name("nbd-accept".into()).spawn(move || accept_all(&shared, &listeners))?;
-        Ok(Self { control, addresses, acceptor: Some(acceptor) })
+        let acceptor = std::thread::Builder::new()
+            .name("nbd-accept".into())
+            .spawn(move || accept_all(&shared, &listeners))?;
+        Ok(Self {
+            control,
+            addresses,
+            acceptor: Some(acceptor),
+        })
     }
 
-    /// Where it listens, in the order given to [`Server::start`], with the ports that the system chose.
+    /// Where it listens, in the order given to [`Server::start`], with the ports that the system
+    /// chose.
     pub fn addresses(&self) -> Vec<Listen> {
         self.addresses.clone()
     }
@@ -359,24 +437,36 @@ impl Server {
         Watch(Arc::downgrade(&self.control))
     }
 
-    /// Stops accepting, lets requests in flight finish within `time`, refuses later ones, closes everything.
+    /// Stops accepting, lets requests in flight finish within `time`, refuses later ones, closes
+    /// everything.
     pub fn shutdown(mut self, time: Duration) -> ShutdownReport {
         self.stop(time)
     }
 
     fn stop(&mut self, time: Duration) -> ShutdownReport {
-        let Some(acceptor) = self.acceptor.take() else { return ShutdownReport::default() };
+        let Some(acceptor) = self.acceptor.take() else {
+            return ShutdownReport::default();
+        };
         self.control.stopping.store(true, Ordering::SeqCst);
         self.control.bell.ring();
         // Its thread ends by itself only; a panic there has closed the sockets as well.
         acceptor.join().unwrap_or_default();
-        self.control.entries().values().for_each(|entry| entry.link.bell.ring());
+        self.control
+            .entries()
+            .values()
+            .for_each(|entry| entry.link.bell.ring());
         let cut = self.control.wait_empty(Instant::now() + time);
         if cut == 0 {
             return ShutdownReport::default();
         }
-        self.control.entries().values().for_each(|entry| entry.link.socket.cut());
-        ShutdownReport { cut, unfinished: self.control.wait_empty(Instant::now() + CUT_GRACE) }
+        self.control
+            .entries()
+            .values()
+            .for_each(|entry| entry.link.socket.cut());
+        ShutdownReport {
+            cut,
+            unfinished: self.control.wait_empty(Instant::now() + CUT_GRACE),
+        }
     }
 }
 
@@ -390,7 +480,13 @@ fn accept_all(control: &Arc<Control>, listeners: &[Listener]) {
     let mut next_id = 1;
     while !control.is_stopping() {
         let bell = PollFd::new(&control.bell, PollFlags::IN);
-        let mut fds: Vec<PollFd<'_>> = std::iter::once(bell).chain(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN))).collect();
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(bell)
+            .chain(
+                listeners
+                    .iter()
+                    .map(|listener| PollFd::new(listener, PollFlags::IN)),
+            )
+            .collect();
         // An interrupted wait is followed by another one.
         poll(&mut fds, None).unwrap_or_default();
         for listener in listeners {
@@ -402,8 +498,14 @@ fn accept_all(control: &Arc<Control>, listeners: &[Listener]) {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        control.tell(|| Event::AcceptFailed { cause: error.to_string() });
-                        poll(&mut [PollFd::new(&control.bell, PollFlags::IN)], Some(&timespec(ACCEPT_PAUSE))).unwrap_or_default();
+                        control.tell(|| Event::AcceptFailed {
+                            cause: error.to_string(),
+                        });
+                        poll(
+                            &mut [PollFd::new(&control.bell, PollFlags::IN)],
+                            Some(&timespec(ACCEPT_PAUSE)),
+                        )
+                        .unwrap_or_default();
                         break;
                     }
                 }
@@ -427,25 +529,54 @@ impl Drop for Registered {
 
 fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String), id: u64) {
     // Those that were displaced go by themselves, but each of them has a thread until it has gone.
-    let unfinished = control.entries().values().filter(|entry| entry.export.is_none()).count();
+    let unfinished = control
+        .entries()
+        .values()
+        .filter(|entry| entry.export.is_none())
+        .count();
     if unfinished >= 2 * control.options.handshakes_max {
         return control.turn_away(&name, Limit::Handshakes);
     }
-    let bounds = Bounds { requests: control.options.requests_in_flight_max, bytes: control.options.bytes_in_flight_max };
-    let link = match Link::new(Socket::new(socket), bounds, |bell| Account::new(control.budget.clone(), id, peer, bell)) {
-        Ok(link) => Arc::new(link),
-        Err(error) => return control.tell(|| Event::AcceptFailed { cause: error.to_string() }),
+    let bounds = Bounds {
+        requests: control.options.requests_in_flight_max,
+        bytes: control.options.bytes_in_flight_max,
     };
-    let entry = Entry { link: link.clone(), peer, name: name.clone(), export: None, is_displaced: false };
+    let link = match Link::new(Socket::new(socket), bounds, |bell| {
+        Account::new(control.budget.clone(), id, peer, bell)
+    }) {
+        Ok(link) => Arc::new(link),
+        Err(error) => {
+            return control.tell(|| Event::AcceptFailed {
+                cause: error.to_string(),
+            });
+        }
+    };
+    let entry = Entry {
+        link: link.clone(),
+        peer,
+        name: name.clone(),
+        export: None,
+        is_displaced: false,
+    };
     control.entries().insert(id, entry);
     control.displace();
-    let registered = Registered { control: control.clone(), id };
+    let registered = Registered {
+        control: control.clone(),
+        id,
+    };
     let thread = std::thread::Builder::new().name(format!("nbd-{id}"));
     let spawned = thread.spawn(move || {
         let control = &registered.control;
-        let entered = |export: &str| control.tell(|| Event::Entered { id, peer: name.clone(), export: export.to_owned() });
+        let entered = |export: &str| {
+            control.tell(|| Event::Entered {
+                id,
+                peer: name.clone(),
+                export: export.to_owned(),
+            })
+        };
         let ending = connection::run(control, &link, (id, &name), entered);
-        // The client sees the end when the connection leaves the table, not when the last completion lets go of the link.
+        // The client sees the end when the connection leaves the table, not when the last
+        // completion lets go of the link.
         link.socket.cut();
         let ending = control.ending(id, ending);
         match ending {
@@ -453,9 +584,15 @@ fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String)
             Ending::Stalled | Ending::Unread => Control::count(&control.counts.stalled),
             _ => {}
         }
-        control.tell(|| Event::Ended { id, peer: name, ending });
+        control.tell(|| Event::Ended {
+            id,
+            peer: name,
+            ending,
+        });
     });
     if let Err(error) = spawned {
-        control.tell(|| Event::AcceptFailed { cause: error.to_string() });
+        control.tell(|| Event::AcceptFailed {
+            cause: error.to_string(),
+        });
     }
 }

@@ -39,7 +39,12 @@ impl Socket {
     /// Bytes taken by the socket, `None` if it is full now.
     pub(crate) fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         loop {
-            return match sendmsg(&self.0, slices, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            return match sendmsg(
+                &self.0,
+                slices,
+                &mut SendAncillaryBuffer::default(),
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(length) => Ok(Some(length)),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Ok(None),
@@ -67,7 +72,10 @@ pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
     }
 
     pub(crate) fn ring(&self) {
@@ -106,8 +114,15 @@ pub(crate) struct Readiness {
     pub(crate) attended: bool,
 }
 
-/// Waits until the socket is as wanted (`None`: leave it out), the bell rings, the session is readable or the time is over (then all is false).
-pub(crate) fn wait(socket: &Socket, bell: &Bell, session: Option<BorrowedFd<'_>>, wanted: Option<Readiness>, time: Option<Duration>) -> io::Result<Readiness> {
+/// Waits until the socket is as wanted (`None`: leave it out), the bell rings, the session is
+/// readable or the time is over (then all is false).
+pub(crate) fn wait(
+    socket: &Socket,
+    bell: &Bell,
+    session: Option<BorrowedFd<'_>>,
+    wanted: Option<Readiness>,
+    time: Option<Duration>,
+) -> io::Result<Readiness> {
     let mut events = PollFlags::empty();
     events.set(PollFlags::IN, wanted.is_some_and(|wanted| wanted.readable));
     events.set(PollFlags::OUT, wanted.is_some_and(|wanted| wanted.writable));
@@ -125,19 +140,38 @@ pub(crate) fn wait(socket: &Socket, bell: &Bell, session: Option<BorrowedFd<'_>>
     match poll(&mut fds[..watched], time.as_ref()) {
         Ok(_) => {}
         // A signal: as if rung, the caller looks again at everything.
-        Err(Errno::INTR) => return Ok(Readiness { rung: true, ..Readiness::default() }),
+        Err(Errno::INTR) => {
+            return Ok(Readiness {
+                rung: true,
+                ..Readiness::default()
+            });
+        }
         Err(error) => return Err(error.into()),
     }
-    let came_to = |place: Option<usize>| place.map_or(PollFlags::empty(), |place| fds[place].revents());
-    let (rung, came, attended) = (!fds[0].revents().is_empty(), came_to(of_socket), !came_to(of_session).is_empty());
+    let came_to =
+        |place: Option<usize>| place.map_or(PollFlags::empty(), |place| fds[place].revents());
+    let (rung, came, attended) = (
+        !fds[0].revents().is_empty(),
+        came_to(of_socket),
+        !came_to(of_session).is_empty(),
+    );
     if rung {
         bell.silence();
     }
     let hung_up = came.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-    Ok(Readiness { readable: came.contains(PollFlags::IN), writable: came.contains(PollFlags::OUT), hung_up, rung, attended })
+    Ok(Readiness {
+        readable: came.contains(PollFlags::IN),
+        writable: came.contains(PollFlags::OUT),
+        hung_up,
+        rung,
+        attended,
+    })
 }
 
 /// For the system's calls; more than a million seconds is as good as for ever.
 pub(crate) fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs().min(1_000_000) as i64, tv_nsec: time.subsec_nanos().into() }
+    Timespec {
+        tv_sec: time.as_secs().min(1_000_000) as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    }
 }

@@ -1,4 +1,5 @@
-//! Arithmetic of GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates all non-zero elements.
+//! Arithmetic of GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates
+//! all non-zero elements.
 //!
 //! Used for weights only (a few per call), never per byte of data: so it is short, not fast.
 
@@ -28,7 +29,8 @@ pub(crate) fn power_of_two(exponent: usize) -> u8 {
     POWERS[exponent % 255]
 }
 
-/// The inverse. Zero has none; the callers divide only by powers and by sums of two different powers, which are not zero.
+/// The inverse. Zero has none; the callers divide only by powers and by sums of two different
+/// powers, which are not zero.
 pub(crate) fn inverse(a: u8) -> u8 {
     assert!(a != 0, "division by zero");
     INVERSES[usize::from(a)]

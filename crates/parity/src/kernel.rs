@@ -1,8 +1,11 @@
 //! The loops over bytes, compiled once for every lane type.
 //!
-//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: it can only be had from detection.
-//! 2. Its methods check lengths, put slices into a `Job` and call the copy of `pass::run` that was compiled for its level.
-//! 3. `pass::run` is generic over `Lanes`: a group of lanes of every column at a time, then single lanes, then bytes.
+//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: it can only be
+//!    had from detection.
+//! 2. Its methods check lengths, put slices into a `Job` and call the copy of `pass::run` that was
+//!    compiled for its level.
+//! 3. `pass::run` is generic over `Lanes`: a group of lanes of every column at a time, then single
+//!    lanes, then bytes.
 
 mod lanes;
 mod pass;
@@ -90,7 +93,10 @@ impl Kernel {
     /// If the lengths differ.
     pub fn encode_p(self, data: &[&[u8]], p: &mut [u8]) {
         check_lengths(data, p.len());
-        self.run(Job::Sum { columns: data, out: p });
+        self.run(Job::Sum {
+            columns: data,
+            out: p,
+        });
     }
 
     /// [`crate::encode_pq`] with this kernel.
@@ -98,10 +104,18 @@ impl Kernel {
     /// # Panics
     /// If the lengths differ or there are more than 255 columns.
     pub fn encode_pq(self, data: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
-        assert!(data.len() <= 255, "{} data columns, the field has 255 weights", data.len());
+        assert!(
+            data.len() <= 255,
+            "{} data columns, the field has 255 weights",
+            data.len()
+        );
         assert_eq!(p.len(), q.len(), "columns differ in length");
         check_lengths(data, p.len());
-        self.run(Job::SumAndPowers { columns: data, p, q });
+        self.run(Job::SumAndPowers {
+            columns: data,
+            p,
+            q,
+        });
     }
 
     /// `out = sum of weight * column`.
@@ -111,7 +125,11 @@ impl Kernel {
     pub fn weighted_sum(self, columns: &[&[u8]], weights: &[u8], out: &mut [u8]) {
         assert_eq!(columns.len(), weights.len(), "one weight for each column");
         check_lengths(columns, out.len());
-        self.run(Job::Weighted { columns, weights, out });
+        self.run(Job::Weighted {
+            columns,
+            weights,
+            out,
+        });
     }
 
     /// Two weighted sums of the same columns in one pass.
@@ -119,15 +137,23 @@ impl Kernel {
     /// # Panics
     /// If the lengths differ or there is not one weight for each column in both sums.
     pub fn weighted_sums(self, columns: &[&[u8]], weights: [&[u8]; 2], outs: [&mut [u8]; 2]) {
-        assert!(weights.iter().all(|w| w.len() == columns.len()), "one weight for each column");
+        assert!(
+            weights.iter().all(|w| w.len() == columns.len()),
+            "one weight for each column"
+        );
         assert_eq!(outs[0].len(), outs[1].len(), "columns differ in length");
         check_lengths(columns, outs[0].len());
-        self.run(Job::WeightedPair { columns, weights, outs });
+        self.run(Job::WeightedPair {
+            columns,
+            weights,
+            outs,
+        });
     }
 
     fn run(self, job: Job<'_>) {
         match self.0 {
-            // SAFETY: the job's slices were checked for equal lengths by the caller; plain words need no processor feature.
+            // SAFETY: the job's slices were checked for equal lengths by the caller; plain words
+            // need no processor feature.
             Level::Portable => unsafe { pass::run::<u64, 4>(job) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: lengths as above; this level exists only after detection of SSSE3.
@@ -136,14 +162,18 @@ impl Kernel {
             // SAFETY: lengths as above; this level exists only after detection of AVX2.
             Level::Avx2 => unsafe { run_avx2(job) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: lengths as above; this level exists only after detection of AVX-512 F and BW and GFNI.
+            // SAFETY: lengths as above; this level exists only after detection of AVX-512 F and BW
+            // and GFNI.
             Level::Avx512Gfni => unsafe { run_avx512_gfni(job) },
         }
     }
 }
 
 fn check_lengths(columns: &[&[u8]], length: usize) {
-    assert!(columns.iter().all(|column| column.len() == length), "columns differ in length");
+    assert!(
+        columns.iter().all(|column| column.len() == length),
+        "columns differ in length"
+    );
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -19,7 +19,9 @@ pub fn encode_p(data: &[&[u8]], p: &mut [u8]) {
 pub fn encode_pq(data: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
     encode_p(data, p);
     for (at, out) in q.iter_mut().enumerate() {
-        *out = data.iter().enumerate().fold(0, |sum, (index, column)| sum ^ multiply(power_of_two(index), column[at]));
+        *out = data.iter().enumerate().fold(0, |sum, (index, column)| {
+            sum ^ multiply(power_of_two(index), column[at])
+        });
     }
 }
 
@@ -29,6 +31,11 @@ pub fn encode_pq(data: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
 /// If a column is shorter than `out`.
 pub fn weighted_sum(columns: &[&[u8]], weights: &[u8], out: &mut [u8]) {
     for (at, out) in out.iter_mut().enumerate() {
-        *out = columns.iter().zip(weights).fold(0, |sum, (column, weight)| sum ^ multiply(*weight, column[at]));
+        *out = columns
+            .iter()
+            .zip(weights)
+            .fold(0, |sum, (column, weight)| {
+                sum ^ multiply(*weight, column[at])
+            });
     }
 }

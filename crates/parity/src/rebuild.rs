@@ -1,11 +1,14 @@
 //! Rebuilding lost columns: every lost column as a weighted sum of `k` columns that are there.
 //!
-//! 1. Take all data columns that are there, and as many redundancy columns as data columns are lost (P before Q).
-//! 2. A lost data column follows from them. With one lost (`x`): `d_x = P + sum d_i`, or by Q `d_x = 2^-x (Q + sum 2^i d_i)`.
-//!    With two lost (`x`, `y`), where `s = 2^x + 2^y`: `d_x = ((2^y P + Q) + sum (2^y + 2^i) d_i) / s`, and `d_y` with x and y exchanged.
+//! 1. Take all data columns that are there, and as many redundancy columns as data columns are lost
+//!    (P before Q).
+//! 2. A lost data column follows from them. With one lost (`x`): `d_x = P + sum d_i`, or by Q
+//!    `d_x = 2^-x (Q + sum 2^i d_i)`. With two lost (`x`, `y`), where `s = 2^x + 2^y`:
+//!    `d_x = ((2^y P + Q) + sum (2^y + 2^i) d_i) / s`, and `d_y` with x and y exchanged.
 //! 3. A lost redundancy column is a sum over all data columns; put 2 in for the lost ones.
 //!
-//! The weights of steps 2 and 3 go to one kernel call per pair of outputs. When all weights are 1 the plain sum is used.
+//! The weights of steps 2 and 3 go to one kernel call per pair of outputs. When all weights are 1
+//! the plain sum is used.
 
 use crate::gf::{inverse, multiply, power_of_two};
 use crate::{Kernel, Parity};
@@ -35,13 +38,18 @@ pub struct TooManyErasures {
 
 impl core::fmt::Display for TooManyErasures {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} columns are missing, the code can do without {}", self.missing, self.tolerance)
+        write!(
+            f,
+            "{} columns are missing, the code can do without {}",
+            self.missing, self.tolerance
+        )
     }
 }
 
 impl std::error::Error for TooManyErasures {}
 
-/// Rebuilds the lost columns of a code word. `columns` are the `data_columns` data columns, then the redundancy columns of `code`.
+/// Rebuilds the lost columns of a code word. `columns` are the `data_columns` data columns, then
+/// the redundancy columns of `code`.
 ///
 /// Nothing is written if it fails.
 ///
@@ -49,17 +57,41 @@ impl std::error::Error for TooManyErasures {}
 /// [`TooManyErasures`] if more columns are lost or absent than the code tolerates.
 ///
 /// # Panics
-/// If the number of columns does not fit the code, is larger than [`MAX_COLUMNS`], or the lengths differ.
-pub fn reconstruct(code: Parity, data_columns: usize, columns: &mut [Column<'_>]) -> Result<(), TooManyErasures> {
+/// If the number of columns does not fit the code, is larger than [`MAX_COLUMNS`], or the lengths
+/// differ.
+pub fn reconstruct(
+    code: Parity,
+    data_columns: usize,
+    columns: &mut [Column<'_>],
+) -> Result<(), TooManyErasures> {
     reconstruct_with(Kernel::best(), code, data_columns, columns)
 }
 
-pub(crate) fn reconstruct_with(kernel: Kernel, code: Parity, data_columns: usize, columns: &mut [Column<'_>]) -> Result<(), TooManyErasures> {
-    assert_eq!(columns.len(), data_columns + code.columns(), "columns do not fit the code");
-    assert!(columns.len() <= MAX_COLUMNS, "{} columns, at most {MAX_COLUMNS}", columns.len());
-    let missing = columns.iter().filter(|column| !matches!(column, Column::Present(_))).count();
+pub(crate) fn reconstruct_with(
+    kernel: Kernel,
+    code: Parity,
+    data_columns: usize,
+    columns: &mut [Column<'_>],
+) -> Result<(), TooManyErasures> {
+    assert_eq!(
+        columns.len(),
+        data_columns + code.columns(),
+        "columns do not fit the code"
+    );
+    assert!(
+        columns.len() <= MAX_COLUMNS,
+        "{} columns, at most {MAX_COLUMNS}",
+        columns.len()
+    );
+    let missing = columns
+        .iter()
+        .filter(|column| !matches!(column, Column::Present(_)))
+        .count();
     if missing > code.columns() {
-        return Err(TooManyErasures { missing, tolerance: code.columns() });
+        return Err(TooManyErasures {
+            missing,
+            tolerance: code.columns(),
+        });
     }
     let plan = Plan::new(data_columns, columns);
     let mut sources: [&[u8]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
@@ -88,11 +120,18 @@ pub(crate) fn reconstruct_with(kernel: Kernel, code: Parity, data_columns: usize
             }
         }
     }
-    let (sources, weights) = (&sources[..used], weights.each_ref().map(|weights| &weights[..used]));
+    let (sources, weights) = (
+        &sources[..used],
+        weights.each_ref().map(|weights| &weights[..used]),
+    );
     match outs {
-        [Some((_, out)), None] if weights[0].iter().all(|weight| *weight == 1) => kernel.encode_p(sources, out),
+        [Some((_, out)), None] if weights[0].iter().all(|weight| *weight == 1) => {
+            kernel.encode_p(sources, out)
+        }
         [Some((_, out)), None] => kernel.weighted_sum(sources, weights[0], out),
-        [Some((_, first)), Some((_, second))] => kernel.weighted_sums(sources, weights, [first, second]),
+        [Some((_, first)), Some((_, second))] => {
+            kernel.weighted_sums(sources, weights, [first, second])
+        }
         [None, _] => {}
     }
     Ok(())
@@ -153,7 +192,10 @@ impl Plan {
         match self.case {
             Case::Data => own,
             Case::ByP(x) | Case::ByQ(x) => own ^ multiply(share(x), self.weight_in_data(source, x)),
-            Case::ByBoth(x, y) => own ^ multiply(share(x), self.weight_in_data(source, x)) ^ multiply(share(y), self.weight_in_data(source, y)),
+            Case::ByBoth(x, y) => {
+                own ^ multiply(share(x), self.weight_in_data(source, x))
+                    ^ multiply(share(y), self.weight_in_data(source, y))
+            }
         }
     }
 

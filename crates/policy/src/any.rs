@@ -1,12 +1,17 @@
 //! Any of the placements that an engine offers, and which of its streams their classes go to.
 //!
-//! An engine keeps what users write and what cleaning moves in streams of their own: recovery and the reserve reckon with that. A placement knows one
-//! row of classes instead. [`Classes`] translates: there are as many streams of either kind as the pool can afford, and where there are fewer than
-//! classes, those are put together that this kind of write meets least: for users' writes the cold ones, for moved blocks the hot ones.
+//! An engine keeps what users write and what cleaning moves in streams of their own: recovery and
+//! the reserve reckon with that. A placement knows one row of classes instead. [`Classes`]
+//! translates: there are as many streams of either kind as the pool can afford, and where there are
+//! fewer than classes, those are put together that this kind of write meets least: for users'
+//! writes the cold ones, for moved blocks the hot ones.
 
 use crate::kind::PlacementKind;
 use crate::learn::{Learned, LearnedOptions};
-use crate::place::{Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Mixed, Place, Placement, Separate, Survey};
+use crate::place::{
+    Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Mixed, Place, Placement,
+    Separate, Survey,
+};
 
 /// Most streams of users' writes, and of moved blocks, of an engine.
 pub const USER_STREAMS_MAX: usize = 3;
@@ -59,9 +64,15 @@ impl core::fmt::Debug for AnyPlacement {
 }
 
 impl AnyPlacement {
-    /// A placement for blocks `0 .. blocks` and segments `0 .. segments` of `segment_blocks`, with so many classes. What a kind does not have (the
-    /// future) is [`Separate`].
-    pub fn new(kind: PlacementKind, blocks: u32, segments: u32, segment_blocks: u32, classes: u8) -> Self {
+    /// A placement for blocks `0 .. blocks` and segments `0 .. segments` of `segment_blocks`, with
+    /// so many classes. What a kind does not have (the future) is [`Separate`].
+    pub fn new(
+        kind: PlacementKind,
+        blocks: u32,
+        segments: u32,
+        segment_blocks: u32,
+        classes: u8,
+    ) -> Self {
         match kind {
             PlacementKind::Mixed => Self::Mixed(Mixed),
             PlacementKind::Separate | PlacementKind::Oracle => Self::Separate(Separate),
@@ -70,9 +81,15 @@ impl AnyPlacement {
             PlacementKind::Fading => Self::Fading(Fading::new(blocks, classes)),
             PlacementKind::Invalidation => Self::Invalidation(Invalidation::new(blocks)),
             PlacementKind::Generations => Self::Generations(Generations::new(classes)),
-            PlacementKind::Chain => Self::Chain(Box::new(Chain::new(blocks, segment_blocks, classes))),
+            PlacementKind::Chain => {
+                Self::Chain(Box::new(Chain::new(blocks, segment_blocks, classes)))
+            }
             PlacementKind::Learned => {
-                let options = LearnedOptions { streams: classes, segment_blocks, open_cost: 0.5 };
+                let options = LearnedOptions {
+                    streams: classes,
+                    segment_blocks,
+                    open_cost: 0.5,
+                };
                 Self::Learned(Box::new(Learned::new(blocks, options)))
             }
         }
@@ -131,7 +148,8 @@ impl Placement for AnyPlacement {
     }
 }
 
-/// Which streams the classes of a placement go to. Streams of a kind are numbered from 0; stream 0 of either kind takes what the others can not.
+/// Which streams the classes of a placement go to. Streams of a kind are numbered from 0; stream 0
+/// of either kind takes what the others can not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classes {
     kind: PlacementKind,
@@ -144,7 +162,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// For a kind, with at most so many streams beside the first of users and the first of moved blocks.
+    /// For a kind, with at most so many streams beside the first of users and the first of moved
+    /// blocks.
     pub fn new(kind: PlacementKind, mut extra: u32) -> Self {
         let (users_max, moved_max) = match kind {
             PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => (1, 1),
@@ -153,7 +172,8 @@ impl Classes {
             _ => (USER_STREAMS_MAX as u8, MOVED_STREAMS_MAX as u8),
         };
         let (mut users, mut moved) = (1, 1);
-        // Moved blocks gain most by company of their kind; SepBIT lives by what it knows of users' writes.
+        // Moved blocks gain most by company of their kind; SepBIT lives by what it knows of users'
+        // writes.
         let mut turn = kind == PlacementKind::Invalidation;
         while extra > 0 && (users < users_max || moved < moved_max) {
             if (turn && users < users_max) || moved == moved_max {
@@ -171,7 +191,12 @@ impl Classes {
             PlacementKind::Chain => 2 + moved,
             _ => moved.max(users),
         };
-        Self { kind, classes, users, moved }
+        Self {
+            kind,
+            classes,
+            users,
+            moved,
+        }
     }
 
     /// True if there is but one stream of either kind.
@@ -183,8 +208,11 @@ impl Classes {
     #[inline]
     pub fn user(&self, class: u8) -> u8 {
         match self.kind {
-            PlacementKind::Clusters | PlacementKind::Fading => class.saturating_sub(self.classes.saturating_sub(self.users)).min(self.users - 1),
-            // What is not hot is most of it, and belongs to the stream that also takes what others can not.
+            PlacementKind::Clusters | PlacementKind::Fading => class
+                .saturating_sub(self.classes.saturating_sub(self.users))
+                .min(self.users - 1),
+            // What is not hot is most of it, and belongs to the stream that also takes what others
+            // can not.
             PlacementKind::Chain => u8::from(class == 0).min(self.users - 1),
             _ => class.min(self.users - 1),
         }
@@ -199,7 +227,9 @@ impl Classes {
     /// The class that a stream of users' writes stands for.
     pub fn class_of_user(&self, stream: u8) -> u8 {
         match self.kind {
-            PlacementKind::Clusters | PlacementKind::Fading => stream + self.classes.saturating_sub(self.users),
+            PlacementKind::Clusters | PlacementKind::Fading => {
+                stream + self.classes.saturating_sub(self.users)
+            }
             PlacementKind::Chain => u8::from(stream == 0),
             _ => stream,
         }
@@ -216,7 +246,9 @@ impl Classes {
             PlacementKind::Clusters | PlacementKind::Fading | PlacementKind::Mixed => 0,
             PlacementKind::Invalidation | PlacementKind::Chain => 2,
             PlacementKind::Generations | PlacementKind::Separate | PlacementKind::Oracle => 1,
-            PlacementKind::Hotness | PlacementKind::Learned => self.classes.saturating_sub(self.moved),
+            PlacementKind::Hotness | PlacementKind::Learned => {
+                self.classes.saturating_sub(self.moved)
+            }
         }
     }
 }

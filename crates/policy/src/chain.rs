@@ -1,19 +1,26 @@
-//! A chain of groups whose sizes a model chooses, after MiDAS (Oh and others, "MIDAS: Minimizing Write Amplification in Log-Structured Systems through Adaptive
-//! Group Configuration", FAST 2024); made from what is published of it, not from its code.
+//! A chain of groups whose sizes a model chooses, after MiDAS (Oh and others, "MIDAS: Minimizing
+//! Write Amplification in Log-Structured Systems through Adaptive Group Configuration", FAST 2024);
+//! made from what is published of it, not from its code.
 //!
-//! 1. What users write goes to group 1, hot blocks to group 0. What is alive when a segment of a group is cleaned goes one group further; the last group (the
-//!    *tail*) keeps what comes to it.
-//! 2. Each group but the tail has a size. A group that is larger gives up the segment that it sealed first; if none is, the tail gives up the one that the rule
-//!    of the pool picks ([`Placement::due`]).
-//! 3. *Update intervals* ([`lives`]): of some blocks, evenly spread, it is kept when they were last written; so it is known what share of writes lives how long.
-//! 4. *Model* ([`model`]): from that and sizes follow the share of each group that is alive when it is cleaned, and the write amplification of all. At the end of an
-//!    epoch (as many writes as blocks are live) the number of groups and their sizes are chosen for which it is least.
-//! 5. *Irregular loads*: where victims of a group were not as alive as the model said, that group and all behind it are merged into the tail for an epoch; and all are at
-//!    once, where far more is moved than it said.
-//! 6. *Hot filter*: two bits for each block count up when a version dies before it would leave group 0, down when it dies later or is moved; at three a block is hot.
+//! 1. What users write goes to group 1, hot blocks to group 0. What is alive when a segment of a
+//!    group is cleaned goes one group further; the last group (the *tail*) keeps what comes to it.
+//! 2. Each group but the tail has a size. A group that is larger gives up the segment that it
+//!    sealed first; if none is, the tail gives up the one that the rule of the pool picks
+//!    ([`Placement::due`]).
+//! 3. *Update intervals* ([`lives`]): of some blocks, evenly spread, it is kept when they were last
+//!    written; so it is known what share of writes lives how long.
+//! 4. *Model* ([`model`]): from that and sizes follow the share of each group that is alive when it
+//!    is cleaned, and the write amplification of all. At the end of an epoch (as many writes as
+//!    blocks are live) the number of groups and their sizes are chosen for which it is least.
+//! 5. *Irregular loads*: where victims of a group were not as alive as the model said, that group
+//!    and all behind it are merged into the tail for an epoch; and all are at once, where far more
+//!    is moved than it said.
+//! 6. *Hot filter*: two bits for each block count up when a version dies before it would leave
+//!    group 0, down when it dies later or is moved; at three a block is hot.
 //!
-//! MiDAS as published differs in: an epoch of four times the blocks; intervals in units of a quarter of a segment instead of eighths of powers of two; sizes by a
-//! search from the first group to the last instead of one over all.
+//! MiDAS as published differs in: an epoch of four times the blocks; intervals in units of a
+//! quarter of a segment instead of eighths of powers of two; sizes by a search from the first group
+//! to the last instead of one over all.
 
 pub mod lives;
 pub mod model;
@@ -24,8 +31,10 @@ use model::{Layout, Pool};
 
 /// Most groups, the hot one and the tail among them.
 pub const GROUPS: usize = 8;
-/// What segments of the tail are marked with: how many groups are before it changes. An engine marks segments so that it knows nothing of (after a start, with another
-/// policy than the one that filled them), and they belong there: cleaned by the rule of the pool. Group `g` marks with `g + 1`.
+/// What segments of the tail are marked with: how many groups are before it changes. An engine
+/// marks segments so that it knows nothing of (after a start, with another policy than the one that
+/// filled them), and they belong there: cleaned by the rule of the pool. Group `g` marks with
+/// `g + 1`.
 const TAIL: u8 = 0;
 /// Count of the filter from which on a block is hot.
 const HOT: u8 = 3;
@@ -37,7 +46,8 @@ const DEAD: u32 = u32::MAX;
 const SAMPLES: u32 = 1 << 16;
 /// Writes between two plans, at least.
 const EPOCH_LEAST: u32 = 1 << 12;
-/// The model was wrong about a group if the live share of its victims is off by more, with so many victims.
+/// The model was wrong about a group if the live share of its victims is off by more, with so many
+/// victims.
 const IRREGULAR: (f64, u32) = (0.15, 16);
 
 /// Victims of a group since the last plan.
@@ -94,46 +104,72 @@ impl Chain {
     #[inline]
     fn group(&self, tag: u8) -> usize {
         let tail = self.layout.tail();
-        usize::from(tag).checked_sub(1).map_or(tail, |group| group.min(tail))
+        usize::from(tag)
+            .checked_sub(1)
+            .map_or(tail, |group| group.min(tail))
     }
 
     fn count(&mut self, block: u32, up: bool) {
         let filter = &mut self.filter[block as usize];
         let count = *filter & HOT;
-        *filter = *filter & WAS_HOT | if up { (count + 1).min(HOT) } else { count.saturating_sub(1) };
+        *filter = *filter & WAS_HOT
+            | if up {
+                (count + 1).min(HOT)
+            } else {
+                count.saturating_sub(1)
+            };
     }
 
-    /// Gives up the groups for the rest of the epoch if far more is moved than the model said, and than it takes to bring groups to their sizes.
+    /// Gives up the groups for the rest of the epoch if far more is moved than the model said, and
+    /// than it takes to bring groups to their sizes.
     fn doubt(&mut self, now: u32) {
         let moved: u64 = self.victims.iter().map(|victims| victims.live).sum();
         let expected = self.layout.waf * f64::from(now.wrapping_sub(self.epoch_began));
         if moved as f64 > 2.0 * expected + self.layout.blocks.iter().sum::<f64>() {
-            self.layout = Layout { filter_age: self.layout.filter_age, ..Layout::default() };
+            self.layout = Layout {
+                filter_age: self.layout.filter_age,
+                ..Layout::default()
+            };
         }
     }
 
     fn replan(&mut self, now: u32) {
-        // Deaths are all counted, because a few blocks may have most of them; of the living, which are one for each block, some are enough.
+        // Deaths are all counted, because a few blocks may have most of them; of the living, which
+        // are one for each block, some are enough.
         let blocks = self.written.len() as u64;
         let looks = blocks.min(u64::from(SAMPLES));
         for look in 0..looks {
-            // One of each part stands for all of it. Which one, a hash says by its upper bits: traces like powers of two.
+            // One of each part stands for all of it. Which one, a hash says by its upper bits:
+            // traces like powers of two.
             let (from, to) = (look * blocks / looks, (look + 1) * blocks / looks);
             let drawn = (u64::from((look as u32).wrapping_mul(0x9e37_79b9)) * (to - from)) >> 32;
             let block = (from + drawn) as usize;
             if self.written[block] != DEAD {
-                self.lives.living(self.filter[block] & WAS_HOT != 0, self.written[block], now, self.epoch_began, (to - from) as f64);
+                self.lives.living(
+                    self.filter[block] & WAS_HOT != 0,
+                    self.written[block],
+                    now,
+                    self.epoch_began,
+                    (to - from) as f64,
+                );
             }
         }
         let tail = self.layout.tail();
         let wrong = (1..tail).find(|group| {
             let (victims, expected) = (self.victims[*group], self.layout.live_share[*group]);
-            let found = victims.live as f64 / (f64::from(victims.number) * f64::from(self.segment_blocks)).max(1.0);
+            let found = victims.live as f64
+                / (f64::from(victims.number) * f64::from(self.segment_blocks)).max(1.0);
             victims.number >= IRREGULAR.1 && (found - expected).abs() > IRREGULAR.0
         });
         let groups_most = wrong.unwrap_or(usize::from(self.streams) - 1).max(1);
         if self.pool.space > 0.0 {
-            self.layout = model::choose(&self.lives, &self.pool, f64::from(self.segment_blocks), groups_most, &self.layout);
+            self.layout = model::choose(
+                &self.lives,
+                &self.pool,
+                f64::from(self.segment_blocks),
+                groups_most,
+                &self.layout,
+            );
         }
         self.lives.fade();
         self.victims = [Victims::default(); GROUPS];
@@ -174,11 +210,17 @@ impl Placement for Chain {
     #[inline]
     fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
         // (The mark of an open segment is not known. What dies there died young.)
-        let young = place.age == 0 || (self.group(place.tag) < 2 && place.age <= self.layout.hot_age());
+        let young =
+            place.age == 0 || (self.group(place.tag) < 2 && place.age <= self.layout.hot_age());
         self.count(block, young);
         let written = &mut self.written[block as usize];
         if *written != DEAD {
-            self.lives.died(self.filter[block as usize] & WAS_HOT != 0, *written, now, self.epoch_began);
+            self.lives.died(
+                self.filter[block as usize] & WAS_HOT != 0,
+                *written,
+                now,
+                self.epoch_began,
+            );
         }
         if trimmed {
             *written = DEAD;
@@ -204,19 +246,29 @@ impl Placement for Chain {
         }
         self.held = held;
         let space = sealed as f64 * f64::from(self.segment_blocks);
-        self.pool = Pool { space, live: live as f64 };
+        self.pool = Pool {
+            space,
+            live: live as f64,
+        };
         self.doubt(now);
     }
 
     fn tag(&self, stream: u8) -> u8 {
-        if usize::from(stream) >= self.layout.tail() { TAIL } else { stream + 1 }
+        if usize::from(stream) >= self.layout.tail() {
+            TAIL
+        } else {
+            stream + 1
+        }
     }
 
     fn due(&self) -> Option<Due> {
         let one = f64::from(self.segment_blocks);
         let over = |group: &usize| self.held[*group] as f64 >= self.layout.blocks[*group] + one;
         let found = (0..self.layout.tail()).find(over);
-        Some(Due { group: found.unwrap_or(self.layout.tail()) as u8, first_sealed: found.is_some() })
+        Some(Due {
+            group: found.unwrap_or(self.layout.tail()) as u8,
+            first_sealed: found.is_some(),
+        })
     }
 
     fn group_of(&self, tag: u8) -> u8 {

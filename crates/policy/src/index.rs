@@ -1,19 +1,24 @@
 //! The sealed segments in order of their value as victims.
 //!
-//! 1. Every segment is in one bucket by its utilisation: bucket 0 holds the empty ones, the last bucket the full ones (which are never
-//!    offered), those between hold equal steps. Buckets are doubly linked lists through arrays indexed by segment.
-//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) says which buckets are not empty, so the lowest is found
-//!    in three steps.
-//! 3. When a live count falls without leaving its bucket, only the count is stored; else the segment changes lists: O(1).
-//! 4. *Greedy* takes the lowest bucket and in it the exact minimum. If buckets are single live counts and capacities are equal that is
-//!    the first segment, otherwise the bucket is gone through. Wide buckets make updates cheap, which come once for each block
-//!    written, and victims dearer, which come once for each segment; [`SEGMENTS_PER_BUCKET`] balances them.
-//! 5. *Cost-benefit* depends on age, so its order changes without any update. For equal utilisation the older segment wins; buckets
-//!    (then [`CLASSES`] of them) keep the older segments near the front, and the first [`CANDIDATES`] of each are scored: work is
-//!    bounded, whatever the number of segments.
+//! 1. Every segment is in one bucket by its utilisation: bucket 0 holds the empty ones, the last
+//!    bucket the full ones (which are never offered), those between hold equal steps. Buckets are
+//!    doubly linked lists through arrays indexed by segment.
+//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) says which buckets are
+//!    not empty, so the lowest is found in three steps.
+//! 3. When a live count falls without leaving its bucket, only the count is stored; else the
+//!    segment changes lists: O(1).
+//! 4. *Greedy* takes the lowest bucket and in it the exact minimum. If buckets are single live
+//!    counts and capacities are equal that is the first segment, otherwise the bucket is gone
+//!    through. Wide buckets make updates cheap, which come once for each block written, and victims
+//!    dearer, which come once for each segment; [`SEGMENTS_PER_BUCKET`] balances them.
+//! 5. *Cost-benefit* depends on age, so its order changes without any update. For equal utilisation
+//!    the older segment wins; buckets (then [`CLASSES`] of them) keep the older segments near the
+//!    front, and the first [`CANDIDATES`] of each are scored: work is bounded, whatever the number
+//!    of segments.
 //!
-//! Ties go to the segment that has been longest in its bucket. All memory is allocated at construction. [`VictimIndex::new_lazy`] is the same for greedy with less
-//! work for each block, and now and then a look at all segments (`far.rs`).
+//! Ties go to the segment that has been longest in its bucket. All memory is allocated at
+//! construction. [`VictimIndex::new_lazy`] is the same for greedy with less work for each block,
+//! and now and then a look at all segments (`far.rs`).
 
 use crate::victim::{SegmentStats, cost_benefit};
 use bits::BucketBits;
@@ -42,7 +47,8 @@ impl VictimPolicy {
     }
 }
 
-/// The greedy policy has about one bucket for so many segments, but no fewer than [`BUCKETS_MIN`] and no more than [`BUCKETS_MAX`].
+/// The greedy policy has about one bucket for so many segments, but no fewer than [`BUCKETS_MIN`]
+/// and no more than [`BUCKETS_MAX`].
 pub const SEGMENTS_PER_BUCKET: u32 = 64;
 /// Buckets that the greedy policy may always use between the empty and the full one.
 pub const BUCKETS_MIN: u32 = 1 << 10;
@@ -62,7 +68,10 @@ struct Bucket {
     last: u32,
 }
 
-const EMPTY: Bucket = Bucket { first: NONE, last: NONE };
+const EMPTY: Bucket = Bucket {
+    first: NONE,
+    last: NONE,
+};
 
 /// A segment's links and numbers; `bucket` is `NONE` while it is not in the index.
 #[derive(Clone, Copy)]
@@ -77,11 +86,23 @@ struct Node {
     sealed_at: u64,
 }
 
-const ABSENT: Node = Node { previous: NONE, next: NONE, bucket: NONE, live_units: 0, capacity_units: 1, stamp: 0, sealed_at: 0 };
+const ABSENT: Node = Node {
+    previous: NONE,
+    next: NONE,
+    bucket: NONE,
+    live_units: 0,
+    capacity_units: 1,
+    stamp: 0,
+    sealed_at: 0,
+};
 
 impl Node {
     fn stats(&self) -> SegmentStats {
-        SegmentStats { live_units: self.live_units, capacity_units: self.capacity_units, sealed_at: self.sealed_at }
+        SegmentStats {
+            live_units: self.live_units,
+            capacity_units: self.capacity_units,
+            sealed_at: self.sealed_at,
+        }
     }
 }
 
@@ -97,20 +118,22 @@ pub struct VictimIndex {
     buckets: Vec<Bucket>,
     occupied: BucketBits,
     len: u32,
-    /// Segments in the index whose capacity is not the largest; their bucket says their utilisation only roughly.
+    /// Segments in the index whose capacity is not the largest; their bucket says their utilisation
+    /// only roughly.
     smaller: u32,
     near: Near,
 }
 
 impl VictimIndex {
-    /// An empty index for segments `0 .. segments` of at most `capacity_units_max` units. Takes 32 bytes for each segment and 8 bytes for
-    /// each bucket.
+    /// An empty index for segments `0 .. segments` of at most `capacity_units_max` units. Takes 32
+    /// bytes for each segment and 8 bytes for each bucket.
     pub fn new(segments: u32, capacity_units_max: u32, policy: VictimPolicy) -> Self {
         Self::build(segments, capacity_units_max, policy, false)
     }
 
-    /// The same victims in the same order in less time, of which one call in many takes time in proportion to the number of segments: for those
-    /// whom a pause does not hurt. Only greedy gains.
+    /// The same victims in the same order in less time, of which one call in many takes time in
+    /// proportion to the number of segments: for those whom a pause does not hurt. Only greedy
+    /// gains.
     pub fn new_lazy(segments: u32, capacity_units_max: u32, policy: VictimPolicy) -> Self {
         Self::build(segments, capacity_units_max, policy, true)
     }
@@ -138,7 +161,8 @@ impl VictimIndex {
         self.policy
     }
 
-    /// Changes the policy; sorts all segments anew, which is the one call that takes time in proportion to their number.
+    /// Changes the policy; sorts all segments anew, which is the one call that takes time in
+    /// proportion to their number.
     pub fn set_policy(&mut self, policy: VictimPolicy) {
         self.policy = policy;
         let buckets_max = match policy {
@@ -175,32 +199,51 @@ impl VictimIndex {
 
     /// What the index knows of a segment, if it is in it.
     pub fn get(&self, segment: u32) -> Option<SegmentStats> {
-        self.nodes.get(segment as usize).filter(|node| node.bucket != NONE).map(Node::stats)
+        self.nodes
+            .get(segment as usize)
+            .filter(|node| node.bucket != NONE)
+            .map(Node::stats)
     }
 
     /// Adds a sealed segment; if it is in the index already, its numbers are replaced.
     ///
     /// # Panics
-    /// If the segment is out of the range given at construction, or its capacity is 0 or above the largest.
+    /// If the segment is out of the range given at construction, or its capacity is 0 or above the
+    /// largest.
     pub fn insert(&mut self, segment: u32, stats: SegmentStats) {
-        assert!((1..=self.capacity_units_max).contains(&stats.capacity_units), "capacity {} of segment {segment}", stats.capacity_units);
+        assert!(
+            (1..=self.capacity_units_max).contains(&stats.capacity_units),
+            "capacity {} of segment {segment}",
+            stats.capacity_units
+        );
         self.remove(segment);
-        let SegmentStats { live_units, capacity_units, sealed_at } = stats;
-        self.nodes[segment as usize] = Node { live_units, capacity_units, sealed_at, ..ABSENT };
+        let SegmentStats {
+            live_units,
+            capacity_units,
+            sealed_at,
+        } = stats;
+        self.nodes[segment as usize] = Node {
+            live_units,
+            capacity_units,
+            sealed_at,
+            ..ABSENT
+        };
         self.len += 1;
         self.smaller += u32::from(capacity_units != self.capacity_units_max);
         self.sort_in(segment);
         self.raise_bound();
     }
 
-    /// Stores a new live count. A segment that is not in the index (open, or being cleaned) is left alone and `false` returned.
+    /// Stores a new live count. A segment that is not in the index (open, or being cleaned) is left
+    /// alone and `false` returned.
     #[inline]
     pub fn update(&mut self, segment: u32, live_units: u32) -> bool {
         let node = match self.nodes.get_mut(segment as usize) {
             Some(node) if node.bucket != NONE => node,
             _ => return false,
         };
-        let (old, live_before, capacity_units) = (node.bucket, node.live_units, node.capacity_units);
+        let (old, live_before, capacity_units) =
+            (node.bucket, node.live_units, node.capacity_units);
         node.live_units = live_units;
         let new = self.bucket_of(live_units, capacity_units);
         if old == FAR {
@@ -220,7 +263,11 @@ impl VictimIndex {
     pub fn remove(&mut self, segment: u32) -> Option<SegmentStats> {
         let stats = self.get(segment)?;
         match self.nodes[segment as usize].bucket {
-            FAR => self.near.beyond -= u32::from(self.bucket_of(stats.live_units, stats.capacity_units) < self.full_bucket),
+            FAR => {
+                self.near.beyond -= u32::from(
+                    self.bucket_of(stats.live_units, stats.capacity_units) < self.full_bucket,
+                )
+            }
             _ => self.unlink(segment),
         }
         self.nodes[segment as usize].bucket = NONE;
@@ -230,9 +277,13 @@ impl VictimIndex {
         Some(stats)
     }
 
-    /// The best victim at time `now` (of the clock of `sealed_at`; greedy does not look at it). Full segments are never offered.
+    /// The best victim at time `now` (of the clock of `sealed_at`; greedy does not look at it).
+    /// Full segments are never offered.
     pub fn peek_best(&self, now: u64) -> Option<(u32, SegmentStats)> {
-        let lowest = self.occupied.next_from(0).filter(|bucket| *bucket < self.full_bucket)?;
+        let lowest = self
+            .occupied
+            .next_from(0)
+            .filter(|bucket| *bucket < self.full_bucket)?;
         let segment = match self.policy {
             _ if lowest == 0 => self.buckets[0].first,
             VictimPolicy::Greedy => self.least_utilised(lowest),
@@ -248,7 +299,8 @@ impl VictimIndex {
         Some((segment, stats))
     }
 
-    /// Checks every link, bit and count; for tests and the engine's own self-check. Takes time in proportion to the number of segments.
+    /// Checks every link, bit and count; for tests and the engine's own self-check. Takes time in
+    /// proportion to the number of segments.
     ///
     /// # Errors
     /// Says what is wrong.
@@ -260,10 +312,19 @@ impl VictimIndex {
             }
             let (mut previous, mut at) = (NONE, bucket.first);
             while at != NONE {
-                let node = self.nodes.get(at as usize).ok_or_else(|| format!("link to segment {at}"))?;
+                let node = self
+                    .nodes
+                    .get(at as usize)
+                    .ok_or_else(|| format!("link to segment {at}"))?;
                 let right = self.bucket_of(node.live_units, node.capacity_units);
-                if node.bucket != number as u32 || right != number as u32 || node.previous != previous || found == self.len {
-                    return Err(format!("segment {at} in bucket {number}, belongs in {right}"));
+                if node.bucket != number as u32
+                    || right != number as u32
+                    || node.previous != previous
+                    || found == self.len
+                {
+                    return Err(format!(
+                        "segment {at} in bucket {number}, belongs in {right}"
+                    ));
                 }
                 found += 1;
                 (previous, at) = (at, node.next);
@@ -273,8 +334,15 @@ impl VictimIndex {
             }
         }
         let present = self.nodes.iter().filter(|node| node.bucket != NONE);
-        let smaller = present.clone().filter(|node| node.capacity_units != self.capacity_units_max).count();
-        match (present.count() == self.len as usize, found == self.near.len, smaller == self.smaller as usize) {
+        let smaller = present
+            .clone()
+            .filter(|node| node.capacity_units != self.capacity_units_max)
+            .count();
+        match (
+            present.count() == self.len as usize,
+            found == self.near.len,
+            smaller == self.smaller as usize,
+        ) {
             (true, true, true) => self.check_bound(),
             _ => Err(format!("{found} segments linked, {} counted", self.len)),
         }
@@ -331,12 +399,16 @@ impl VictimIndex {
         let scaled = match capacity_units == self.capacity_units_max {
             true => live_units,
             // Below the largest capacity, because live is below this segment's.
-            false => (u64::from(live_units) * u64::from(self.capacity_units_max) / u64::from(capacity_units)) as u32,
+            false => {
+                (u64::from(live_units) * u64::from(self.capacity_units_max)
+                    / u64::from(capacity_units)) as u32
+            }
         };
         1 + (scaled >> self.shift)
     }
 
-    /// A node beyond the bound has come from one bucket into another. That is nearly all that happens, so it is short.
+    /// A node beyond the bound has come from one bucket into another. That is nearly all that
+    /// happens, so it is short.
     #[inline]
     fn move_beyond(&mut self, segment: u32, before: u32, new: u32) {
         self.near.beyond -= u32::from(before < self.full_bucket);
@@ -350,7 +422,8 @@ impl VictimIndex {
         }
     }
 
-    /// Puts a node that is in no list and not counted where its numbers belong: into a list, or beyond the bound.
+    /// Puts a node that is in no list and not counted where its numbers belong: into a list, or
+    /// beyond the bound.
     fn sort_in(&mut self, segment: u32) {
         let stamp = self.near.stamp();
         let node = &mut self.nodes[segment as usize];
@@ -370,20 +443,33 @@ impl VictimIndex {
         let number = self.bucket_of(node.live_units, node.capacity_units);
         let next = match self.policy {
             VictimPolicy::Greedy => NONE,
-            VictimPolicy::CostBenefit => self.younger_in(self.buckets[number as usize], node.sealed_at),
+            VictimPolicy::CostBenefit => {
+                self.younger_in(self.buckets[number as usize], node.sealed_at)
+            }
         };
-        let previous = if next == NONE { self.buckets[number as usize].last } else { self.nodes[next as usize].previous };
-        self.nodes[segment as usize] = Node { previous, next, bucket: number, ..node };
+        let previous = if next == NONE {
+            self.buckets[number as usize].last
+        } else {
+            self.nodes[next as usize].previous
+        };
+        self.nodes[segment as usize] = Node {
+            previous,
+            next,
+            bucket: number,
+            ..node
+        };
         self.near.len += 1;
         self.join(previous, segment, number);
         self.join(segment, next, number);
         self.occupied.insert(number);
     }
 
-    /// The segment of a list before which one of this age belongs; `NONE` for the end. Looks at the first and the last few only, so a list
-    /// is roughly in order of age. Without this a cold segment that decays slowly would stand behind young ones that fell through quickly.
+    /// The segment of a list before which one of this age belongs; `NONE` for the end. Looks at the
+    /// first and the last few only, so a list is roughly in order of age. Without this a cold
+    /// segment that decays slowly would stand behind young ones that fell through quickly.
     fn younger_in(&self, bucket: Bucket, sealed_at: u64) -> u32 {
-        let is_younger = |segment: u32| segment != NONE && self.nodes[segment as usize].sealed_at > sealed_at;
+        let is_younger =
+            |segment: u32| segment != NONE && self.nodes[segment as usize].sealed_at > sealed_at;
         let mut at = bucket.first;
         for _ in 0..CANDIDATES {
             if at == NONE || is_younger(at) {
@@ -403,7 +489,12 @@ impl VictimIndex {
 
     /// Takes a node out of its list. Its own links are left as they were.
     fn unlink(&mut self, segment: u32) {
-        let Node { previous, next, bucket, .. } = self.nodes[segment as usize];
+        let Node {
+            previous,
+            next,
+            bucket,
+            ..
+        } = self.nodes[segment as usize];
         self.near.len -= 1;
         self.join(previous, next, bucket);
         if previous == NONE && next == NONE {
@@ -430,10 +521,13 @@ fn greedy_buckets(segments: u32) -> u32 {
     (segments / SEGMENTS_PER_BUCKET).clamp(BUCKETS_MIN, BUCKETS_MAX)
 }
 
-/// The smallest shift with which the live counts of segments that are neither empty nor full need at most `buckets_max` buckets.
+/// The smallest shift with which the live counts of segments that are neither empty nor full need
+/// at most `buckets_max` buckets.
 fn shift_for(capacity_units_max: u32, buckets_max: u32) -> u32 {
     let counts = capacity_units_max.saturating_sub(1);
-    (0..32).find(|shift| counts >> shift < buckets_max).unwrap_or(31)
+    (0..32)
+        .find(|shift| counts >> shift < buckets_max)
+        .unwrap_or(31)
 }
 
 /// The bucket of full segments: after the empty one and those for `0 ..= (capacity - 1) >> shift`.
@@ -443,7 +537,12 @@ fn full_bucket(capacity_units_max: u32, shift: u32) -> u32 {
 
 impl std::fmt::Debug for VictimIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "VictimIndex({} segments, {})", self.len, self.policy.name())
+        write!(
+            f,
+            "VictimIndex({} segments, {})",
+            self.len,
+            self.policy.name()
+        )
     }
 }
 

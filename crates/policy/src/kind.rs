@@ -1,7 +1,9 @@
-//! Policies by name and by number: the same words in the laboratory, on the command line and in a pool's properties.
+//! Policies by name and by number: the same words in the laboratory, on the command line and in a
+//! pool's properties.
 //!
-//! A [`Policy`] is a placement and a victim rule, `PLACEMENT`, `PLACEMENT+RULE` or `PLACEMENT+RULE/STREAMS`; a placement alone stands for the rule that
-//! goes with it. The numbers of placements and rules are part of the on-disk format of the superblock.
+//! A [`Policy`] is a placement and a victim rule, `PLACEMENT`, `PLACEMENT+RULE` or
+//! `PLACEMENT+RULE/STREAMS`; a placement alone stands for the rule that goes with it. The numbers
+//! of placements and rules are part of the on-disk format of the superblock.
 
 use crate::select::Rule;
 
@@ -86,8 +88,8 @@ impl PlacementKind {
         }
     }
 
-    /// Its number in a pool's properties; `None` for those that only the laboratory has: an engine always has moved blocks in streams of their own, and
-    /// nobody knows the future.
+    /// Its number in a pool's properties; `None` for those that only the laboratory has: an engine
+    /// always has moved blocks in streams of their own, and nobody knows the future.
     pub const fn code(self) -> Option<u8> {
         match self {
             Self::Mixed | Self::Oracle => None,
@@ -135,7 +137,11 @@ pub struct Policy {
 impl Policy {
     /// A placement as it is meant.
     pub fn of(placement: PlacementKind) -> Self {
-        Self { placement, rule: placement.rule(), streams: placement.streams() }
+        Self {
+            placement,
+            rule: placement.rule(),
+            streams: placement.streams(),
+        }
     }
 
     /// `PLACEMENT`, `PLACEMENT+RULE` or `PLACEMENT+RULE/STREAMS`.
@@ -143,24 +149,39 @@ impl Policy {
     /// # Errors
     /// Says which names there are.
     pub fn from_name(name: &str) -> Result<Self, String> {
-        let (rest, streams) = name.split_once('/').map_or((name, None), |(rest, streams)| (rest, Some(streams)));
-        let (placement, rule) = rest.split_once('+').map_or((rest, None), |(placement, rule)| (placement, Some(rule)));
+        let (rest, streams) = name
+            .split_once('/')
+            .map_or((name, None), |(rest, streams)| (rest, Some(streams)));
+        let (placement, rule) = rest
+            .split_once('+')
+            .map_or((rest, None), |(placement, rule)| (placement, Some(rule)));
         let known = || PlacementKind::ALL.map(PlacementKind::name).join(", ");
-        let placement = PlacementKind::from_name(placement).ok_or_else(|| format!("'{placement}' is no placement; there are {}", known()))?;
+        let placement = PlacementKind::from_name(placement)
+            .ok_or_else(|| format!("'{placement}' is no placement; there are {}", known()))?;
         let mut policy = Self::of(placement);
         if let Some(rule) = rule {
             let rules = "greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain";
-            policy.rule = Rule::from_name(rule).ok_or_else(|| format!("'{rule}' is no victim rule; there are {rules}"))?;
+            policy.rule = Rule::from_name(rule)
+                .ok_or_else(|| format!("'{rule}' is no victim rule; there are {rules}"))?;
         }
         if let Some(streams) = streams {
-            policy.streams = streams.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| format!("'{streams}' is not 1 to 64 streams"))?;
+            policy.streams = streams
+                .parse()
+                .ok()
+                .filter(|n| (1..=64).contains(n))
+                .ok_or_else(|| format!("'{streams}' is not 1 to 64 streams"))?;
         }
         Ok(policy)
     }
 
     /// The name that [`Policy::from_name`] takes.
     pub fn name(&self) -> String {
-        format!("{}+{}/{}", self.placement.name(), self.rule.name(), self.streams)
+        format!(
+            "{}+{}/{}",
+            self.placement.name(),
+            self.rule.name(),
+            self.streams
+        )
     }
 }
 

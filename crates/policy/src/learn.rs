@@ -1,24 +1,31 @@
 //! Placement by learned lives.
 //!
-//! A block that is put into a segment makes two kinds of cost: while it is dead and its segment is not cleaned yet it holds space, and if
-//! it is alive when the segment is cleaned it is moved. With a price `p` of space (moves per block of garbage and unit of time), and with the
-//! chance `S(t)` to live at least for `t` more, a segment that is cleaned at age `T` costs for the block
+//! A block that is put into a segment makes two kinds of cost: while it is dead and its segment is
+//! not cleaned yet it holds space, and if it is alive when the segment is cleaned it is moved. With
+//! a price `p` of space (moves per block of garbage and unit of time), and with the chance `S(t)`
+//! to live at least for `t` more, a segment that is cleaned at age `T` costs for the block
 //! ```text
 //! J(T) = p * integral of (1 - S) up to T  +  S(T) * (1 + V(age + T)),     V = min over T of J
 //! ```
-//! so each block has a best `T`, whatever law its life follows: without memory (random writes: hot blocks short, cold ones long), periodic
-//! (just behind its next death), or written once. Blocks of like `T` share a stream. That is all; the rest is to know `S` and `p`.
+//! so each block has a best `T`, whatever law its life follows: without memory (random writes: hot
+//! blocks short, cold ones long), periodic (just behind its next death), or written once. Blocks of
+//! like `T` share a stream. That is all; the rest is to know `S` and `p`.
 //!
-//! 1. *What is known of a block* (6 bytes): when it was last written, the mean of its lives so far (fading), its last life ([`trail`]).
-//! 2. *Lives* ([`lives`]): for each cell of (mean, last life) and age, deaths are counted, and the living by a sampling hand that passes over
-//!    all blocks: their quotient is the chance to die. All counts fade, so that it follows a load that changes.
-//! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into streams where that saves most; a stream must
-//!    save more than the unwritten half of its open segment costs at the price of space (where open segments are not counted, all streams are
+//! 1. *What is known of a block* (6 bytes): when it was last written, the mean of its lives so far
+//!    (fading), its last life ([`trail`]).
+//! 2. *Lives* ([`lives`]): for each cell of (mean, last life) and age, deaths are counted, and the
+//!    living by a sampling hand that passes over all blocks: their quotient is the chance to die.
+//!    All counts fade, so that it follows a load that changes.
+//! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into
+//!    streams where that saves most; a stream must save more than the unwritten half of its open
+//!    segment costs at the price of space (where open segments are not counted, all streams are
 //!    used). The result is a table: cell and age to stream.
-//! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which victims are chosen by
-//!    ([`crate::select::gain_price`]), never less than a small share of one over the age. The prices at which they are chosen are the price of space.
+//! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die,
+//!    which victims are chosen by ([`crate::select::gain_price`]), never less than a small share of
+//!    one over the age. The prices at which they are chosen are the price of space.
 //!
-//! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds for each quarter of all live blocks written.
+//! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds
+//! for each quarter of all live blocks written.
 
 pub mod lives;
 pub mod plan;
@@ -65,9 +72,11 @@ const PRICE_QUANTILE: f64 = 0.9;
 const PRICE_STEP: f64 = 0.05;
 /// Deaths that the mean rate of a plan weighs as much as, in the rate of its segments of one age.
 const SEGMENT_DOUBT: f32 = 20.0;
-/// Live blocks of a segment of age `T` are taken to die at this share of `1 / T` at least. What has lived long mostly goes on living, but not for ever: where a load
-/// goes over from one part of its space to another, segments that nothing died in for long are about to die, and counts can not tell. Without this, one
-/// that has hardly any garbage is worth cleaning just because nothing died in such ones of late.
+/// Live blocks of a segment of age `T` are taken to die at this share of `1 / T` at least. What has
+/// lived long mostly goes on living, but not for ever: where a load goes over from one part of its
+/// space to another, segments that nothing died in for long are about to die, and counts can not
+/// tell. Without this, one that has hardly any garbage is worth cleaning just because nothing died
+/// in such ones of late.
 const END_AHEAD: f32 = 0.02;
 /// What is kept of counts by segments from survey to survey.
 const SURVEY_KEEP: f32 = 0.992;
@@ -82,8 +91,8 @@ pub struct LearnedOptions {
     pub streams: u8,
     /// Blocks in a segment.
     pub segment_blocks: u32,
-    /// What an open segment costs, in segments: half of one is not written yet. 0 where open segments are not counted, nor what dies in them:
-    /// then all streams are used.
+    /// What an open segment costs, in segments: half of one is not written yet. 0 where open
+    /// segments are not counted, nor what dies in them: then all streams are used.
     pub open_cost: f64,
 }
 
@@ -103,7 +112,8 @@ pub struct Learned {
     live: u64,
 }
 
-/// Where counts by segments keep those of this plan and age. Marks are plans; whoever marks with something else does no more harm than a wrong plan.
+/// Where counts by segments keep those of this plan and age. Marks are plans; whoever marks with
+/// something else does no more harm than a wrong plan.
 #[inline]
 fn by_segment(place: Place) -> usize {
     usize::from(place.tag).min(PLANS - 1) * AGES + age_bucket(place.age)
@@ -144,7 +154,8 @@ impl Learned {
         self.hand = self.hand.wrapping_add(HAND_STEP);
         let known = self.blocks[self.block_at(self.hand)];
         if known.last() != DEAD {
-            self.lives.seen(known.trail().cell(), now.wrapping_sub(known.last()));
+            self.lives
+                .seen(known.trail().cell(), now.wrapping_sub(known.last()));
         }
     }
 
@@ -156,7 +167,8 @@ impl Learned {
     fn replan(&mut self) {
         self.plan_in = (self.live / 4).clamp(u64::from(PLAN_PAUSE_MIN), 1 << 30) as u32;
         let open_cost = self.options.open_cost * f64::from(self.options.segment_blocks);
-        self.planner.plan(&mut self.lives, self.price, open_cost, self.live);
+        self.planner
+            .plan(&mut self.lives, self.price, open_cost, self.live);
     }
 }
 
@@ -168,11 +180,16 @@ impl Placement for Learned {
     #[inline]
     fn touch(&self, blocks: &[u32], written: bool) -> u32 {
         let read = |all: u16, block: usize| all ^ self.blocks[block].0[0];
-        let own = blocks.iter().fold(0, |all, block| read(all, *block as usize));
-        let sampled = (0..if written { blocks.len() as u32 } else { 0 }).fold((own, self.hand), |(all, hand), _| {
-            let hand = hand.wrapping_add(HAND_STEP);
-            (read(all, self.block_at(hand)), hand)
-        });
+        let own = blocks
+            .iter()
+            .fold(0, |all, block| read(all, *block as usize));
+        let sampled = (0..if written { blocks.len() as u32 } else { 0 }).fold(
+            (own, self.hand),
+            |(all, hand), _| {
+                let hand = hand.wrapping_add(HAND_STEP);
+                (read(all, self.block_at(hand)), hand)
+            },
+        );
         u32::from(sampled.0)
     }
 
@@ -224,10 +241,17 @@ impl Placement for Learned {
     }
 
     fn chosen(&mut self, price: f64) {
-        // Follows a high quantile: segments that are wholly dead go at price 0 and say nothing of what the last one was worth.
+        // Follows a high quantile: segments that are wholly dead go at price 0 and say nothing of
+        // what the last one was worth.
         let up = PRICE_STEP * PRICE_QUANTILE;
         let down = PRICE_STEP * (1.0 - PRICE_QUANTILE);
-        self.price = (self.price * if price > self.price { 1.0 + up } else { 1.0 - down }).clamp(1e-15, 1.0);
+        self.price = (self.price
+            * if price > self.price {
+                1.0 + up
+            } else {
+                1.0 - down
+            })
+        .clamp(1e-15, 1.0);
     }
 
     fn survey(&mut self, now: u32, log: &dyn Survey) {
@@ -235,7 +259,8 @@ impl Placement for Learned {
         self.surveyed_at = now;
         let most = self.options.segment_blocks as f32 * passed;
         log.sealed(&mut |place, live| {
-            self.segment_exposure.add(by_segment(place), live as f32 * passed, most);
+            self.segment_exposure
+                .add(by_segment(place), live as f32 * passed, most);
         });
         for plan in 0..PLANS {
             let row = plan * AGES..(plan + 1) * AGES;
@@ -244,7 +269,8 @@ impl Placement for Learned {
             // A segment of which nothing is known is taken to die as its plan says.
             let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
             for at in row {
-                let counted = (self.segment_deaths.get(at) + SEGMENT_DOUBT) / (self.segment_exposure.get(at) + SEGMENT_DOUBT / all);
+                let counted = (self.segment_deaths.get(at) + SEGMENT_DOUBT)
+                    / (self.segment_exposure.get(at) + SEGMENT_DOUBT / all);
                 self.segment_rate[at] = counted.max(END_AHEAD / lives::edge(at % AGES + 1));
                 self.segment_deaths.fade(at, SURVEY_KEEP);
                 self.segment_exposure.fade(at, SURVEY_KEEP);

@@ -1,10 +1,12 @@
 //! Placement streams and victim selection: the policies of the log, pure.
 //!
-//! Nothing here knows of members, blocks in flight or time; all functions are of numbers, so the engine and the laboratory run the very same
-//! code and a simulation answers for the product. Equal call sequences give equal results on every machine.
+//! Nothing here knows of members, blocks in flight or time; all functions are of numbers, so the
+//! engine and the laboratory run the very same code and a simulation answers for the product. Equal
+//! call sequences give equal results on every machine.
 //!
-//! Read in this order: [`stream`] (where a block goes), [`victim`] (which segment is worth cleaning), [`index`] (finding it among
-//! hundreds of thousands), [`analytic`] (what write amplification theory expects).
+//! Read in this order: [`stream`] (where a block goes), [`victim`] (which segment is worth
+//! cleaning), [`index`] (finding it among hundreds of thousands), [`analytic`] (what write
+//! amplification theory expects).
 
 pub mod analytic;
 pub mod any;

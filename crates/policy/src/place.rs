@@ -1,7 +1,8 @@
 //! Where blocks are written: which of a few streams, by what is known of the block.
 //!
-//! A [`Placement`] is told of every write, move, death and victim, and answers with a stream. Streams are numbers `0 .. streams()`; what they
-//! mean is the placement's own affair. Time is the number of blocks that users have written; it wraps at 32 bits, and differences are what counts.
+//! A [`Placement`] is told of every write, move, death and victim, and answers with a stream.
+//! Streams are numbers `0 .. streams()`; what they mean is the placement's own affair. Time is the
+//! number of blocks that users have written; it wraps at 32 bits, and differences are what counts.
 //!
 //! | placement | bytes per block | idea |
 //! |---|---|---|
@@ -34,7 +35,8 @@ pub const LISTS: usize = GROUPS + 1;
 pub struct Place {
     /// The segment.
     pub segment: u32,
-    /// The tag that [`Placement::tag`] gave its stream when it was sealed; 0 also where nobody knows: after a start of an engine, and once it has another placement.
+    /// The tag that [`Placement::tag`] gave its stream when it was sealed; 0 also where nobody
+    /// knows: after a start of an engine, and once it has another placement.
     pub tag: u8,
     /// Time since it was sealed; 0 if it is open.
     pub age: u32,
@@ -50,12 +52,17 @@ pub struct Due {
 }
 
 impl Due {
-    /// Which of [`LISTS`] lists of candidates the victim is looked for in. There is one for victims that are due from anywhere, one for those that the rule of the log picks
-    /// of a group, and one for each group that gives what it sealed first: so what is on a list was put there by the rule that takes it.
+    /// Which of [`LISTS`] lists of candidates the victim is looked for in. There is one for victims
+    /// that are due from anywhere, one for those that the rule of the log picks of a group, and one
+    /// for each group that gives what it sealed first: so what is on a list was put there by the
+    /// rule that takes it.
     pub fn list(due: Option<Self>) -> usize {
         match due {
             None => 0,
-            Some(Self { first_sealed: false, .. }) => 1,
+            Some(Self {
+                first_sealed: false,
+                ..
+            }) => 1,
             Some(Self { group, .. }) => (2 + usize::from(group)).min(LISTS - 1),
         }
     }
@@ -73,12 +80,14 @@ pub trait Placement {
     const SURVEYS_VICTIMS: bool = false;
     /// Streams in use now, 1 to [`STREAMS_MAX`].
     fn streams(&self) -> usize;
-    /// Reads what it keeps of blocks that are about to be written or moved, so that misses of the cache overlap; the answer says nothing, and is there so that the
-    /// reads are not left out. `written`: users write them.
+    /// Reads what it keeps of blocks that are about to be written or moved, so that misses of the
+    /// cache overlap; the answer says nothing, and is there so that the reads are not left out.
+    /// `written`: users write them.
     fn touch(&self, _blocks: &[u32], _written: bool) -> u32 {
         0
     }
-    /// The user writes a block; its last version, if it was live, has been told to [`Placement::died`] before.
+    /// The user writes a block; its last version, if it was live, has been told to
+    /// [`Placement::died`] before.
     fn user(&mut self, block: u32, now: u32) -> u8;
     /// A live block of a victim moves.
     fn moved(&mut self, block: u32, now: u32, from: Place) -> u8;
@@ -96,7 +105,8 @@ pub trait Placement {
     fn tag(&self, stream: u8) -> u8 {
         stream
     }
-    /// The group that a victim is to come from, for placements that say how large groups of segments are; `None`: from anywhere.
+    /// The group that a victim is to come from, for placements that say how large groups of
+    /// segments are; `None`: from anywhere.
     #[inline]
     fn due(&self) -> Option<Due> {
         None
@@ -105,8 +115,8 @@ pub trait Placement {
     fn group_of(&self, _tag: u8) -> u8 {
         0
     }
-    /// Expected deaths per time and live block in a segment: what choosing victims by expected gain asks for. Placements that know nothing
-    /// say the same for all.
+    /// Expected deaths per time and live block in a segment: what choosing victims by expected gain
+    /// asks for. Placements that know nothing say the same for all.
     fn rate(&self, _place: Place) -> f32 {
         1.0
     }

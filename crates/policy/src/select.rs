@@ -1,8 +1,12 @@
-//! Victim selection for policies whose order changes with time, where an index kept up by every write would not help.
+//! Victim selection for policies whose order changes with time, where an index kept up by every
+//! write would not help.
 //!
-//! 1. A [`Rule`] gives every sealed segment a price; the lowest is the best victim. Prices change with time and with every block that dies.
-//! 2. [`Shortlist`] looks at all segments once for every `sqrt(segments / 2)` victims (every victim, if they are few), keeps the best twice so many,
-//!    and takes victims from these by their prices of the moment: looks for each victim grow with the root of the number of segments (1 000 of 140 000).
+//! 1. A [`Rule`] gives every sealed segment a price; the lowest is the best victim. Prices change
+//!    with time and with every block that dies.
+//! 2. [`Shortlist`] looks at all segments once for every `sqrt(segments / 2)` victims (every
+//!    victim, if they are few), keeps the best twice so many, and takes victims from these by their
+//!    prices of the moment: looks for each victim grow with the root of the number of segments (1
+//!    000 of 140 000).
 //! 3. Random choices come from a generator with a seed, so equal calls give equal victims.
 
 use crate::place::Place;
@@ -55,12 +59,18 @@ impl Rule {
 
     /// The rule of a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let (word, number) = name.split_once(':').map_or((name, None), |(word, number)| (word, Some(number)));
-        let at_least_one = |text: Option<&str>, default: u32| text.map_or(Some(default), |text| text.parse().ok().filter(|n| *n > 0));
+        let (word, number) = name
+            .split_once(':')
+            .map_or((name, None), |(word, number)| (word, Some(number)));
+        let at_least_one = |text: Option<&str>, default: u32| {
+            text.map_or(Some(default), |text| text.parse().ok().filter(|n| *n > 0))
+        };
         Some(match word {
             "choices" => Self::Choices(u16::try_from(at_least_one(number, 10)?).ok()?),
             // (So many fit into a pool's properties.)
-            "window" => Self::Window(at_least_one(number, 64).filter(|w| *w <= u32::from(u16::MAX))?),
+            "window" => {
+                Self::Window(at_least_one(number, 64).filter(|w| *w <= u32::from(u16::MAX))?)
+            }
             _ if number.is_some() => return None,
             "greedy" => Self::Greedy,
             "cost-benefit" => Self::CostBenefit,
@@ -99,7 +109,8 @@ impl Rule {
         })
     }
 
-    /// The price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and [`Rule::Window`] price by what is live.
+    /// The price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and
+    /// [`Rule::Window`] price by what is live.
     #[inline]
     pub fn price(self, candidate: &Candidate) -> f64 {
         let (live, capacity) = (f64::from(candidate.live), f64::from(candidate.capacity));
@@ -109,15 +120,21 @@ impl Rule {
             Self::CostBenefit => -(capacity - live) * age / (capacity + live),
             Self::AgeRoot => -(capacity - live) / live.max(0.001) * age.sqrt(),
             Self::Fifo => -age,
-            Self::Gain => gain_price(candidate.live, candidate.capacity, f64::from(candidate.rate)),
+            Self::Gain => gain_price(
+                candidate.live,
+                candidate.capacity,
+                f64::from(candidate.rate),
+            ),
         }
     }
 
-    /// [`Rule::price`] if it is below a limit. Mostly it is not, and that is seen without the whole sum.
+    /// [`Rule::price`] if it is below a limit. Mostly it is not, and that is seen without the whole
+    /// sum.
     #[inline]
     fn price_below(self, candidate: &Candidate, limit: f64) -> Option<f64> {
         if self == Self::Gain && candidate.live > 0 && candidate.live < candidate.capacity {
-            // r - ln(1 + r) is below r and below r^2 / 2. (The share more is for what rounding takes.)
+            // r - ln(1 + r) is below r and below r^2 / 2. (The share more is for what rounding
+            // takes.)
             let ratio = f64::from(candidate.capacity - candidate.live) / f64::from(candidate.live);
             let gain_most = ratio * (0.5 * ratio).min(1.0) * (1.0 + 1e-9);
             if f64::from(candidate.rate) >= limit * gain_most {
@@ -128,16 +145,20 @@ impl Rule {
     }
 }
 
-/// The price of space (moves per block of garbage and unit of time) at which it begins to pay to clean a segment.
+/// The price of space (moves per block of garbage and unit of time) at which it begins to pay to
+/// clean a segment.
 ///
-/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the `L h dt` blocks that die meanwhile (`h`
-/// deaths per time and live block), and puts off what its live blocks will cost in their next segment, `L c dt`, where `c` is the least
-/// cost rate of a live block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a segment cleaned at age `T`.
-/// For lives without memory the minimum is at `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes
+/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the
+/// `L h dt` blocks that die meanwhile (`h` deaths per time and live block), and puts off what its
+/// live blocks will cost in their next segment, `L c dt`, where `c` is the least cost rate of a
+/// live block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
+/// segment cleaned at age `T`. For lives without memory the minimum is at
+/// `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes
 /// ```text
 /// p = h / (r - ln(1 + r)),   r = G / L
 /// ```
-/// whatever the age. Static blocks (`h` = 0) are worth gathering at any price; blocks about to die are worth waiting for.
+/// whatever the age. Static blocks (`h` = 0) are worth gathering at any price; blocks about to die
+/// are worth waiting for.
 #[inline]
 pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
     if live == 0 {
@@ -148,7 +169,11 @@ pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
     }
     let ratio = f64::from(capacity - live) / f64::from(live);
     // The series keeps the difference of near equals exact.
-    let gain = if ratio < 1e-3 { ratio * ratio * (0.5 - ratio / 3.0) } else { ratio - ratio.ln_1p() };
+    let gain = if ratio < 1e-3 {
+        ratio * ratio * (0.5 - ratio / 3.0)
+    } else {
+        ratio - ratio.ln_1p()
+    };
     rate / gain
 }
 
@@ -156,11 +181,16 @@ pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
 const FEW: u32 = 1024;
 
 /// The best of some segments: where among them, which, its price. The first of equals.
-fn best_of(rule: Rule, segments: impl Iterator<Item = u32>, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(usize, u32, f64)> {
+fn best_of(
+    rule: Rule,
+    segments: impl Iterator<Item = u32>,
+    look: &mut dyn FnMut(u32) -> Option<Candidate>,
+) -> Option<(usize, u32, f64)> {
     let mut found = None;
     let mut limit = f64::INFINITY;
     for (at, segment) in segments.enumerate() {
-        if let Some(price) = look(segment).and_then(|candidate| rule.price_below(&candidate, limit)) {
+        if let Some(price) = look(segment).and_then(|candidate| rule.price_below(&candidate, limit))
+        {
             (found, limit) = (Some((at, segment, price)), price);
         }
     }
@@ -178,15 +208,28 @@ pub struct Shortlist {
 impl Shortlist {
     /// An empty list; the seed matters to [`Rule::Choices`] only.
     pub fn new(seed: u64) -> Self {
-        Self { best: Vec::new(), left: 0, random: seed | 1 }
+        Self {
+            best: Vec::new(),
+            left: 0,
+            random: seed | 1,
+        }
     }
 
-    /// The best victim of segments `0 .. segments` by `rule`, with its price. `look` gives a sealed segment that is not wholly live, or `None`.
-    pub fn pick(&mut self, rule: Rule, segments: u32, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
+    /// The best victim of segments `0 .. segments` by `rule`, with its price. `look` gives a sealed
+    /// segment that is not wholly live, or `None`.
+    pub fn pick(
+        &mut self,
+        rule: Rule,
+        segments: u32,
+        look: &mut dyn FnMut(u32) -> Option<Candidate>,
+    ) -> Option<(u32, f64)> {
         match rule {
             Rule::Choices(choices) => return self.draw(rule, segments, choices, look),
             Rule::Window(window) => self.oldest(segments, window as usize, look),
-            _ if segments < FEW => return best_of(rule, 0..segments, look).map(|(_, segment, price)| (segment, price)),
+            _ if segments < FEW => {
+                return best_of(rule, 0..segments, look)
+                    .map(|(_, segment, price)| (segment, price));
+            }
             _ => {}
         }
         if self.left > 0 {
@@ -199,20 +242,34 @@ impl Shortlist {
         self.best_of_list(rule, look)
     }
 
-    fn best_of_list(&mut self, rule: Rule, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
-        let (at, segment, price) = best_of(rule, self.best.iter().map(|(_, segment)| *segment), look)?;
+    fn best_of_list(
+        &mut self,
+        rule: Rule,
+        look: &mut dyn FnMut(u32) -> Option<Candidate>,
+    ) -> Option<(u32, f64)> {
+        let (at, segment, price) =
+            best_of(rule, self.best.iter().map(|(_, segment)| *segment), look)?;
         self.best.remove(at);
         Some((segment, price))
     }
 
-    fn refill(&mut self, rule: Rule, segments: u32, look: &mut dyn FnMut(u32) -> Option<Candidate>) {
+    fn refill(
+        &mut self,
+        rule: Rule,
+        segments: u32,
+        look: &mut dyn FnMut(u32) -> Option<Candidate>,
+    ) {
         self.best.clear();
         let victims = (segments / 2).isqrt() as usize;
         self.left = victims;
         let keep = 2 * victims + 16;
         let mut limit = f64::INFINITY;
         for segment in 0..segments {
-            let Some(price) = look(segment).and_then(|candidate| rule.price_below(&candidate, limit)) else { continue };
+            let Some(price) =
+                look(segment).and_then(|candidate| rule.price_below(&candidate, limit))
+            else {
+                continue;
+            };
             self.best.push((price, segment));
             if self.best.len() >= 4 * keep {
                 limit = self.cut(keep);
@@ -221,10 +278,17 @@ impl Shortlist {
         self.cut(keep);
     }
 
-    fn oldest(&mut self, segments: u32, window: usize, look: &mut dyn FnMut(u32) -> Option<Candidate>) {
+    fn oldest(
+        &mut self,
+        segments: u32,
+        window: usize,
+        look: &mut dyn FnMut(u32) -> Option<Candidate>,
+    ) {
         self.best.clear();
         for segment in 0..segments {
-            let Some(candidate) = look(segment) else { continue };
+            let Some(candidate) = look(segment) else {
+                continue;
+            };
             self.best.push((-f64::from(candidate.place.age), segment));
         }
         self.cut(window);
@@ -236,13 +300,21 @@ impl Shortlist {
         if self.best.len() <= keep {
             return f64::INFINITY;
         }
-        let (_, limit, _) = self.best.select_nth_unstable_by(keep, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (_, limit, _) = self
+            .best
+            .select_nth_unstable_by(keep, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let limit = limit.0;
         self.best.truncate(keep);
         limit
     }
 
-    fn draw(&mut self, rule: Rule, segments: u32, choices: u16, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
+    fn draw(
+        &mut self,
+        rule: Rule,
+        segments: u32,
+        choices: u16,
+        look: &mut dyn FnMut(u32) -> Option<Candidate>,
+    ) -> Option<(u32, f64)> {
         let mut best: Option<(u32, f64)> = None;
         let mut seen = 0;
         // Free and open segments are drawn too; where most are, the search ends by looking at all.
@@ -251,7 +323,9 @@ impl Shortlist {
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
             let segment = ((u128::from(self.random) * u128::from(segments)) >> 64) as u32;
-            let Some(candidate) = look(segment) else { continue };
+            let Some(candidate) = look(segment) else {
+                continue;
+            };
             let price = rule.price(&candidate);
             if best.is_none_or(|(_, least)| price < least) {
                 best = Some((segment, price));
@@ -261,7 +335,11 @@ impl Shortlist {
                 return best;
             }
         }
-        best.or_else(|| (0..segments).find_map(|segment| look(segment).map(|candidate| (segment, rule.price(&candidate)))))
+        best.or_else(|| {
+            (0..segments).find_map(|segment| {
+                look(segment).map(|candidate| (segment, rule.price(&candidate)))
+            })
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Write streams: blocks that go into one stream share segments, so a stream should hold blocks that die at about the same time.
+//! Write streams: blocks that go into one stream share segments, so a stream should hold blocks
+//! that die at about the same time.
 
 /// A write stream. Its number is part of the on-disk format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,7 +17,12 @@ pub enum Stream {
 
 impl Stream {
     /// All streams, in order of their numbers.
-    pub const ALL: [Self; 4] = [Self::User, Self::UserSecond, Self::Cleaned, Self::Checkpoint];
+    pub const ALL: [Self; 4] = [
+        Self::User,
+        Self::UserSecond,
+        Self::Cleaned,
+        Self::Checkpoint,
+    ];
 
     /// The number in headers and superblocks.
     #[inline]
@@ -47,8 +53,9 @@ pub enum Origin {
     CheckpointPage,
 }
 
-/// The stream for a block. User and moved blocks are apart, because what cleaning meets alive is colder than what users write:
-/// mixed, every segment would keep some cold blocks that are moved again and again.
+/// The stream for a block. User and moved blocks are apart, because what cleaning meets alive is
+/// colder than what users write: mixed, every segment would keep some cold blocks that are moved
+/// again and again.
 #[inline]
 pub const fn placement(origin: Origin) -> Stream {
     match origin {

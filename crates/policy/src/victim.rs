@@ -1,10 +1,12 @@
 //! What makes a segment a good victim.
 //!
-//! Cleaning a segment of utilisation `u` (live / capacity) moves `u` and gains `1 - u`. Greedy takes the smallest `u`: the best for
-//! uniform random writes, and worst-case optimal when nothing can be foretold. With hot and cold data it is not: a hot segment
-//! gains more by waiting, a cold one will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
-//! Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section 3.5) therefore weighs the gain
-//! with how long it may be expected to last, for which age stands in:
+//! Cleaning a segment of utilisation `u` (live / capacity) moves `u` and gains `1 - u`. Greedy
+//! takes the smallest `u`: the best for uniform random writes, and worst-case optimal when nothing
+//! can be foretold. With hot and cold data it is not: a hot segment gains more by waiting, a cold
+//! one will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
+//! Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section
+//! 3.5) therefore weighs the gain with how long it may be expected to last, for which age stands
+//! in:
 //! ```text
 //! benefit / cost = (1 - u) * age / (1 + u)        1 to read the segment, u to write back what is live
 //! ```
@@ -18,7 +20,8 @@ pub struct SegmentStats {
     pub live_units: u32,
     /// Payload that it can hold, in the same units; at least 1.
     pub capacity_units: u32,
-    /// When it was sealed, by a clock that the caller keeps: an order number, or bytes written to the log.
+    /// When it was sealed, by a clock that the caller keeps: an order number, or bytes written to
+    /// the log.
     pub sealed_at: u64,
 }
 
@@ -33,12 +36,14 @@ impl SegmentStats {
     #[inline]
     pub fn compare_utilisation(&self, other: &Self) -> Ordering {
         let product = |live: u32, capacity: u32| u64::from(live) * u64::from(capacity);
-        product(self.live_units, other.capacity_units).cmp(&product(other.live_units, self.capacity_units))
+        product(self.live_units, other.capacity_units)
+            .cmp(&product(other.live_units, self.capacity_units))
     }
 }
 
-/// The cost-benefit score at time `now` (of the clock of `sealed_at`); the larger, the better a victim. An empty segment scores
-/// infinite: freeing it costs nothing. Only additions, products and one division: equal on all machines.
+/// The cost-benefit score at time `now` (of the clock of `sealed_at`); the larger, the better a
+/// victim. An empty segment scores infinite: freeing it costs nothing. Only additions, products and
+/// one division: equal on all machines.
 #[inline]
 pub fn cost_benefit(stats: &SegmentStats, now: u64) -> f64 {
     if stats.live_units == 0 {
@@ -49,12 +54,18 @@ pub fn cost_benefit(stats: &SegmentStats, now: u64) -> f64 {
     (capacity - live) * age / (capacity + live)
 }
 
-/// What a victim counts that is cleaned although a segment that waits for a checkpoint would gain `better_by` more: that, by the share of the waiting
-/// segment which is garbage (`garbage` of `capacity`, both in any one unit). What is partly alive does not wait in vain, as more of it dies meanwhile.
-/// `better_by` times `garbage` has to fit: bytes and 16-byte units of the largest segment, 63 columns of 127 MiB, do.
+/// What a victim counts that is cleaned although a segment that waits for a checkpoint would gain
+/// `better_by` more: that, by the share of the waiting segment which is garbage (`garbage` of
+/// `capacity`, both in any one unit). What is partly alive does not wait in vain, as more of it
+/// dies meanwhile. `better_by` times `garbage` has to fit: bytes and 16-byte units of the largest
+/// segment, 63 columns of 127 MiB, do.
 #[inline]
 pub const fn regret(better_by: u64, garbage: u32, capacity: u32) -> u64 {
-    if capacity == 0 { 0 } else { better_by * garbage as u64 / capacity as u64 }
+    if capacity == 0 {
+        0
+    } else {
+        better_by * garbage as u64 / capacity as u64
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Random numbers of the simulator and the laboratory: xoshiro256++ seeded by splitmix64. They are our own so that a seed means the same run for ever, whatever
-//! a library makes of it in its next version.
+//! Random numbers of the simulator and the laboratory: xoshiro256++ seeded by splitmix64. They are
+//! our own so that a seed means the same run for ever, whatever a library makes of it in its next
+//! version.
 //!
-//! One seed feeds several named streams (workload, devices, faults ...), so that cutting the workload short leaves what the
-//! other streams draw unchanged up to that point: this is what makes shrinking work.
+//! One seed feeds several named streams (workload, devices, faults ...), so that cutting the
+//! workload short leaves what the other streams draw unchanged up to that point: this is what makes
+//! shrinking work.
 
 /// A deterministic stream of random numbers.
 #[derive(Clone, Debug)]
@@ -22,8 +24,12 @@ pub fn mix(value: u64) -> u64 {
 impl Rng {
     /// The stream `label` of `seed`.
     pub fn stream(seed: u64, label: &str) -> Self {
-        let start = label.bytes().fold(mix(seed), |acc, byte| mix(acc ^ u64::from(byte)));
-        Self { state: std::array::from_fn(|i| mix(start.wrapping_add(i as u64))) }
+        let start = label
+            .bytes()
+            .fold(mix(seed), |acc, byte| mix(acc ^ u64::from(byte)));
+        Self {
+            state: std::array::from_fn(|i| mix(start.wrapping_add(i as u64))),
+        }
     }
 
     /// 64 random bits.
@@ -78,6 +84,12 @@ impl Rng {
     /// 16 random bytes, for identifiers.
     pub fn bytes16(&mut self) -> [u8; 16] {
         let (low, high) = (self.bits(), self.bits());
-        std::array::from_fn(|i| if i < 8 { low.to_le_bytes()[i] } else { high.to_le_bytes()[i - 8] })
+        std::array::from_fn(|i| {
+            if i < 8 {
+                low.to_le_bytes()[i]
+            } else {
+                high.to_le_bytes()[i - 8]
+            }
+        })
     }
 }

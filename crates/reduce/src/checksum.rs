@@ -12,8 +12,9 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 /// If the lengths differ.
 #[inline]
 pub fn copy_and_checksum(dst: &mut [u8], src: &[u8]) -> u32 {
-    // In this order the checksum brings the source into the cache for the copy; data from memory costs the same in either order.
-    // Interleaving by smaller pieces is slower in both cases, see the `reduce_bench` example.
+    // In this order the checksum brings the source into the cache for the copy; data from memory
+    // costs the same in either order. Interleaving by smaller pieces is slower in both cases, see
+    // the `reduce_bench` example.
     let sum = checksum(src);
     dst.copy_from_slice(src);
     sum

@@ -27,11 +27,16 @@ pub fn classify(block: &[u8]) -> BlockClass {
             _ => return BlockClass::Data,
         },
     };
-    if is_one_byte_repeated(block) { class } else { BlockClass::Data }
+    if is_one_byte_repeated(block) {
+        class
+    } else {
+        BlockClass::Data
+    }
 }
 
-/// True if every byte equals the one before it. The comparison of a slice with itself moved by one is the platform's own
-/// memory comparison, which is as wide as the processor allows and stops at the first difference.
+/// True if every byte equals the one before it. The comparison of a slice with itself moved by one
+/// is the platform's own memory comparison, which is as wide as the processor allows and stops at
+/// the first difference.
 fn is_one_byte_repeated(block: &[u8]) -> bool {
     block.is_empty() || block[1..] == block[..block.len() - 1]
 }

@@ -1,7 +1,9 @@
-//! Data reduction as pure jobs over blocks: what a block is made of, its checksum and fingerprint, and the block in less bytes.
+//! Data reduction as pure jobs over blocks: what a block is made of, its checksum and fingerprint,
+//! and the block in less bytes.
 //!
-//! Workers call these on every block that passes through, so each must cost little beside the copy that the block needs
-//! anyway: [`classify`] looks at eight bytes of a block that is not a fill, [`checksum`] runs at several times the rate of memory.
+//! Workers call these on every block that passes through, so each must cost little beside the copy
+//! that the block needs anyway: [`classify`] looks at eight bytes of a block that is not a fill,
+//! [`checksum`] runs at several times the rate of memory.
 
 mod checksum;
 mod fill;

@@ -1,4 +1,5 @@
-//! Fingerprints of blocks: two blocks with different fingerprints are different; those with the same one may be the same.
+//! Fingerprints of blocks: two blocks with different fingerprints are different; those with the
+//! same one may be the same.
 
 mod strong;
 
@@ -19,7 +20,9 @@ impl Print {
         match self {
             Self::Fast => twox_hash::XxHash3_128::oneshot(block) & !1,
             Self::Strong => Self::from_blake3(blake3::hash(block).as_bytes()),
-            Self::Weak => u128::from(block.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) & 6) << 100,
+            Self::Weak => {
+                u128::from(block.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) & 6) << 100
+            }
         }
     }
 

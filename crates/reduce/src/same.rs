@@ -1,7 +1,9 @@
 //! LZ4 held against a block without unpacking it.
 //!
-//! LZ4 is a row of sequences: bytes as they are, then a copy of what came before. As far as it has agreed with the block, what came before is the block's. So the bytes are
-//! compared with the block, and each copy is compared within the block, `offset` bytes apart: nothing is written, in a fraction of the time that unpacking takes.
+//! LZ4 is a row of sequences: bytes as they are, then a copy of what came before. As far as it has
+//! agreed with the block, what came before is the block's. So the bytes are compared with the
+//! block, and each copy is compared within the block, `offset` bytes apart: nothing is written, in
+//! a fraction of the time that unpacking takes.
 //! ```text
 //! token (two lengths of 4 bits) | rest of the first length | bytes | offset (16 bits, little endian) | rest of the second length     the last one ends behind its bytes
 //! ```
@@ -32,7 +34,8 @@ fn compare(mut packed: &[u8], block: &[u8]) -> Option<()> {
         let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
         let length = rest_of_length(usize::from(token & 15), &mut packed)? + LEAST_COPY;
         let from = at.checked_sub(offset).filter(|_| offset > 0)?;
-        // Where the copy overlaps what it copies, it repeats: each byte is that of `offset` bytes before, which is what is compared.
+        // Where the copy overlaps what it copies, it repeats: each byte is that of `offset` bytes
+        // before, which is what is compared.
         if block.get(at..at + length)? != &block[from..from + length] {
             return None;
         }

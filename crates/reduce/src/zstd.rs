@@ -1,11 +1,13 @@
-//! Contexts of the zstd library, made when they are first needed and used again: a context takes some hundred KiB, a block a few microseconds.
+//! Contexts of the zstd library, made when they are first needed and used again: a context takes
+//! some hundred KiB, a block a few microseconds.
 //!
-//! Frames have no checksum (the log has one) and no dictionary. The magic number at the front of each frame, which is the same always, is not stored.
+//! Frames have no checksum (the log has one) and no dictionary. The magic number at the front of
+//! each frame, which is the same always, is not stored.
 
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-/// Level of blocks that were just written. With 4 KiB at a time higher levels cost more than they bring: figures of the example `codec_bench` are in
-/// docs/reduction.md.
+/// Level of blocks that were just written. With 4 KiB at a time higher levels cost more than they
+/// bring: figures of the example `codec_bench` are in docs/reduction.md.
 pub(crate) const LEVEL: i32 = 1;
 /// Level of cold blocks: they are packed once, and read seldom.
 pub(crate) const LEVEL_COLD: i32 = 3;
@@ -22,34 +24,45 @@ pub(crate) struct Zstd {
 
 impl std::fmt::Debug for Zstd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Zstd").field("packing", &self.packing.is_some()).field("unpacking", &self.unpacking.is_some()).finish_non_exhaustive()
+        f.debug_struct("Zstd")
+            .field("packing", &self.packing.is_some())
+            .field("unpacking", &self.unpacking.is_some())
+            .finish_non_exhaustive()
     }
 }
 
 impl Zstd {
-    /// The frame of a block, if it is smaller than the block. `None` also where there is no memory for a context.
+    /// The frame of a block, if it is smaller than the block. `None` also where there is no memory
+    /// for a context.
     pub(crate) fn pack(&mut self, level: i32, block: &[u8]) -> Option<&[u8]> {
         if self.packing.is_none() {
             self.packing = CCtx::try_create();
         }
         let context = self.packing.as_mut()?;
-        context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+        context
+            .set_parameter(CParameter::CompressionLevel(level))
+            .ok()?;
         // What does not fit is an error of the library, and was not worth it.
         self.room.resize(block.len(), 0);
         let length = context.compress2(&mut self.room[..], block).ok()?;
         (length > MAGIC.len()).then(|| &self.room[..length])
     }
 
-    /// Unpacks a frame without its magic number. False if it does not become just as much as `out` holds: nothing is written beyond it.
+    /// Unpacks a frame without its magic number. False if it does not become just as much as `out`
+    /// holds: nothing is written beyond it.
     pub(crate) fn unpack(&mut self, packed: &[u8], out: &mut [u8]) -> bool {
         if self.unpacking.is_none() {
             self.unpacking = DCtx::try_create();
         }
-        let Some(context) = self.unpacking.as_mut() else { return false };
+        let Some(context) = self.unpacking.as_mut() else {
+            return false;
+        };
         self.room.clear();
         self.room.extend_from_slice(&MAGIC);
         self.room.extend_from_slice(packed);
         let length = out.len();
-        context.decompress(out, &self.room[..]).is_ok_and(|unpacked| unpacked == length)
+        context
+            .decompress(out, &self.room[..])
+            .is_ok_and(|unpacked| unpacked == length)
     }
 }

@@ -1,26 +1,29 @@
 //! Geometry: how segments lie on members and how the blocks of a batch lie in a segment.
 //!
-//! **Zones.** Members may differ in size. A zone is a range of equal extents on a set of members: zone 0 uses
-//! all members up to the size of the smallest, zone 1 the rest of the larger ones, and so on, as long as enough
-//! members remain for the redundancy. A zone's segments have one [`Shape`].
+//! **Zones.** Members may differ in size. A zone is a range of equal extents on a set of members:
+//! zone 0 uses all members up to the size of the smallest, zone 1 the rest of the larger ones, and
+//! so on, as long as enough members remain for the redundancy. A zone's segments have one
+//! [`Shape`].
 //!
-//! **Extents.** A segment of width `w` in a zone of `m` members takes one extent on each of `w` members. Segment
-//! `j` uses member positions `(j*w + t) mod m`, `t = 0..w`, and on each of them extent `(j*w + t) / m`: wide zones
-//! (`w = m`) put every segment on every member, narrow ones rotate so that all members fill evenly, for odd
-//! member counts too.
+//! **Extents.** A segment of width `w` in a zone of `m` members takes one extent on each of `w`
+//! members. Segment `j` uses member positions `(j*w + t) mod m`, `t = 0..w`, and on each of them
+//! extent `(j*w + t) / m`: wide zones (`w = m`) put every segment on every member, narrow ones
+//! rotate so that all members fill evenly, for odd member counts too.
 //!
-//! **Rows and columns.** A segment has `rows` rows of one block on each of its `w` members. Columns `0..k` carry
-//! data, columns `k..w` redundancy (parity P, Q, or further copies: copy `c` of data column `d` is column `c*k + d`).
-//! Rows are grouped in chunks of `chunk_rows`; in chunk `g` column `c` lies on position `(c + g) mod w`, so redundancy
-//! rotates. A batch never crosses a chunk.
+//! **Rows and columns.** A segment has `rows` rows of one block on each of its `w` members. Columns
+//! `0..k` carry data, columns `k..w` redundancy (parity P, Q, or further copies: copy `c` of data
+//! column `d` is column `c*k + d`). Rows are grouped in chunks of `chunk_rows`; in chunk `g` column
+//! `c` lies on position `(c + g) mod w`, so redundancy rotates. A batch never crosses a chunk.
 //!
-//! **Data space.** A batch at row `s` with `R` rows owns data blocks `s*k .. (s+R)*k` of its segment; its block `d`
-//! lies in column `d / R` at row `s + d mod R`: every member holds `R` contiguous blocks of the batch. To find a block
-//! one needs the batch that holds it; as `(s*k + d) / k` lies in `s .. s+R`, a bit set of batch start rows suffices.
+//! **Data space.** A batch at row `s` with `R` rows owns data blocks `s*k .. (s+R)*k` of its
+//! segment; its block `d` lies in column `d / R` at row `s + d mod R`: every member holds `R`
+//! contiguous blocks of the batch. To find a block one needs the batch that holds it; as
+//! `(s*k + d) / k` lies in `s .. s+R`, a bit set of batch start rows suffices.
 //!
-//! **Layouts.** When the set of members changes, zones of a new *layout* are laid over the same bytes: the segments of the newest layout are
-//! written from then on, those of older ones are emptied. All zones of a pool have extents of one size on one grid, so a segment of one
-//! layout shares whole extents with segments of another ([`ZoneMap::overlapping`]), never parts of them.
+//! **Layouts.** When the set of members changes, zones of a new *layout* are laid over the same
+//! bytes: the segments of the newest layout are written from then on, those of older ones are
+//! emptied. All zones of a pool have extents of one size on one grid, so a segment of one layout
+//! shares whole extents with segments of another ([`ZoneMap::overlapping`]), never parts of them.
 
 use crate::{BLOCK_BYTES, MemberId, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -77,7 +80,8 @@ impl Redundancy {
         }
     }
 
-    /// Widest segment. A single-parity row over more than 32 members is too likely to meet a second fault.
+    /// Widest segment. A single-parity row over more than 32 members is too likely to meet a second
+    /// fault.
     pub fn max_width(self) -> usize {
         match self {
             Self::Single => 32,
@@ -95,11 +99,22 @@ impl Redundancy {
         }
     }
 
-    /// The widest segment shape over `members` members; copies use the largest multiple of the copy count.
-    pub fn shape(self, members: usize, rows: u32, chunk_rows: u32) -> Result<Shape, RedundancyError> {
+    /// The widest segment shape over `members` members; copies use the largest multiple of the copy
+    /// count.
+    pub fn shape(
+        self,
+        members: usize,
+        rows: u32,
+        chunk_rows: u32,
+    ) -> Result<Shape, RedundancyError> {
         let (min, max) = (self.min_members(), MAX_MEMBERS);
         if members < min || members > max {
-            return Err(RedundancyError { name: self.name(), min, max, given: members });
+            return Err(RedundancyError {
+                name: self.name(),
+                min,
+                max,
+                given: members,
+            });
         }
         let width = members.min(self.max_width());
         let (width, data, code) = match self {
@@ -111,7 +126,13 @@ impl Redundancy {
             Self::Single => (width, width - 1, Code::P),
             Self::Double => (width, width - 2, Code::PQ),
         };
-        Ok(Shape { width: width as u8, data: data as u8, code, rows, chunk_rows })
+        Ok(Shape {
+            width: width as u8,
+            data: data as u8,
+            code,
+            rows,
+            chunk_rows,
+        })
     }
 }
 
@@ -179,7 +200,8 @@ impl Shape {
         3u32.div_ceil(u32::from(self.data))
     }
 
-    /// Position (index into the segment's member list) of `column` for a batch that starts at `row`.
+    /// Position (index into the segment's member list) of `column` for a batch that starts at
+    /// `row`.
     #[inline]
     pub fn position(&self, row: u32, column: Column) -> usize {
         let chunk = row / self.chunk_rows;
@@ -201,7 +223,8 @@ impl Shape {
         (row / self.chunk_rows + 1) * self.chunk_rows
     }
 
-    /// Column and row of data block `block` of the segment, given the batch (start row and rows) that holds it.
+    /// Column and row of data block `block` of the segment, given the batch (start row and rows)
+    /// that holds it.
     #[inline]
     pub fn locate(&self, batch_row: u32, batch_rows: u32, block: u64) -> (Column, u32) {
         let d = block - u64::from(batch_row) * u64::from(self.data);
@@ -209,7 +232,8 @@ impl Shape {
         (Column((d / rows) as u8), batch_row + (d % rows) as u32)
     }
 
-    /// A row inside the batch that holds data block `block`: look up the last batch start at or before it.
+    /// A row inside the batch that holds data block `block`: look up the last batch start at or
+    /// before it.
     #[inline]
     pub fn row_hint(&self, block: u64) -> u32 {
         (block / u64::from(self.data)) as u32
@@ -241,7 +265,8 @@ impl Zone {
 
     /// Extents of a member that its segments use at most.
     pub fn extents(&self) -> u64 {
-        (u64::from(self.segments) * u64::from(self.shape.width)).div_ceil(self.member_count() as u64)
+        (u64::from(self.segments) * u64::from(self.shape.width))
+            .div_ceil(self.member_count() as u64)
     }
 
     /// The id behind its last segment.
@@ -275,7 +300,10 @@ impl SegmentLocation<'_> {
         let slot = self.index * u64::from(self.zone.shape.width) + position as u64;
         let count = self.members.len() as u64;
         let member = self.members[(slot % count) as usize];
-        (member, self.zone.start + slot / count * self.zone.shape.extent_bytes())
+        (
+            member,
+            self.zone.start + slot / count * self.zone.shape.extent_bytes(),
+        )
     }
 
     /// Member and byte offset of `column` at `row`.
@@ -294,9 +322,18 @@ pub struct ZoneMap {
 }
 
 impl ZoneMap {
-    /// Builds the look-up. Zones must be in order of their first segment; there may be gaps between them.
+    /// Builds the look-up. Zones must be in order of their first segment; there may be gaps between
+    /// them.
     pub fn new(zones: Vec<Zone>) -> Self {
-        let members = zones.iter().map(|z| (0..MAX_MEMBERS as u8).filter(|m| z.members >> m & 1 == 1).map(MemberId).collect()).collect();
+        let members = zones
+            .iter()
+            .map(|z| {
+                (0..MAX_MEMBERS as u8)
+                    .filter(|m| z.members >> m & 1 == 1)
+                    .map(MemberId)
+                    .collect()
+            })
+            .collect();
         Self { zones, members }
     }
 
@@ -312,7 +349,10 @@ impl ZoneMap {
 
     /// All segments, in order of their ids.
     pub fn segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
-        self.zones.iter().flat_map(|z| z.first_segment..z.end_segment()).map(SegmentId)
+        self.zones
+            .iter()
+            .flat_map(|z| z.first_segment..z.end_segment())
+            .map(SegmentId)
     }
 
     /// The number of the layout in force.
@@ -331,15 +371,25 @@ impl ZoneMap {
         self.zones.iter().any(|z| z.layout != self.zones[0].layout)
     }
 
-    /// Members, as a bit mask, that have a place in older layouts and none in the one in force: they leave the pool when nothing is left there.
+    /// Members, as a bit mask, that have a place in older layouts and none in the one in force:
+    /// they leave the pool when nothing is left there.
     pub fn leaving(&self) -> u64 {
-        let of = |newest: bool| self.zones.iter().filter(move |z| (z.layout == self.layout()) == newest).fold(0u64, |mask, z| mask | z.members);
+        let of = |newest: bool| {
+            self.zones
+                .iter()
+                .filter(move |z| (z.layout == self.layout()) == newest)
+                .fold(0u64, |mask, z| mask | z.members)
+        };
         of(false) & !of(true)
     }
 
     /// Most data blocks of any segment.
     pub fn max_data_blocks(&self) -> u64 {
-        self.zones.iter().map(|z| z.shape.data_blocks()).max().unwrap_or(1)
+        self.zones
+            .iter()
+            .map(|z| z.shape.data_blocks())
+            .max()
+            .unwrap_or(1)
     }
 
     /// The zone of a segment.
@@ -368,10 +418,15 @@ impl ZoneMap {
     pub fn locate(&self, segment: SegmentId) -> SegmentLocation<'_> {
         let at = self.zone_index(segment);
         let zone = &self.zones[at];
-        SegmentLocation { zone, members: &self.members[at], index: u64::from(segment.0 - zone.first_segment) }
+        SegmentLocation {
+            zone,
+            members: &self.members[at],
+            index: u64::from(segment.0 - zone.first_segment),
+        }
     }
 
-    /// The segments of other layouts that share an extent with this one, in order of their ids. Panics like [`ZoneMap::zone`].
+    /// The segments of other layouts that share an extent with this one, in order of their ids.
+    /// Panics like [`ZoneMap::zone`].
     pub fn overlapping(&self, segment: SegmentId) -> Vec<SegmentId> {
         let mut found = self.sharing(segment);
         found.dedup();
@@ -385,8 +440,18 @@ impl ZoneMap {
         let mut found = Vec::new();
         for position in 0..usize::from(location.zone.shape.width) {
             let (member, offset) = location.extent(position);
-            for (zone, members) in self.zones.iter().zip(&self.members).filter(|(zone, _)| zone.layout != layout) {
-                let (Ok(rank), Some(distance)) = (members.binary_search(&member), offset.checked_sub(zone.start)) else { continue };
+            for (zone, members) in self
+                .zones
+                .iter()
+                .zip(&self.members)
+                .filter(|(zone, _)| zone.layout != layout)
+            {
+                let (Ok(rank), Some(distance)) = (
+                    members.binary_search(&member),
+                    offset.checked_sub(zone.start),
+                ) else {
+                    continue;
+                };
                 let slot = distance / extent_bytes * members.len() as u64 + rank as u64;
                 let index = slot / u64::from(zone.shape.width);
                 if index < u64::from(zone.segments) {
@@ -402,7 +467,10 @@ impl ZoneMap {
     fn find(&self, segment: SegmentId) -> Option<usize> {
         let at = match self.zones.len() {
             1 => 0,
-            _ => self.zones.partition_point(|z| z.first_segment <= segment.0).checked_sub(1)?,
+            _ => self
+                .zones
+                .partition_point(|z| z.first_segment <= segment.0)
+                .checked_sub(1)?,
         };
         let zone = &self.zones[at];
         (segment.0.checked_sub(zone.first_segment)? < zone.segments).then_some(at)

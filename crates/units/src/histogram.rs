@@ -1,7 +1,8 @@
 //! Latency histograms with logarithmic buckets.
 //!
-//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two, so that a percentile is never more than 1/32
-//! above the true value, from one nanosecond to 18 minutes, in a table of fixed size. Recording is one addition.
+//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two, so that a
+//! percentile is never more than 1/32 above the true value, from one nanosecond to 18 minutes, in a
+//! table of fixed size. Recording is one addition.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,12 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS].into_boxed_slice(), total: 0, sum_ns: 0, max_ns: 0 }
+        Self {
+            counts: vec![0; BUCKETS].into_boxed_slice(),
+            total: 0,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 }
 
@@ -72,9 +78,12 @@ impl Histogram {
         self.total
     }
 
-    /// The value that `per_hundred_thousand` of 100 000 values do not exceed (50 000: the median); 0 if there is no value.
+    /// The value that `per_hundred_thousand` of 100 000 values do not exceed (50 000: the median);
+    /// 0 if there is no value.
     pub fn quantile_ns(&self, per_hundred_thousand: u64) -> u64 {
-        let rank = (u128::from(self.total) * u128::from(per_hundred_thousand)).div_ceil(100_000).max(1) as u64;
+        let rank = (u128::from(self.total) * u128::from(per_hundred_thousand))
+            .div_ceil(100_000)
+            .max(1) as u64;
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;

@@ -37,7 +37,8 @@ number! {
     Lba(u64)
 }
 number! {
-    /// A volume of the pool; never reused. 0 is no volume of users: it holds the content that blocks of others share.
+    /// A volume of the pool; never reused. 0 is no volume of users: it holds the content that
+    /// blocks of others share.
     VolumeId(u32)
 }
 impl VolumeId {
@@ -65,7 +66,8 @@ number! {
     StreamId(u8)
 }
 number! {
-    /// Pool-wide number of an admitted user block write, trim, zero or volume operation. 0 means "before everything".
+    /// Pool-wide number of an admitted user block write, trim, zero or volume operation. 0 means
+    /// "before everything".
     Order(u64)
 }
 number! {
@@ -73,7 +75,8 @@ number! {
     Seq(u64)
 }
 number! {
-    /// Raised by every import for writing: entries of an older epoch beyond the fence are void for ever.
+    /// Raised by every import for writing: entries of an older epoch beyond the fence are void for
+    /// ever.
     Epoch(u64)
 }
 number! {
@@ -104,7 +107,11 @@ impl Uuid {
     /// The two halves as little-endian words, for seeding checksums.
     pub fn words(&self) -> (u64, u64) {
         let (low, high) = self.0.split_at(8);
-        let word = |half: &[u8]| half.iter().rev().fold(0u64, |acc, b| (acc << 8) | u64::from(*b));
+        let word = |half: &[u8]| {
+            half.iter()
+                .rev()
+                .fold(0u64, |acc, b| (acc << 8) | u64::from(*b))
+        };
         (word(low), word(high))
     }
 }
@@ -137,7 +144,11 @@ impl core::str::FromStr for Uuid {
         }
         let mut out = [0u8; 16];
         for (slot, pair) in out.iter_mut().zip(hex.chunks_exact(2)) {
-            let digit = |b: u8| (b as char).to_digit(16).ok_or("an identifier has only hexadecimal digits");
+            let digit = |b: u8| {
+                (b as char)
+                    .to_digit(16)
+                    .ok_or("an identifier has only hexadecimal digits")
+            };
             *slot = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
         }
         Ok(Self(out))
@@ -152,6 +163,8 @@ impl Serialize for Uuid {
 
 impl<'de> Deserialize<'de> for Uuid {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(d)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }

@@ -1,9 +1,11 @@
 //! Geometry of a journal: a ring of chunks, each with the same bytes on several members.
 //!
-//! The area takes `bytes` at `start` of each of `m` members. Copy `t` of chunk `j` lies, with `x = j * copies + t`, on the member at position
-//! `x mod m`, in place `x div m` of the area there: as the extents of a segment do, so that the chunks go round the members and all wear alike.
+//! The area takes `bytes` at `start` of each of `m` members. Copy `t` of chunk `j` lies, with
+//! `x = j * copies + t`, on the member at position `x mod m`, in place `x div m` of the area there:
+//! as the extents of a segment do, so that the chunks go round the members and all wear alike.
 //!
-//! A *granule* is what records are measured in: the largest sector of the members, 512 or 4096 bytes.
+//! A *granule* is what records are measured in: the largest sector of the members, 512 or 4096
+//! bytes.
 
 use crate::{BLOCK_BYTES, MAX_MEMBERS, MemberId};
 use serde::{Deserialize, Serialize};
@@ -37,19 +39,38 @@ pub struct JournalArea {
 }
 
 impl JournalArea {
-    /// The largest journal with chunks of this size in `bytes` of each member of the mask; `None` if that is too little.
-    pub fn fit(members: u64, copies: u8, start: u64, bytes: u64, chunk_bytes: u32, granule: u32) -> Option<Self> {
+    /// The largest journal with chunks of this size in `bytes` of each member of the mask; `None`
+    /// if that is too little.
+    pub fn fit(
+        members: u64,
+        copies: u8,
+        start: u64,
+        bytes: u64,
+        chunk_bytes: u32,
+        granule: u32,
+    ) -> Option<Self> {
         let places = bytes / u64::from(chunk_bytes) * u64::from(members.count_ones());
         let chunks = u32::try_from(places / u64::from(copies.max(1))).ok()?;
-        let area = Self { members, copies, start, chunk_bytes, chunks, granule, power_safe: false };
+        let area = Self {
+            members,
+            copies,
+            start,
+            chunk_bytes,
+            chunks,
+            granule,
+            power_safe: false,
+        };
         area.is_valid().then_some(area)
     }
 
     /// True if the numbers make sense together.
     pub fn is_valid(&self) -> bool {
-        let chunk = (JOURNAL_CHUNK_MIN..=JOURNAL_CHUNK_MAX).contains(&self.chunk_bytes) && self.chunk_bytes.is_power_of_two();
+        let chunk = (JOURNAL_CHUNK_MIN..=JOURNAL_CHUNK_MAX).contains(&self.chunk_bytes)
+            && self.chunk_bytes.is_power_of_two();
         let copies = self.copies > 0 && u32::from(self.copies) <= self.members.count_ones();
-        let length = self.chunks_each().checked_mul(u64::from(self.chunk_bytes.max(1)));
+        let length = self
+            .chunks_each()
+            .checked_mul(u64::from(self.chunk_bytes.max(1)));
         let end = length.and_then(|length| length.checked_add(self.start));
         let granule = self.granule == 512 || u64::from(self.granule) == BLOCK_BYTES;
         chunk
@@ -62,7 +83,8 @@ impl JournalArea {
 
     /// Places for chunks that the area has on each member.
     fn chunks_each(&self) -> u64 {
-        (u64::from(self.chunks) * u64::from(self.copies)).div_ceil(u64::from(self.members.count_ones().max(1)))
+        (u64::from(self.chunks) * u64::from(self.copies))
+            .div_ceil(u64::from(self.members.count_ones().max(1)))
     }
 
     /// The first byte behind the area on each member.
@@ -80,8 +102,14 @@ impl JournalArea {
         let slot = u64::from(chunk) * u64::from(self.copies) + u64::from(copy);
         let count = u64::from(self.members.count_ones().max(1));
         let position = (slot % count) as usize;
-        let member = (0..MAX_MEMBERS as u8).filter(|m| self.members >> m & 1 == 1).nth(position).unwrap_or(0);
-        (MemberId(member), self.start + slot / count * u64::from(self.chunk_bytes))
+        let member = (0..MAX_MEMBERS as u8)
+            .filter(|m| self.members >> m & 1 == 1)
+            .nth(position)
+            .unwrap_or(0);
+        (
+            MemberId(member),
+            self.start + slot / count * u64::from(self.chunk_bytes),
+        )
     }
 
     /// Members and byte offsets of all copies of a chunk.
@@ -98,13 +126,22 @@ mod tests {
     #[test]
     fn copies_lie_on_different_members_and_no_two_share_a_place() {
         for (members, copies) in [(0xffu64, 3u8), (0b1011, 2), (0b111, 3), (1, 1), (0x1f, 2)] {
-            let area = JournalArea::fit(members, copies, 1 << 20, 1 << 20, 64 << 10, 512).expect("fits");
+            let area =
+                JournalArea::fit(members, copies, 1 << 20, 1 << 20, 64 << 10, 512).expect("fits");
             let mut seen = BTreeSet::new();
             for chunk in 0..area.chunks {
                 let copies: Vec<_> = area.copies_of(chunk).collect();
-                assert_eq!(copies.iter().map(|c| c.0).collect::<BTreeSet<_>>().len(), copies.len(), "chunk {chunk} of {area:?}");
+                assert_eq!(
+                    copies.iter().map(|c| c.0).collect::<BTreeSet<_>>().len(),
+                    copies.len(),
+                    "chunk {chunk} of {area:?}"
+                );
                 for (member, offset) in copies {
-                    assert!(members >> member.0 & 1 == 1 && offset >= area.start && offset + 65536 <= area.end());
+                    assert!(
+                        members >> member.0 & 1 == 1
+                            && offset >= area.start
+                            && offset + 65536 <= area.end()
+                    );
                     assert!(seen.insert((member, offset)), "a place is used twice");
                 }
             }
@@ -114,8 +151,20 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_no_journal() {
-        assert_eq!(JournalArea::fit(0xff, 3, 1 << 20, 64 << 10, 64 << 10, 512), None, "two chunks are too few");
-        assert_eq!(JournalArea::fit(0b11, 3, 1 << 20, 1 << 20, 64 << 10, 512), None, "more copies than members");
-        assert_eq!(JournalArea::fit(0xff, 3, 1 << 20, 1 << 20, 5000, 512), None, "chunks are powers of two");
+        assert_eq!(
+            JournalArea::fit(0xff, 3, 1 << 20, 64 << 10, 64 << 10, 512),
+            None,
+            "two chunks are too few"
+        );
+        assert_eq!(
+            JournalArea::fit(0b11, 3, 1 << 20, 1 << 20, 64 << 10, 512),
+            None,
+            "more copies than members"
+        );
+        assert_eq!(
+            JournalArea::fit(0xff, 3, 1 << 20, 1 << 20, 5000, 512),
+            None,
+            "chunks are powers of two"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Newtypes, sizes and geometry: the words of Windrow as types.
 //!
-//! Nothing here does I/O or allocates on a hot path. Every number that crosses a crate boundary has a
-//! type of its own, so that an order cannot be passed where a sequence number is wanted. (And the histogram of latencies, which the engine
-//! and those around it share.)
+//! Nothing here does I/O or allocates on a hot path. Every number that crosses a crate boundary has
+//! a type of its own, so that an order cannot be passed where a sequence number is wanted. (And the
+//! histogram of latencies, which the engine and those around it share.)
 
 mod geometry;
 mod histogram;
@@ -10,10 +10,16 @@ mod ids;
 mod journal;
 mod place;
 
-pub use geometry::{Code, Column, MAX_MEMBERS, Redundancy, RedundancyError, SegmentLocation, Shape, Zone, ZoneMap};
+pub use geometry::{
+    Code, Column, MAX_MEMBERS, Redundancy, RedundancyError, SegmentLocation, Shape, Zone, ZoneMap,
+};
 pub use histogram::{Histogram, LatencySummary};
-pub use ids::{Epoch, Generation, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, StreamId, Uuid, VolumeId};
-pub use journal::{JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JOURNAL_CHUNKS_MIN, JournalArea};
+pub use ids::{
+    Epoch, Generation, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, StreamId, Uuid, VolumeId,
+};
+pub use journal::{
+    JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JOURNAL_CHUNKS_MIN, JournalArea,
+};
 pub use place::{FULL_BLOCK_UNITS, Place, PlaceCodec};
 
 /// Bytes in a block: the unit of mapping and of atomicity.
@@ -22,5 +28,6 @@ pub const BLOCK_SIZE: usize = 4096;
 pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
 /// Bytes in one unit of a [`Place`] and of a stored length.
 pub const PLACE_UNIT: usize = 16;
-/// Number of write streams a pool may have; also the number of per-stream slots in headers and superblocks.
+/// Number of write streams a pool may have; also the number of per-stream slots in headers and
+/// superblocks.
 pub const MAX_STREAMS: usize = 8;

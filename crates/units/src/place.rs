@@ -1,7 +1,8 @@
 //! A place: (segment, offset in 16-byte units), 46 bits.
 //!
-//! The split between segment bits and offset bits is a constant of the pool ([`PlaceCodec`]), fixed at its creation and kept in its
-//! superblock: places never change their meaning, whatever members come and go. 46 bits of 16 bytes address 1 PiB of data space.
+//! The split between segment bits and offset bits is a constant of the pool ([`PlaceCodec`]), fixed
+//! at its creation and kept in its superblock: places never change their meaning, whatever members
+//! come and go. 46 bits of 16 bytes address 1 PiB of data space.
 
 use crate::{BLOCK_BYTES, PLACE_UNIT, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,11 @@ use serde::{Deserialize, Serialize};
 /// Units of a whole uncompressed block.
 pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / PLACE_UNIT as u64) as u16;
 
-/// Where a payload lies: packed (segment, offset). Only a [`PlaceCodec`] of the same pool can read it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+/// Where a payload lies: packed (segment, offset). Only a [`PlaceCodec`] of the same pool can read
+/// it.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Place(pub u64);
 
@@ -26,28 +30,40 @@ pub struct PlaceCodec {
 }
 
 impl PlaceCodec {
-    /// Segments that a pool must be able to name, for each one that it has at its creation: layouts that follow one another have ids of their own.
+    /// Segments that a pool must be able to name, for each one that it has at its creation: layouts
+    /// that follow one another have ids of their own.
     const SEGMENTS_HEADROOM: u64 = 4;
 
-    /// A codec with so many bits for the offset. At least 8 (one block) and fewer than [`Place::BITS`].
+    /// A codec with so many bits for the offset. At least 8 (one block) and fewer than
+    /// [`Place::BITS`].
     pub fn new(offset_bits: u8) -> Self {
         debug_assert!((8..Place::BITS).contains(&u32::from(offset_bits)));
-        Self { offset_bits: u32::from(offset_bits) }
+        Self {
+            offset_bits: u32::from(offset_bits),
+        }
     }
 
-    /// The codec with the fewest offset bits for segments of at most `data_blocks` data blocks each.
+    /// The codec with the fewest offset bits for segments of at most `data_blocks` data blocks
+    /// each.
     pub fn for_segment_blocks(data_blocks: u64) -> Self {
         let units = data_blocks.max(1) * u64::from(FULL_BLOCK_UNITS);
-        Self { offset_bits: 64 - (units - 1).leading_zeros() }
+        Self {
+            offset_bits: 64 - (units - 1).leading_zeros(),
+        }
     }
 
-    /// The codec of a new pool of `segments` segments with at most `data_blocks` data blocks: wide enough for segments of
-    /// `data_blocks_most` blocks if that leaves numbers for some times as many segments, else as wide as that allows.
+    /// The codec of a new pool of `segments` segments with at most `data_blocks` data blocks: wide
+    /// enough for segments of `data_blocks_most` blocks if that leaves numbers for some times as
+    /// many segments, else as wide as that allows.
     pub fn with_headroom(data_blocks: u64, data_blocks_most: u64, segments: u64) -> Self {
         let least = Self::for_segment_blocks(data_blocks).offset_bits;
         let most = Self::for_segment_blocks(data_blocks_most).offset_bits;
         let segment_bits = 64 - (segments.max(1) * Self::SEGMENTS_HEADROOM - 1).leading_zeros();
-        Self { offset_bits: most.min(Place::BITS.saturating_sub(segment_bits)).max(least) }
+        Self {
+            offset_bits: most
+                .min(Place::BITS.saturating_sub(segment_bits))
+                .max(least),
+        }
     }
 
     /// Bits of the offset.

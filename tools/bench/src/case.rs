@@ -1,4 +1,5 @@
-//! A load in process on scratch members: on fresh space, again and again until the time has passed, or on a volume that is filled.
+//! A load in process on scratch members: on fresh space, again and again until the time has passed,
+//! or on a volume that is filled.
 
 use super::rounds::Step;
 use super::scratch::Scratch;
@@ -35,7 +36,13 @@ pub struct Case {
 impl Case {
     /// The load over `span_bytes`, ended by time.
     pub fn spec(&self, span_bytes: u64, time_max: Duration, seed: u64) -> LoadSpec {
-        let Self { block_bytes, writers, depth, read_percent, linear } = *self;
+        let Self {
+            block_bytes,
+            writers,
+            depth,
+            read_percent,
+            linear,
+        } = *self;
         LoadSpec {
             block_bytes,
             span_bytes,
@@ -81,7 +88,11 @@ impl Sample {
 
     /// Bytes to members for each byte written; 0 if nothing was.
     pub fn amplification(&self) -> f64 {
-        if self.user_bytes == 0 { 0.0 } else { self.member_bytes as f64 / self.user_bytes as f64 }
+        if self.user_bytes == 0 {
+            0.0
+        } else {
+            self.member_bytes as f64 / self.user_bytes as f64
+        }
     }
 }
 
@@ -111,12 +122,18 @@ pub fn measure(pool: &Pool, spec: &LoadSpec, progress: &mut Progress) -> Result<
 
 /// Requests of a load failed.
 pub fn failed(pool: &Pool, load: &LoadResult) -> Failure {
-    let why = pool.stop_reason().or(load.error.map(|error| error.to_string()));
-    Failure::new(id::BENCH_LOAD, format!("{} requests failed", load.errors), why.unwrap_or_default())
+    let why = pool
+        .stop_reason()
+        .or(load.error.map(|error| error.to_string()));
+    Failure::new(
+        id::BENCH_LOAD,
+        format!("{} requests failed", load.errors),
+        why.unwrap_or_default(),
+    )
 }
 
-/// Writes to new pools, each until its fresh space is nearly used up, for `time` in all. `before_pass` runs before each of them with the
-/// time that the pass before took.
+/// Writes to new pools, each until its fresh space is nearly used up, for `time` in all.
+/// `before_pass` runs before each of them with the time that the pass before took.
 pub fn fresh(
     scratch: &Scratch,
     case: &Case,
@@ -136,7 +153,11 @@ pub fn fresh(
         spec.bytes_max = capacity.data_bytes / 10 * 8;
         let part = measure(&pool, &spec, &mut step.progress())?;
         if part.load.requests == 0 {
-            return Err(Failure::new(id::BENCH_INPUT, "nothing was written", "the members are too small for one request of this size"));
+            return Err(Failure::new(
+                id::BENCH_INPUT,
+                "nothing was written",
+                "the members are too small for one request of this size",
+            ));
         }
         slice = part.load.elapsed;
         sum.append(&part);
@@ -145,13 +166,24 @@ pub fn fresh(
     Ok(sum)
 }
 
-/// Writes the volume from its beginning, in order; returns the bytes written, a multiple of 256 KiB.
+/// Writes the volume from its beginning, in order; returns the bytes written, a multiple of 256
+/// KiB.
 pub fn fill(pool: &Pool, span_bytes: u64, what: &str) -> Result<u64, Failure> {
     let span = span_bytes / FILL_BYTES * FILL_BYTES;
     if span == 0 {
-        return Err(Failure::new(id::BENCH_INPUT, "cannot fill the volume", "it is smaller than 256 KiB"));
+        return Err(Failure::new(
+            id::BENCH_INPUT,
+            "cannot fill the volume",
+            "it is smaller than 256 KiB",
+        ));
     }
-    let case = Case { block_bytes: FILL_BYTES as u32, writers: 1, depth: 16, read_percent: 0, linear: true };
+    let case = Case {
+        block_bytes: FILL_BYTES as u32,
+        writers: 1,
+        depth: 16,
+        read_percent: 0,
+        linear: true,
+    };
     let mut spec = case.spec(span, Duration::from_secs(24 * 3600), 99);
     spec.bytes_max = span;
     measure(pool, &spec, &mut Progress::new(format!("{what}: filling"))).map(|_| span)

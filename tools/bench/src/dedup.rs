@@ -1,10 +1,14 @@
-//! `bench dedup`: what deduplication costs, and what it finds where memory knows next to nothing of what is stored.
+//! `bench dedup`: what deduplication costs, and what it finds where memory knows next to nothing of
+//! what is stored.
 //!
 //! *Rate* (`dedup/rate.rs`): LZ4 and deduplication together against LZ4 alone, under the same load.
 //!
-//! *Found*: several copies of the image of a machine, with changes between. 1 The image is a file (of a file system made with `mkfs`), or generated (`dedup/image.rs`). 2 It is written, from its begin
-//! to its end, then copies of it; before each of them 2 % of the blocks become new and 2 % of the pieces change places. 3 The pool is started again as after a crash, and one more copy is written. Found is the
-//! share of the blocks that were written before, anywhere, that became references. Nothing here depends on time.
+//! *Found*: several copies of the image of a machine, with changes between. 1 The image is a file
+//! (of a file system made with `mkfs`), or generated (`dedup/image.rs`). 2 It is written, from its
+//! begin to its end, then copies of it; before each of them 2 % of the blocks become new and 2 % of
+//! the pieces change places. 3 The pool is started again as after a crash, and one more copy is
+//! written. Found is the share of the blocks that were written before, anywhere, that became
+//! references. Nothing here depends on time.
 
 mod driver;
 mod image;
@@ -61,13 +65,15 @@ pub struct DedupArguments {
     /// Found: size of the generated image.
     #[arg(long, default_value = "256M")]
     image_size: Size,
-    /// Found: what blocks hold that are generated. Repeated: 32 bytes, compressed with LZ4, so that a large index can be tried in little memory.
+    /// Found: what blocks hold that are generated. Repeated: 32 bytes, compressed with LZ4, so that
+    /// a large index can be tried in little memory.
     #[arg(long, value_enum, default_value = "random")]
     content: Content,
     /// Found: copies before the pool is started again.
     #[arg(long, default_value = "4", value_parser = windrow_console::values::within::<u32>(0, 1000))]
     copies: u32,
-    /// Found: memory of the index; else a thousandth (1/1024) of the image's data, as 64 MiB are of 64 GiB.
+    /// Found: memory of the index; else a thousandth (1/1024) of the image's data, as 64 MiB are of
+    /// 64 GiB.
     #[arg(long)]
     index: Option<Size>,
 }
@@ -90,16 +96,35 @@ fn failed(why: impl std::fmt::Display) -> Failure {
 pub fn run(arguments: &DedupArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let wants = |part: &str| arguments.part.iter().any(|wanted| wanted == part);
-    let (mut rates, mut found, mut text, mut goals) = (Vec::new(), Vec::new(), String::new(), Vec::new());
-    let number = |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
+    let (mut rates, mut found, mut text, mut goals) =
+        (Vec::new(), Vec::new(), String::new(), Vec::new());
+    let number =
+        |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
     if wants("rate") {
         let scratch = Scratch::make(&arguments.scratch)?;
-        rates = rate::rows(&scratch, &arguments.rounds, &arguments.distinct, arguments.depth)?;
-        text += &format!("{}, {} rounds\n{}", scratch.describe(), arguments.rounds.rounds, rate::text(&rates));
+        rates = rate::rows(
+            &scratch,
+            &arguments.rounds,
+            &arguments.distinct,
+            arguments.depth,
+        )?;
+        text += &format!(
+            "{}, {} rounds\n{}",
+            scratch.describe(),
+            arguments.rounds.rounds,
+            rate::text(&rates)
+        );
         for row in &rates {
             for mode in ["hash", "verify"] {
-                let what = format!("deduplication ({mode}) and LZ4 with {} % distinct blocks, of the rate of LZ4 alone:", row["distinct_percent"]);
-                goals.push(Goal::at_least(what, number(row, &format!("{mode}_ratio_ppm")), GOAL_RATE));
+                let what = format!(
+                    "deduplication ({mode}) and LZ4 with {} % distinct blocks, of the rate of LZ4 alone:",
+                    row["distinct_percent"]
+                );
+                goals.push(Goal::at_least(
+                    what,
+                    number(row, &format!("{mode}_ratio_ppm")),
+                    GOAL_RATE,
+                ));
             }
         }
     }
@@ -107,30 +132,66 @@ pub fn run(arguments: &DedupArguments, output: &Output) -> Result<u8, Failure> {
         found = copies(arguments)?;
         text += &found_text(&found);
         for row in found.iter().filter(|row| row["duplicates"] != 0) {
-            let what = format!("duplicates found in {}:", row["step"].as_str().unwrap_or_default());
+            let what = format!(
+                "duplicates found in {}:",
+                row["step"].as_str().unwrap_or_default()
+            );
             goals.push(Goal::at_least(what, number(row, "found_ppm"), GOAL_FOUND));
         }
     }
     let picture = picture(&rates, &found);
     let results: Vec<&Value> = rates.iter().chain(&found).collect();
     let value = json!({ "rounds": arguments.rounds.rounds, "copies": arguments.copies, "results": results, "rates": rates, "found": found });
-    Findings { name: "dedup", value, text, picture, goals }.publish(&meter, &arguments.report, output)
+    Findings {
+        name: "dedup",
+        value,
+        text,
+        picture,
+        goals,
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 /// Writes the image and its copies; a row for each.
 fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
-    let cannot = |path: &PathBuf, error: std::io::Error| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), error);
-    let file = arguments.image.as_ref().map(|path| std::fs::read(path).map_err(|error| cannot(path, error))).transpose()?;
-    let mut image = Image::new(file, arguments.image_size.0 as usize / BLOCK_SIZE, arguments.content);
+    let cannot = |path: &PathBuf, error: std::io::Error| {
+        Failure::new(
+            id::LOCAL_FILE,
+            format!("cannot read {}", path.display()),
+            error,
+        )
+    };
+    let file = arguments
+        .image
+        .as_ref()
+        .map(|path| std::fs::read(path).map_err(|error| cannot(path, error)))
+        .transpose()?;
+    let mut image = Image::new(
+        file,
+        arguments.image_size.0 as usize / BLOCK_SIZE,
+        arguments.content,
+    );
     let mut block = [0; BLOCK_SIZE];
-    let stored = (0..image.len()).filter(|at| image.copy(*at, &mut block)).count();
+    let stored = (0..image.len())
+        .filter(|at| image.copy(*at, &mut block))
+        .count();
     if stored == 0 {
-        return Err(Failure::new(id::USAGE, "cannot write copies of the image", "it holds no data").remedy("name another one, or a larger --image-size"));
+        return Err(Failure::new(
+            id::USAGE,
+            "cannot write copies of the image",
+            "it holds no data",
+        )
+        .remedy("name another one, or a larger --image-size"));
     }
-    let index_bytes = arguments.index.map_or((stored * BLOCK_SIZE / PART) as u64, |size| size.0);
+    let index_bytes = arguments
+        .index
+        .map_or((stored * BLOCK_SIZE / PART) as u64, |size| size.0);
     let all = u64::from(arguments.copies) + 2;
     let image_bytes = (image.len() * BLOCK_SIZE) as u64;
-    let mut driver = Driver::new((image_bytes * (all + 1) / 4).next_multiple_of(1 << 20) + (64 << 20), index_bytes)?;
+    let mut driver = Driver::new(
+        (image_bytes * (all + 1) / 4).next_multiple_of(1 << 20) + (64 << 20),
+        index_bytes,
+    )?;
     let mut known = HashSet::new();
     let mut progress = Progress::new("copies of an image");
     let mut rows = Vec::new();
@@ -146,15 +207,28 @@ fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
         if copy > 0 {
             image.change();
         }
-        let reply = driver.command(Control::VolumeCreate { name: format!("copy{copy}"), size_bytes: image_bytes })?;
-        let ControlReply::Volume(volume) = reply else { return Err(failed("no volume")) };
-        driver.command(Control::VolumeDedup { volume, dedup: Dedup::Hash })?;
+        let reply = driver.command(Control::VolumeCreate {
+            name: format!("copy{copy}"),
+            size_bytes: image_bytes,
+        })?;
+        let ControlReply::Volume(volume) = reply else {
+            return Err(failed("no volume"));
+        };
+        driver.command(Control::VolumeDedup {
+            volume,
+            dedup: Dedup::Hash,
+        })?;
         if arguments.content == Content::Repeated {
-            driver.command(Control::VolumeCompression { volume, compression: Compression::Lz4 })?;
+            driver.command(Control::VolumeCompression {
+                volume,
+                compression: Compression::Lz4,
+            })?;
         }
         let before = driver.engine.status().dedup.sums;
         let blocks = image.len() as u64;
-        let duplicates = write(&mut driver, volume, &image, &mut known, |done| progress.steps(copy * blocks + done, all * blocks))?;
+        let duplicates = write(&mut driver, volume, &image, &mut known, |done| {
+            progress.steps(copy * blocks + done, all * blocks)
+        })?;
         let status = driver.engine.status().dedup;
         let found = status.sums.found - before.found;
         let reads = status.sums.pages_read - before.pages_read;
@@ -170,7 +244,13 @@ fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
 }
 
 /// Writes an image; gives the blocks that were there before.
-fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashSet<u128>, mut progress: impl FnMut(u64)) -> Result<u64, Failure> {
+fn write(
+    driver: &mut Driver,
+    volume: VolumeId,
+    image: &Image,
+    known: &mut HashSet<u128>,
+    mut progress: impl FnMut(u64),
+) -> Result<u64, Failure> {
     let mut duplicates = 0;
     let mut bytes = vec![0; RUN * BLOCK_SIZE];
     for (number, first) in (0..image.len()).step_by(RUN).enumerate() {
@@ -180,7 +260,14 @@ fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashS
             duplicates += u64::from(is_data && !known.insert(Print::Fast.of(target)));
         }
         let data = Payload::copy_of(&bytes[..run * BLOCK_SIZE]);
-        driver.request(volume, Op::Write { offset: (first * BLOCK_SIZE) as u64, data, fua: false });
+        driver.request(
+            volume,
+            Op::Write {
+                offset: (first * BLOCK_SIZE) as u64,
+                data,
+                fua: false,
+            },
+        );
         if number % DEPTH == DEPTH - 1 {
             driver.settle()?;
             progress(first as u64);
@@ -193,28 +280,80 @@ fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashS
 }
 
 fn found_text(rows: &[Value]) -> String {
-    let mut table = Table::new(&["STEP", "DUPLICATES", "FOUND", "PAGES READ FOR EACH", "UNIQUE", "PAGES", "HOOKS"]);
+    let mut table = Table::new(&[
+        "STEP",
+        "DUPLICATES",
+        "FOUND",
+        "PAGES READ FOR EACH",
+        "UNIQUE",
+        "PAGES",
+        "HOOKS",
+    ]);
     for row in rows {
         let number = |field: &str| row[field].as_u64().unwrap_or(0);
-        let cells = [number("index_pages").to_string(), number("index_hooks").to_string()];
-        let found = format!("{}.{} %", number("found_ppm") / 10_000, number("found_ppm") % 10_000 / 1000);
+        let cells = [
+            number("index_pages").to_string(),
+            number("index_hooks").to_string(),
+        ];
+        let found = format!(
+            "{}.{} %",
+            number("found_ppm") / 10_000,
+            number("found_ppm") % 10_000 / 1000
+        );
         let reads = format!("{:.4}", number("pages_read_per_found_ppm") as f64 / 1e6);
-        let head = [row["step"].as_str().unwrap_or_default().to_owned(), number("duplicates").to_string(), found, reads];
-        table.row(head.into_iter().chain([Size(number("unique_bytes")).to_string()]).chain(cells));
+        let head = [
+            row["step"].as_str().unwrap_or_default().to_owned(),
+            number("duplicates").to_string(),
+            found,
+            reads,
+        ];
+        table.row(
+            head.into_iter()
+                .chain([Size(number("unique_bytes")).to_string()])
+                .chain(cells),
+        );
     }
-    let last = rows.last().map_or(0, |row| row["index_bytes"].as_u64().unwrap_or(0));
-    let data = rows.first().map_or(0, |row| row["data_bytes"].as_u64().unwrap_or(0));
-    format!("Copies of an image with {} of data, {} of memory for the index\n{}", Size(data), Size(last), table.render())
+    let last = rows
+        .last()
+        .map_or(0, |row| row["index_bytes"].as_u64().unwrap_or(0));
+    let data = rows
+        .first()
+        .map_or(0, |row| row["data_bytes"].as_u64().unwrap_or(0));
+    format!(
+        "Copies of an image with {} of data, {} of memory for the index\n{}",
+        Size(data),
+        Size(last),
+        table.render()
+    )
 }
 
 fn picture(rates: &[Value], found: &[Value]) -> String {
     let share = |row: &Value, field: &str| row[field].as_u64().map(|value| value as f64 / 1e4);
     if found.is_empty() {
-        let values = |row: &Value| ["hash_ratio_ppm", "verify_ratio_ppm"].map(|field| share(row, field)).to_vec();
-        let bars: Vec<Group> = rates.iter().map(|row| Group { label: format!("{} % distinct", row["distinct_percent"]), values: values(row) }).collect();
-        return groups("Rate of deduplication and LZ4, % of LZ4 alone", &["hash", "verify"], &bars);
+        let values = |row: &Value| {
+            ["hash_ratio_ppm", "verify_ratio_ppm"]
+                .map(|field| share(row, field))
+                .to_vec()
+        };
+        let bars: Vec<Group> = rates
+            .iter()
+            .map(|row| Group {
+                label: format!("{} % distinct", row["distinct_percent"]),
+                values: values(row),
+            })
+            .collect();
+        return groups(
+            "Rate of deduplication and LZ4, % of LZ4 alone",
+            &["hash", "verify"],
+            &bars,
+        );
     }
-    let bars: Vec<Group> =
-        found.iter().map(|row| Group { label: row["step"].as_str().unwrap_or_default().to_owned(), values: vec![share(row, "found_ppm")] }).collect();
+    let bars: Vec<Group> = found
+        .iter()
+        .map(|row| Group {
+            label: row["step"].as_str().unwrap_or_default().to_owned(),
+            values: vec![share(row, "found_ppm")],
+        })
+        .collect();
     groups("Duplicates that are found, %", &["found"], &bars)
 }

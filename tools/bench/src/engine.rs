@@ -1,5 +1,6 @@
-//! `bench engine`: load in process. On files each round also measures what the same files take when they are written side by side with the
-//! same write size; the ratio is to that rate times the share of data columns.
+//! `bench engine`: load in process. On files each round also measures what the same files take when
+//! they are written side by side with the same write size; the ratio is to that rate times the
+//! share of data columns.
 
 use super::case::{Case, SPARE_PER_MILLE, Sample, fill, fresh, measure};
 use super::chart::{Group, groups};
@@ -56,7 +57,8 @@ pub struct EngineArguments {
     /// Go on when the fresh space is used up, instead of beginning again with a new pool.
     #[arg(long)]
     overwrite: bool,
-    /// Afterwards the steady state of random overwrites at these shares of live space, as `bench steady` measures it.
+    /// Afterwards the steady state of random overwrites at these shares of live space, as
+    /// `bench steady` measures it.
     #[arg(long, value_delimiter = ',')]
     full: Vec<Share>,
 }
@@ -75,7 +77,9 @@ struct Round {
 
 impl Round {
     fn ratio(&self, data_share: f64) -> Option<f64> {
-        self.linear.map(|linear| self.sample.load.bytes_per_second() / (linear.bytes_per_second() * data_share).max(1.0))
+        self.linear.map(|linear| {
+            self.sample.load.bytes_per_second() / (linear.bytes_per_second() * data_share).max(1.0)
+        })
     }
 }
 
@@ -84,14 +88,39 @@ pub fn run(arguments: &EngineArguments, output: &Output) -> Result<u8, Failure> 
     let meter = Meter::start();
     let cases = cases(arguments)?;
     let scratch = Scratch::make(&arguments.scratch)?;
-    let time = arguments.rounds.time(if scratch.is_files() { SECONDS.0 } else { SECONDS.1 });
-    let names: Vec<String> = cases.iter().map(|case| format!("{} x {} writers", Size(u64::from(case.block_bytes)), case.writers)).collect();
-    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| round(arguments, &scratch, &cases[case], time, step))?;
-    let rows: Vec<Value> = cases.iter().zip(&rounds).map(|(case, rounds)| summarize(case, rounds, scratch.data_share())).collect();
+    let time = arguments.rounds.time(if scratch.is_files() {
+        SECONDS.0
+    } else {
+        SECONDS.1
+    });
+    let names: Vec<String> = cases
+        .iter()
+        .map(|case| {
+            format!(
+                "{} x {} writers",
+                Size(u64::from(case.block_bytes)),
+                case.writers
+            )
+        })
+        .collect();
+    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| {
+        round(arguments, &scratch, &cases[case], time, step)
+    })?;
+    let rows: Vec<Value> = cases
+        .iter()
+        .zip(&rounds)
+        .map(|(case, rounds)| summarize(case, rounds, scratch.data_share()))
+        .collect();
     let mut full = Vec::new();
     for wanted in &arguments.full {
-        // Two overwrites on top of the fill bring uniform overwrites near their steady state; `settle` goes on until `U` stands.
-        let plan = SteadyPlan { overwrites: 2, measure: 1, depth: arguments.depth, linear_time: time };
+        // Two overwrites on top of the fill bring uniform overwrites near their steady state;
+        // `settle` goes on until `U` stands.
+        let plan = SteadyPlan {
+            overwrites: 2,
+            measure: 1,
+            depth: arguments.depth,
+            linear_time: time,
+        };
         full.push(steady::measure(&scratch, *wanted, &plan)?);
     }
     let value = json!({
@@ -99,19 +128,45 @@ pub fn run(arguments: &EngineArguments, output: &Output) -> Result<u8, Failure> 
         "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows,
         "full": full.iter().map(|result| result.json(scratch.data_share())).collect::<Vec<_>>(),
     });
-    let bars: Vec<Group> = names.iter().zip(&rows).map(|(name, row)| bar(name, row)).collect();
-    let series: &[&str] = if scratch.is_files() { &["windrow", "files x data share"] } else { &["windrow"] };
+    let bars: Vec<Group> = names
+        .iter()
+        .zip(&rows)
+        .map(|(name, row)| bar(name, row))
+        .collect();
+    let series: &[&str] = if scratch.is_files() {
+        &["windrow", "files x data share"]
+    } else {
+        &["windrow"]
+    };
     let picture = groups(&format!("{}, MB/s", title(arguments)), series, &bars);
     let goals = goals(arguments, &scratch, &rows);
-    Findings { name: "engine", value, text: text(arguments, &scratch, time, &rows, &full), picture, goals }.publish(&meter, &arguments.report, output)
+    Findings {
+        name: "engine",
+        value,
+        text: text(arguments, &scratch, time, &rows, &full),
+        picture,
+        goals,
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 fn cases(arguments: &EngineArguments) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for block in &arguments.block {
         let block_bytes = block_bytes(*block)?;
-        let EngineArguments { depth, read_percent, linear, .. } = *arguments;
-        cases.extend(arguments.writers.iter().map(|writers| Case { block_bytes, writers: *writers, depth, read_percent, linear }));
+        let EngineArguments {
+            depth,
+            read_percent,
+            linear,
+            ..
+        } = *arguments;
+        cases.extend(arguments.writers.iter().map(|writers| Case {
+            block_bytes,
+            writers: *writers,
+            depth,
+            read_percent,
+            linear,
+        }));
     }
     Ok(cases)
 }
@@ -119,8 +174,17 @@ fn cases(arguments: &EngineArguments) -> Result<Vec<Case>, Failure> {
 /// A request size: a multiple of 512 bytes up to 32 MiB.
 pub fn block_bytes(size: Size) -> Result<u32, Failure> {
     let fits = size.0 > 0 && size.0 <= 32 << 20 && size.0.is_multiple_of(512);
-    let refused = || Failure::new(id::USAGE, format!("requests cannot have {size}"), "they are multiples of 512 bytes, up to 32 MiB");
-    u32::try_from(size.0).ok().filter(|_| fits).ok_or_else(|| refused().remedy("choose another --block"))
+    let refused = || {
+        Failure::new(
+            id::USAGE,
+            format!("requests cannot have {size}"),
+            "they are multiples of 512 bytes, up to 32 MiB",
+        )
+    };
+    u32::try_from(size.0)
+        .ok()
+        .filter(|_| fits)
+        .ok_or_else(|| refused().remedy("choose another --block"))
 }
 
 fn title(arguments: &EngineArguments) -> String {
@@ -132,14 +196,28 @@ fn title(arguments: &EngineArguments) -> String {
     }
 }
 
-fn round(arguments: &EngineArguments, scratch: &Scratch, case: &Case, time: Duration, step: &Step<'_>) -> Result<Round, Failure> {
+fn round(
+    arguments: &EngineArguments,
+    scratch: &Scratch,
+    case: &Case,
+    time: Duration,
+    step: &Step<'_>,
+) -> Result<Round, Failure> {
     let mut linear = scratch.is_files().then(LinearResult::default);
     let mut slice_of_members = |slice: Duration| -> Result<(), Failure> {
-        let Some(sum) = &mut linear else { return Ok(()) };
+        let Some(sum) = &mut linear else {
+            return Ok(());
+        };
         let mut progress = step.progress();
-        *sum += linear::measure_from(sum.bytes, &scratch.members, scratch.chunk_bytes(), slice, &mut |bytes| {
-            progress.time(slice, &format!("members alone {}", Size(bytes)));
-        })?;
+        *sum += linear::measure_from(
+            sum.bytes,
+            &scratch.members,
+            scratch.chunk_bytes(),
+            slice,
+            &mut |bytes| {
+                progress.time(slice, &format!("members alone {}", Size(bytes)));
+            },
+        )?;
         Ok(())
     };
     let sample = if case.read_percent == 0 && !arguments.overwrite {
@@ -151,22 +229,50 @@ fn round(arguments: &EngineArguments, scratch: &Scratch, case: &Case, time: Dura
         if case.read_percent > 0 {
             span = fill(&pool, span, &step.label())?;
         }
-        measure(&pool, &case.spec(span, time, step.round as u64 + 1), &mut step.progress())?
+        measure(
+            &pool,
+            &case.spec(span, time, step.round as u64 + 1),
+            &mut step.progress(),
+        )?
     };
     // The members have at least as much time as the load.
     let had = linear.map_or(time, |linear| linear.elapsed);
     if had < time {
-        let Some(sum) = &mut linear else { return Ok(Round { sample, linear }) };
-        *sum += linear::measure_from(sum.bytes, &scratch.members, scratch.chunk_bytes(), time - had, &mut |_| ())?;
+        let Some(sum) = &mut linear else {
+            return Ok(Round { sample, linear });
+        };
+        *sum += linear::measure_from(
+            sum.bytes,
+            &scratch.members,
+            scratch.chunk_bytes(),
+            time - had,
+            &mut |_| (),
+        )?;
     }
     Ok(Round { sample, linear })
 }
 
 fn summarize(case: &Case, rounds: &[Round], data_share: f64) -> Value {
-    let linear: Vec<f64> = rounds.iter().filter_map(|round| round.linear.map(|linear| linear.bytes_per_second())).collect();
-    let ratios: Vec<f64> = rounds.iter().filter_map(|round| round.ratio(data_share)).collect();
-    let of_files = |values: &[f64], scale: f64| if values.is_empty() { Value::Null } else { json!((median(values) * scale) as u64) };
-    let latency = |part: u64| middle(rounds, |round| round.sample.load.latency.quantile_ns(part) as f64) as u64;
+    let linear: Vec<f64> = rounds
+        .iter()
+        .filter_map(|round| round.linear.map(|linear| linear.bytes_per_second()))
+        .collect();
+    let ratios: Vec<f64> = rounds
+        .iter()
+        .filter_map(|round| round.ratio(data_share))
+        .collect();
+    let of_files = |values: &[f64], scale: f64| {
+        if values.is_empty() {
+            Value::Null
+        } else {
+            json!((median(values) * scale) as u64)
+        }
+    };
+    let latency = |part: u64| {
+        middle(rounds, |round| {
+            round.sample.load.latency.quantile_ns(part) as f64
+        }) as u64
+    };
     json!({
         "block_bytes": case.block_bytes,
         "writers": case.writers,
@@ -191,17 +297,30 @@ fn summarize(case: &Case, rounds: &[Round], data_share: f64) -> Value {
 }
 
 fn goals(arguments: &EngineArguments, scratch: &Scratch, rows: &[Value]) -> Vec<Goal> {
-    let is_random_write = arguments.read_percent == 0 && !arguments.linear && !arguments.overwrite && arguments.scratch.redundancy == "6";
-    let judged = rows.iter().filter(|row| is_random_write && row["block_bytes"] == 4096 && row["writers"] == 1);
+    let is_random_write = arguments.read_percent == 0
+        && !arguments.linear
+        && !arguments.overwrite
+        && arguments.scratch.redundancy == "6";
+    let judged = rows
+        .iter()
+        .filter(|row| is_random_write && row["block_bytes"] == 4096 && row["writers"] == 1);
     judged
         .map(|row| match scratch.is_files() {
             true => {
                 let ratio = row["ratio_ppm"].as_f64().unwrap_or(f64::NAN) / 1e6;
-                Goal::at_least("4 KiB random writes on fresh files, of (the files' linear rate x data share):", ratio, GOAL_RATIO)
+                Goal::at_least(
+                    "4 KiB random writes on fresh files, of (the files' linear rate x data share):",
+                    ratio,
+                    GOAL_RATIO,
+                )
             }
             false => {
                 let rate = row["requests_per_second"].as_f64().unwrap_or(f64::NAN);
-                Goal::at_least("4 KiB random writes per second in memory:", rate, GOAL_WRITES)
+                Goal::at_least(
+                    "4 KiB random writes per second in memory:",
+                    rate,
+                    GOAL_WRITES,
+                )
             }
         })
         .collect()
@@ -209,12 +328,35 @@ fn goals(arguments: &EngineArguments, scratch: &Scratch, rows: &[Value]) -> Vec<
 
 fn bar(name: &str, row: &Value) -> Group {
     let rate = |field: &str| row[field].as_f64().map(|bytes| bytes / 1e6);
-    let values = [rate("bytes_per_second"), rate("linear_data_bytes_per_second")];
-    Group { label: name.to_owned(), values: values.into_iter().filter(Option::is_some).collect() }
+    let values = [
+        rate("bytes_per_second"),
+        rate("linear_data_bytes_per_second"),
+    ];
+    Group {
+        label: name.to_owned(),
+        values: values.into_iter().filter(Option::is_some).collect(),
+    }
 }
 
-fn text(arguments: &EngineArguments, scratch: &Scratch, time: Duration, rows: &[Value], full: &[SteadyResult]) -> String {
-    let mut table = Table::new(&["BLOCK", "WRITERS", "REQUESTS/S", "MB/S", "LINEAR MB/S", "RATIO", "CPU NS", "MEDIAN", "99.9 %", "WAF"]);
+fn text(
+    arguments: &EngineArguments,
+    scratch: &Scratch,
+    time: Duration,
+    rows: &[Value],
+    full: &[SteadyResult],
+) -> String {
+    let mut table = Table::new(&[
+        "BLOCK",
+        "WRITERS",
+        "REQUESTS/S",
+        "MB/S",
+        "LINEAR MB/S",
+        "RATIO",
+        "CPU NS",
+        "MEDIAN",
+        "99.9 %",
+        "WAF",
+    ]);
     rows.iter().for_each(|row| table.row(cells(row)));
     let mut text = format!(
         "{}: {}, {} rounds of {:.1} s, medians; ratio: to (linear rate of the members x {:.3})\n{}",
@@ -226,7 +368,10 @@ fn text(arguments: &EngineArguments, scratch: &Scratch, time: Duration, rows: &[
         table.render()
     );
     if !full.is_empty() {
-        text.push_str(&format!("steady state of random overwrites:\n{}", steady::render(full, scratch.data_share())));
+        text.push_str(&format!(
+            "steady state of random overwrites:\n{}",
+            steady::render(full, scratch.data_share())
+        ));
     }
     text
 }

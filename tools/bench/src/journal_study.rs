@@ -1,7 +1,8 @@
-//! `bench journal-study`: a published study of journals on devices of their own, repeated on modelled members (docs/journal-study.md).
+//! `bench journal-study`: a published study of journals on devices of their own, repeated on
+//! modelled members (docs/journal-study.md).
 //!
-//! Time is virtual: figures depend on nothing but the arguments. What is shown beside them as published was measured with both loads at once, at
-//! about a tenth of the load.
+//! Time is virtual: figures depend on nothing but the arguments. What is shown beside them as
+//! published was measured with both loads at once, at about a tenth of the load.
 
 mod files;
 mod findings;
@@ -39,8 +40,10 @@ pub struct JournalStudyArguments {
     /// Share of the usable space that is live.
     #[arg(long, default_value = "85%")]
     full: Share,
-    /// What is compared: Windrow with padded rows (`padding`), with its journal on the data drives (`internal`), on an SSD (`ssd`), on power-safe memory
-    /// (`memory`), and the same of an array in place with a file system that journals data (`in-place`, `in-place-ssd`, `in-place-memory`).
+    /// What is compared: Windrow with padded rows (`padding`), with its journal on the data drives
+    /// (`internal`), on an SSD (`ssd`), on power-safe memory (`memory`), and the same of an array
+    /// in place with a file system that journals data (`in-place`, `in-place-ssd`,
+    /// `in-place-memory`).
     #[arg(long, value_delimiter = ',', default_value = "padding,internal,ssd,memory,in-place,in-place-ssd,in-place-memory", value_parser = configuration)]
     configuration: Vec<Configuration>,
     /// `transaction` (50/50, small), `data` (70/30, large), `both` at once.
@@ -49,12 +52,13 @@ pub struct JournalStudyArguments {
     /// `tenth` of the bytes that the baseline writes at full load, `full`: 64 tasks without pauses.
     #[arg(long, value_delimiter = ',', default_value = "tenth,full", value_parser = pressure)]
     pressure: Vec<Pressure>,
-    /// Besides writes that are durable when they are answered: writes that are not, with a flush by the same task behind each so many of them (0: leave that out).
-    /// With both loads at once, or with those that are asked for if `both` is not among them.
+    /// Besides writes that are durable when they are answered: writes that are not, with a flush by
+    /// the same task behind each so many of them (0: leave that out). With both loads at once, or
+    /// with those that are asked for if `both` is not among them.
     #[arg(long, value_delimiter = ',', default_value = "1,8,32", value_parser = windrow_console::values::within::<u64>(0, 1_000_000))]
     flush: Vec<u64>,
-    /// Requests of each measurement. A percentile needs ten above it. Default: 300 000 where the talk has figures (both loads at a tenth), 50 000 elsewhere, 20 000
-    /// with flushes.
+    /// Requests of each measurement. A percentile needs ten above it. Default: 300 000 where the
+    /// talk has figures (both loads at a tenth), 50 000 elsewhere, 20 000 with flushes.
     #[arg(long, value_parser = at_least_one)]
     requests: Option<usize>,
     /// Small members and few requests: some tens of seconds.
@@ -69,7 +73,8 @@ pub struct JournalStudyArguments {
     /// Drives let reads stand in line behind the programs that wait for the same die.
     #[arg(long, conflicts_with = "suspend")]
     in_order: bool,
-    /// Not modelled members but files in this folder, with threads and a clock (removed afterwards); Windrow's configurations only.
+    /// Not modelled members but files in this folder, with threads and a clock (removed
+    /// afterwards); Windrow's configurations only.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Seconds of each measurement on files.
@@ -87,10 +92,13 @@ const QUICK_REQUESTS: [u64; 3] = [8_000, 3_000, 1_000];
 const QUICK_BYTES: u64 = 96 << 20;
 
 fn by_name<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
-    all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|value| name(*value)).collect();
-        format!("'{text}' is not one of {}", names.join(", "))
-    })
+    all.iter()
+        .copied()
+        .find(|value| name(*value) == text)
+        .ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|value| name(*value)).collect();
+            format!("'{text}' is not one of {}", names.join(", "))
+        })
 }
 
 fn configuration(text: &str) -> Result<Configuration, String> {
@@ -113,24 +121,53 @@ fn pressure_name(pressure: Pressure) -> &'static str {
 }
 
 fn study_spec(arguments: &JournalStudyArguments) -> StudySpec {
-    let usual = if arguments.quick { QUICK_REQUESTS } else { REQUESTS };
-    let [judged_requests, requests, flush_requests] = arguments.requests.map_or(usual, |requests| [requests as u64; 3]);
-    // The most that takes time: with flushes only both loads at once, unless others are all that is asked for.
-    let both: Vec<Workload> = arguments.workload.iter().copied().filter(|workload| *workload == Workload::Both).collect();
+    let usual = if arguments.quick {
+        QUICK_REQUESTS
+    } else {
+        REQUESTS
+    };
+    let [judged_requests, requests, flush_requests] = arguments
+        .requests
+        .map_or(usual, |requests| [requests as u64; 3]);
+    // The most that takes time: with flushes only both loads at once, unless others are all that is
+    // asked for.
+    let both: Vec<Workload> = arguments
+        .workload
+        .iter()
+        .copied()
+        .filter(|workload| *workload == Workload::Both)
+        .collect();
     StudySpec {
         members: usize::from(arguments.members),
-        member_bytes: if arguments.quick { arguments.size.0.min(QUICK_BYTES) } else { arguments.size.0 },
+        member_bytes: if arguments.quick {
+            arguments.size.0.min(QUICK_BYTES)
+        } else {
+            arguments.size.0
+        },
         live_percent: u64::from(arguments.full.0) / 10,
         configurations: arguments.configuration.clone(),
         workloads: arguments.workload.clone(),
         pressures: arguments.pressure.clone(),
-        flushes: arguments.flush.iter().copied().filter(|after| *after > 0).collect(),
-        flush_workloads: if both.is_empty() { arguments.workload.clone() } else { both },
+        flushes: arguments
+            .flush
+            .iter()
+            .copied()
+            .filter(|after| *after > 0)
+            .collect(),
+        flush_workloads: if both.is_empty() {
+            arguments.workload.clone()
+        } else {
+            both
+        },
         judged_requests,
         requests,
         flush_requests,
         seed: arguments.seed,
-        devices: DeviceOptions { protected: !arguments.no_power_loss_protection, suspend: arguments.suspend, in_order: arguments.in_order },
+        devices: DeviceOptions {
+            protected: !arguments.no_power_loss_protection,
+            suspend: arguments.suspend,
+            in_order: arguments.in_order,
+        },
     }
 }
 
@@ -146,7 +183,11 @@ pub fn run(arguments: &JournalStudyArguments, output: &Output) -> Result<u8, Fai
             spec.live_percent,
             arguments.seconds.as_secs_f64()
         );
-        return findings::make(&spec, &text, &rows, &[], false).publish(&meter, &arguments.report, output);
+        return findings::make(&spec, &text, &rows, &[], false).publish(
+            &meter,
+            &arguments.report,
+            output,
+        );
     }
     let mut study = Study::new(&spec);
     let mut progress = Progress::new("journal study");
@@ -161,5 +202,9 @@ pub fn run(arguments: &JournalStudyArguments, output: &Output) -> Result<u8, Fai
         spec.live_percent,
         spec.seed
     );
-    findings::make(&spec, &text, &study.rows, &study.settling, true).publish(&meter, &arguments.report, output)
+    findings::make(&spec, &text, &study.rows, &study.settling, true).publish(
+        &meter,
+        &arguments.report,
+        output,
+    )
 }

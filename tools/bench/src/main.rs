@@ -1,7 +1,8 @@
 //! The `windrow-bench` command: reproducible benchmarks whose figure is a ratio within one run.
 //!
-//! What is compared is measured in turn, round by round, so that a noisy spell hits both sides; medians over the rounds are shown, and the
-//! median of the ratios of each round. Every command prints text or JSON, says which goals were reached, and draws a picture.
+//! What is compared is measured in turn, round by round, so that a noisy spell hits both sides;
+//! medians over the rounds are shown, and the median of the ratios of each round. Every command
+//! prints text or JSON, says which goals were reached, and draws a picture.
 
 // These macros panic where the reader has gone: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -35,7 +36,13 @@ use windrow_console::{start, usage};
 #[command(name = "windrow-bench", version, about, max_term_width = 120)]
 struct Arguments {
     /// Form of the output; JSON has a schema name and exact integers.
-    #[arg(short = 'o', long = "output", global = true, value_enum, default_value = "text")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        default_value = "text"
+    )]
     output: Format,
     #[command(subcommand)]
     command: Benchmark,
@@ -46,7 +53,8 @@ struct Arguments {
 enum Benchmark {
     /// Load in process on memory or on files; files against their own linear rate.
     Engine(engine::EngineArguments),
-    /// Request sizes from 4 KiB to 256 KiB, 1 to 100 writers, the latency of one writer: reads, writes, mixes.
+    /// Request sizes from 4 KiB to 256 KiB, 1 to 100 writers, the latency of one writer: reads,
+    /// writes, mixes.
     Table(table::TableArguments),
     /// Random reads of a full volume, in process and over NBD, against the same members read raw.
     Read(read::ReadArguments),
@@ -54,15 +62,18 @@ enum Benchmark {
     Steady(steady::SteadyArguments),
     /// Small synchronous writes on full pools in their steady state, with and without a journal.
     Sync(sync::SyncArguments),
-    /// Journals on devices of their own: a published study repeated on modelled members, in virtual time.
+    /// Journals on devices of their own: a published study repeated on modelled members, in virtual
+    /// time.
     JournalStudy(journal_study::JournalStudyArguments),
     /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
     Recovery(recovery::RecoveryArguments),
-    /// Compression: processor time against the plain path and the codec alone, and packed sizes against what the codec made.
+    /// Compression: processor time against the plain path and the codec alone, and packed sizes
+    /// against what the codec made.
     Reduce(reduce::ReduceArguments),
-    /// Deduplication: its rate beside LZ4 against LZ4 alone, and the share of duplicates that is found with little memory.
+    /// Deduplication: its rate beside LZ4 against LZ4 alone, and the share of duplicates that is
+    /// found with little memory.
     Dedup(dedup::DedupArguments),
     /// File systems: how data, metadata and journal compress, and what share of all writes each is.
     Metadata(metadata::MetadataArguments),

@@ -1,10 +1,15 @@
-//! `bench metadata`: how well data, metadata and journal of real file systems compress, and what share of all writes each is.
+//! `bench metadata`: how well data, metadata and journal of real file systems compress, and what
+//! share of all writes each is.
 //!
-//! The claim of the sources: journal and metadata are 50 to 60 % of what file systems write where writes are 32 to 64 KiB, and save 80 to 90 % by compression; data saves 20 to 30 %.
+//! The claim of the sources: journal and metadata are 50 to 60 % of what file systems write where
+//! writes are 32 to 64 KiB, and save 80 to 90 % by compression; data saves 20 to 30 %.
 //!
-//! 1 A file system is made on a disk in memory that watches its writes (`watch.rs`), and mounted by the kernel of this machine (`mounted.rs`). 2 A load writes files whose content comes from real
-//! files (`loads.rs`). 3 Until it is unmounted each block that is written is told apart (`classes.rs`) and packed by the engine's codecs, by its rules. `--at-rest` mounts nothing: it looks at images that
-//! the makers of file systems fill themselves (`at_rest.rs`), so there it is what is stored, not what is written.
+//! 1 A file system is made on a disk in memory that watches its writes (`watch.rs`), and mounted by
+//!   the kernel of this machine (`mounted.rs`). 2 A load writes files whose content comes from real
+//! files (`loads.rs`). 3 Until it is unmounted each block that is written is told apart
+//! (`classes.rs`) and packed by the engine's codecs, by its rules. `--at-rest` mounts nothing: it
+//! looks at images that the makers of file systems fill themselves (`at_rest.rs`), so there it is
+//! what is stored, not what is written.
 
 mod at_rest;
 mod classes;
@@ -60,7 +65,8 @@ pub struct MetadataArguments {
     /// Sizes of the writes of `messages` and `overwrite`, in turn.
     #[arg(long, value_delimiter = ',', default_value = "16K,32K,48K,64K")]
     write: Vec<Size>,
-    /// Look at file systems that were filled without being mounted: what is stored, not what is written.
+    /// Look at file systems that were filled without being mounted: what is stored, not what is
+    /// written.
     #[arg(long)]
     at_rest: bool,
 }
@@ -75,17 +81,62 @@ struct Case {
 }
 
 const CASES: [Case; 7] = [
-    Case { name: "ext4-copy", system: System::Ext4, options: "data=ordered", load: Load::Copy },
-    Case { name: "ext4-messages", system: System::Ext4, options: "data=ordered", load: Load::Messages },
-    Case { name: "ext4-overwrite", system: System::Ext4, options: "data=ordered", load: Load::Overwrite },
-    Case { name: "ext4-data-journal", system: System::Ext4, options: "data=journal", load: Load::Messages },
-    Case { name: "xfs-copy", system: System::Xfs, options: "defaults", load: Load::Copy },
-    Case { name: "xfs-messages", system: System::Xfs, options: "defaults", load: Load::Messages },
-    Case { name: "xfs-overwrite", system: System::Xfs, options: "defaults", load: Load::Overwrite },
+    Case {
+        name: "ext4-copy",
+        system: System::Ext4,
+        options: "data=ordered",
+        load: Load::Copy,
+    },
+    Case {
+        name: "ext4-messages",
+        system: System::Ext4,
+        options: "data=ordered",
+        load: Load::Messages,
+    },
+    Case {
+        name: "ext4-overwrite",
+        system: System::Ext4,
+        options: "data=ordered",
+        load: Load::Overwrite,
+    },
+    Case {
+        name: "ext4-data-journal",
+        system: System::Ext4,
+        options: "data=journal",
+        load: Load::Messages,
+    },
+    Case {
+        name: "xfs-copy",
+        system: System::Xfs,
+        options: "defaults",
+        load: Load::Copy,
+    },
+    Case {
+        name: "xfs-messages",
+        system: System::Xfs,
+        options: "defaults",
+        load: Load::Messages,
+    },
+    Case {
+        name: "xfs-overwrite",
+        system: System::Xfs,
+        options: "defaults",
+        load: Load::Overwrite,
+    },
 ];
 
 /// What a mounted run takes.
-const PROGRAMS: [&str; 9] = ["mke2fs", "debugfs", "mkfs.xfs", "nbdfuse", "fusermount3", "losetup", "mount", "umount", "sync"];
+const PROGRAMS: [&str; 9] = [
+    "mke2fs",
+    "debugfs",
+    "mkfs.xfs",
+    "nbdfuse",
+    "fusermount3",
+    "losetup",
+    "mount",
+    "umount",
+    "sync",
+];
 /// What a run at rest takes.
 const PROGRAMS_AT_REST: [&str; 3] = ["mke2fs", "debugfs", "mkfs.xfs"];
 
@@ -119,13 +170,30 @@ fn cannot(what: &str, which: impl std::fmt::Display, why: impl std::fmt::Display
 /// Runs it.
 pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
-    tools::need(if arguments.at_rest { &PROGRAMS_AT_REST } else { &PROGRAMS })?;
+    tools::need(if arguments.at_rest {
+        &PROGRAMS_AT_REST
+    } else {
+        &PROGRAMS
+    })?;
     if arguments.at_rest && !arguments.cases.is_empty() {
-        return Err(Failure::new(id::USAGE, "--case is of mounted file systems", "images at rest have no load").remedy("leave out --case or --at-rest"));
+        return Err(Failure::new(
+            id::USAGE,
+            "--case is of mounted file systems",
+            "images at rest have no load",
+        )
+        .remedy("leave out --case or --at-rest"));
     }
     let sizes: Vec<usize> = arguments.write.iter().map(|size| size.0 as usize).collect();
-    if sizes.iter().any(|size| *size == 0 || !size.is_multiple_of(windrow_units::BLOCK_SIZE)) {
-        return Err(Failure::new(id::USAGE, "cannot write in such sizes", "--write takes multiples of 4K").remedy("give such sizes, as 4K,64K"));
+    if sizes
+        .iter()
+        .any(|size| *size == 0 || !size.is_multiple_of(windrow_units::BLOCK_SIZE))
+    {
+        return Err(Failure::new(
+            id::USAGE,
+            "cannot write in such sizes",
+            "--write takes multiples of 4K",
+        )
+        .remedy("give such sizes, as 4K,64K"));
     }
     let samples = files::choose(&arguments.tree, arguments.bytes.0)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -138,9 +206,13 @@ pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure
         }
     } else {
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, stop.clone()).map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot wait for signals", error))?;
+            signal_hook::flag::register(signal, stop.clone()).map_err(|error| {
+                Failure::new(id::NOT_AVAILABLE, "cannot wait for signals", error)
+            })?;
         }
-        for case in CASES.iter().filter(|case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name)) {
+        for case in CASES.iter().filter(|case| {
+            arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name)
+        }) {
             let (classes, totals) = mounted(case, &samples, &sizes, &stop)?;
             rows.push(row(case.name, Some(case), &classes, totals));
         }
@@ -148,8 +220,18 @@ pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure
     let value = json!({
         "at_rest": arguments.at_rest, "tree": arguments.tree, "bytes": arguments.bytes.0, "write_bytes": sizes, "files": samples.len(), "results": rows,
     });
-    let goals = rows.iter().flat_map(|row| goals(row, arguments.at_rest)).collect();
-    Findings { name: "metadata", text: text(arguments, &samples, &rows), picture: picture(&rows), goals, value }.publish(&meter, &arguments.report, output)
+    let goals = rows
+        .iter()
+        .flat_map(|row| goals(row, arguments.at_rest))
+        .collect();
+    Findings {
+        name: "metadata",
+        text: text(arguments, &samples, &rows),
+        picture: picture(&rows),
+        goals,
+        value,
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 /// Room for the samples in any file system, and for what XFS asks for at least.
@@ -160,17 +242,28 @@ fn disk_bytes(samples: &[Sample]) -> u64 {
 }
 
 /// One case. `stop`: end early, and leave nothing mounted.
-fn mounted(case: &Case, samples: &[Sample], sizes: &[usize], stop: &AtomicBool) -> Result<(Classes, Totals), Failure> {
+fn mounted(
+    case: &Case,
+    samples: &[Sample],
+    sizes: &[usize],
+    stop: &AtomicBool,
+) -> Result<(Classes, Totals), Failure> {
     let disk = Disk::new(disk_bytes(samples));
     let mut progress = Progress::new(case.name);
     let mounted = Mounted::new(&disk, case.system, case.options)?;
     let note = |bytes: &[u8]| {
         disk.content().classes.note_file(bytes);
-        if stop.load(Ordering::Relaxed) { Err(std::io::Error::other("it was told to stop")) } else { Ok(()) }
+        if stop.load(Ordering::Relaxed) {
+            Err(std::io::Error::other("it was told to stop"))
+        } else {
+            Ok(())
+        }
     };
     case.load.prepare(&mounted.files(), samples, &note)?;
     mounted.begin(&disk)?;
-    let totals = case.load.run(&mounted.files(), samples, sizes, &note, &mut progress)?;
+    let totals = case
+        .load
+        .run(&mounted.files(), samples, sizes, &note, &mut progress)?;
     mounted.end(&disk)?;
     let classes = std::mem::replace(&mut disk.content().classes, Classes::new());
     Ok((classes, totals))
@@ -181,7 +274,9 @@ fn row(name: &str, case: Option<&Case>, classes: &Classes, totals: Totals) -> Va
     let of = CLASSES.map(|class| classes.bytes(class));
     let [_, metadata, journal] = of;
     let both = metadata.and(journal);
-    let all = of.iter().fold(Bytes::default(), |sum, bytes| sum.and(*bytes));
+    let all = of
+        .iter()
+        .fold(Bytes::default(), |sum, bytes| sum.and(*bytes));
     let json_of = |bytes: &Bytes| {
         json!({
             "written_bytes": bytes.written, "lz4_bytes": bytes.lz4, "zstd_bytes": bytes.zstd,
@@ -206,34 +301,69 @@ fn row(name: &str, case: Option<&Case>, classes: &Classes, totals: Totals) -> Va
     row
 }
 
-/// What the claim says of a case. Its share is of durable writes of a size alone, and not of journals that have the data, too.
+/// What the claim says of a case. Its share is of durable writes of a size alone, and not of
+/// journals that have the data, too.
 fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
     let name = row["case"].as_str().unwrap_or_default();
-    let number = |field: &str| row["metadata_and_journal"][field].as_u64().map_or(f64::NAN, |value| value as f64 / 1e6);
+    let number = |field: &str| {
+        row["metadata_and_journal"][field]
+            .as_u64()
+            .map_or(f64::NAN, |value| value as f64 / 1e6)
+    };
     if row["mount_options"] == "data=journal" {
         return Vec::new();
     }
-    let mut goals = vec![Goal::at_least(format!("{name}: what LZ4 saves of metadata and journal:"), number("lz4_saves_ppm"), GOAL_SAVED)];
-    let is_claimed = row["mean_write_bytes"].as_u64().is_some_and(|bytes| CLAIMED.contains(&bytes));
+    let mut goals = vec![Goal::at_least(
+        format!("{name}: what LZ4 saves of metadata and journal:"),
+        number("lz4_saves_ppm"),
+        GOAL_SAVED,
+    )];
+    let is_claimed = row["mean_write_bytes"]
+        .as_u64()
+        .is_some_and(|bytes| CLAIMED.contains(&bytes));
     if !at_rest && is_claimed && !name.ends_with("-copy") {
-        goals.push(Goal::at_least(format!("{name}: share of metadata and journal in what is written:"), number("share_ppm"), GOAL_SHARE));
+        goals.push(Goal::at_least(
+            format!("{name}: share of metadata and journal in what is written:"),
+            number("share_ppm"),
+            GOAL_SHARE,
+        ));
     }
     goals
 }
 
 fn percent(value: &Value) -> String {
-    value.as_u64().map_or_else(|| "-".to_owned(), |ppm| format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1000))
+    value.as_u64().map_or_else(
+        || "-".to_owned(),
+        |ppm| format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1000),
+    )
 }
 
 fn text(arguments: &MetadataArguments, samples: &[Sample], rows: &[Value]) -> String {
     let mut kinds = Table::new(&["CASE", "WHAT", "BYTES", "SHARE", "LZ4 SAVES", "ZSTD SAVES"]);
-    let mut cases = Table::new(&["CASE", "WRITES", "MEAN", "BESIDE DATA, EACH", "FILLS", "SHARE", "LZ4 SAVES", "ZSTD SAVES", "OF ALL, LZ4", "OF ALL, ZSTD"]);
+    let mut cases = Table::new(&[
+        "CASE",
+        "WRITES",
+        "MEAN",
+        "BESIDE DATA, EACH",
+        "FILLS",
+        "SHARE",
+        "LZ4 SAVES",
+        "ZSTD SAVES",
+        "OF ALL, LZ4",
+        "OF ALL, ZSTD",
+    ]);
     for row in rows {
         let name = row["case"].as_str().unwrap_or_default();
         let size = |value: &Value| Size(value.as_u64().unwrap_or(0)).to_string();
         for class in CLASSES.map(Class::name) {
             let of = &row[class];
-            let saved = |field: &str| if of["written_bytes"] == 0 { "-".to_owned() } else { percent(&of[field]) };
+            let saved = |field: &str| {
+                if of["written_bytes"] == 0 {
+                    "-".to_owned()
+                } else {
+                    percent(&of[field])
+                }
+            };
             kinds.row([
                 name.to_owned(),
                 class.to_owned(),
@@ -245,12 +375,25 @@ fn text(arguments: &MetadataArguments, samples: &[Sample], rows: &[Value]) -> St
         }
         let (both, all) = (&row["metadata_and_journal"], &row["all"]);
         let mut cells = vec![name.to_owned(), row["writes"].to_string()];
-        cells.extend(["mean_write_bytes", "beside_data_bytes_per_write", "fill_bytes"].map(|field| size(&row[field])));
-        cells.extend(["share_ppm", "lz4_saves_ppm", "zstd_saves_ppm"].map(|field| percent(&both[field])));
+        cells.extend(
+            [
+                "mean_write_bytes",
+                "beside_data_bytes_per_write",
+                "fill_bytes",
+            ]
+            .map(|field| size(&row[field])),
+        );
+        cells.extend(
+            ["share_ppm", "lz4_saves_ppm", "zstd_saves_ppm"].map(|field| percent(&both[field])),
+        );
         cells.extend(["lz4_saves_ppm", "zstd_saves_ppm"].map(|field| percent(&all[field])));
         cases.row(cells);
     }
-    let how = if arguments.at_rest { "Stored in images that were filled without being mounted" } else { "Written by mounted file systems" };
+    let how = if arguments.at_rest {
+        "Stored in images that were filled without being mounted"
+    } else {
+        "Written by mounted file systems"
+    };
     let bytes = Size(samples.iter().map(|sample| sample.bytes).sum());
     format!(
         "{how}: {} files of {}, {bytes}; without blocks that are all 0x00 or all 0xFF (fills)\n{}\nMetadata and journal together, beside the data of a write, and all that is written\n{}",
@@ -262,7 +405,25 @@ fn text(arguments: &MetadataArguments, samples: &[Sample], rows: &[Value]) -> St
 }
 
 fn picture(rows: &[Value]) -> String {
-    let values = |row: &Value| CLASSES.map(|class| row[class.name()]["lz4_saves_ppm"].as_u64().map(|value| value as f64 / 1e4)).to_vec();
-    let bars: Vec<Group> = rows.iter().map(|row| Group { label: row["case"].as_str().unwrap_or_default().to_owned(), values: values(row) }).collect();
-    groups("What LZ4 saves of what file systems write, %", &CLASSES.map(Class::name), &bars)
+    let values = |row: &Value| {
+        CLASSES
+            .map(|class| {
+                row[class.name()]["lz4_saves_ppm"]
+                    .as_u64()
+                    .map(|value| value as f64 / 1e4)
+            })
+            .to_vec()
+    };
+    let bars: Vec<Group> = rows
+        .iter()
+        .map(|row| Group {
+            label: row["case"].as_str().unwrap_or_default().to_owned(),
+            values: values(row),
+        })
+        .collect();
+    groups(
+        "What LZ4 saves of what file systems write, %",
+        &CLASSES.map(Class::name),
+        &bars,
+    )
 }

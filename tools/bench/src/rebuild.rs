@@ -1,9 +1,11 @@
 //! `bench rebuild`: the rebuild of one member from nothing, and what users notice of it.
 //!
-//! 1. *Idle*: nobody uses the pool. Bytes rebuilt each second, against the same members that do nothing but read and write as many chunks as a
-//!    rebuild has to: `k` reads and one write, side by side, the bytes not looked at.
-//! 2. *Beside users*: random reads and writes of 4 KiB at a fixed rate. Their 99th percentile while a member is rebuilt, against the same with that
-//!    member away and nothing rebuilt: what a read of a missing member costs is there on both sides. The whole pool is shown for comparison.
+//! 1. *Idle*: nobody uses the pool. Bytes rebuilt each second, against the same members that do
+//!    nothing but read and write as many chunks as a rebuild has to: `k` reads and one write, side
+//!    by side, the bytes not looked at.
+//! 2. *Beside users*: random reads and writes of 4 KiB at a fixed rate. Their 99th percentile while
+//!    a member is rebuilt, against the same with that member away and nothing rebuilt: what a read
+//!    of a missing member costs is there on both sides. The whole pool is shown for comparison.
 
 use super::case::{EXPORT, SPARE_PER_MILLE, fill};
 use super::chart::{Group, groups};
@@ -59,28 +61,51 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest rebuild that is waited for.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const P99: u64 = 99_000;
-const NAMES: [&str; 5] = ["members raw", "rebuild, idle pool", "users, whole pool", "users, one member away", "users, member being rebuilt"];
+const NAMES: [&str; 5] = [
+    "members raw",
+    "rebuild, idle pool",
+    "users, whole pool",
+    "users, one member away",
+    "users, member being rebuilt",
+];
 
 /// One measurement.
 enum Outcome {
-    Rate { bytes: u64, time: Duration },
-    Users { load: PacedResult, rebuilt_bytes: u64 },
+    Rate {
+        bytes: u64,
+        time: Duration,
+    },
+    Users {
+        load: PacedResult,
+        rebuilt_bytes: u64,
+    },
 }
 
 impl Outcome {
     fn rate(&self) -> f64 {
         match self {
             Self::Rate { bytes, time } => *bytes as f64 / time.as_secs_f64().max(1e-9),
-            Self::Users { load, rebuilt_bytes } => *rebuilt_bytes as f64 / load.elapsed.as_secs_f64().max(1e-9),
+            Self::Users {
+                load,
+                rebuilt_bytes,
+            } => *rebuilt_bytes as f64 / load.elapsed.as_secs_f64().max(1e-9),
         }
     }
 
     fn reads_ns(&self, part: u64) -> f64 {
-        if let Self::Users { load, .. } = self { load.reads.quantile_ns(part) as f64 } else { 0.0 }
+        if let Self::Users { load, .. } = self {
+            load.reads.quantile_ns(part) as f64
+        } else {
+            0.0
+        }
     }
 
     fn writes_ns(&self, part: u64) -> f64 {
-        if let Self::Users { load, .. } = self { load.writes.quantile_ns(part) as f64 } else { 0.0 }
+        if let Self::Users { load, .. } = self {
+            load.writes.quantile_ns(part) as f64
+        } else {
+            0.0
+        }
     }
 }
 
@@ -99,24 +124,39 @@ struct Stage<'a> {
 pub fn run(arguments: &RebuildBenchArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     if arguments.scratch.redundancy == "0" {
-        return Err(Failure::new(id::USAGE, "nothing can be rebuilt with redundancy 0", "a member's data is nowhere else").remedy("choose 1, 5 or 6"));
+        return Err(Failure::new(
+            id::USAGE,
+            "nothing can be rebuilt with redundancy 0",
+            "a member's data is nowhere else",
+        )
+        .remedy("choose 1, 5 or 6"));
     }
     let scratch = Scratch::make(&arguments.scratch)?;
     let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
     let usable = daemon::report(&pool)?.capacity.usable_bytes;
     let span = fill(&pool, usable * FILLED / 100, "rebuild")?;
     close(&pool)?;
-    let stage = Stage { arguments, scratch: &scratch, span, time: arguments.rounds.time(SECONDS), bytes: Cell::new(0), is_whole: Cell::new(true) };
+    let stage = Stage {
+        arguments,
+        scratch: &scratch,
+        span,
+        time: arguments.rounds.time(SECONDS),
+        bytes: Cell::new(0),
+        is_whole: Cell::new(true),
+    };
     let mut progress = Progress::new("a first rebuild");
     progress.note("not measured");
     stage.rebuild()?;
     let names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| stage.measure(case, step))?;
+    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| {
+        stage.measure(case, step)
+    })?;
     findings(&stage, &rounds).publish(&meter, &arguments.report, output)
 }
 
 fn close(pool: &Pool) -> Result<(), Failure> {
-    pool.shutdown(false).map_err(|error| Failure::new(id::BENCH_LOAD, "cannot shut the pool down", error))
+    pool.shutdown(false)
+        .map_err(|error| Failure::new(id::BENCH_LOAD, "cannot shut the pool down", error))
 }
 
 impl Stage<'_> {
@@ -148,8 +188,13 @@ impl Stage<'_> {
 
     fn raw(&self) -> Result<Outcome, Failure> {
         self.is_whole.set(false);
-        let spec =
-            RawRebuildSpec { target: TARGET, reads: self.reads(), chunk_bytes: self.scratch.chunk_bytes(), bytes: self.bytes.get(), begin: RESERVED_BYTES };
+        let spec = RawRebuildSpec {
+            target: TARGET,
+            reads: self.reads(),
+            chunk_bytes: self.scratch.chunk_bytes(),
+            bytes: self.bytes.get(),
+            begin: RESERVED_BYTES,
+        };
         let (bytes, time) = raw_rebuild::measure(&self.scratch.members, &spec)?;
         Ok(Outcome::Rate { bytes, time })
     }
@@ -159,8 +204,21 @@ impl Stage<'_> {
         if away {
             members[TARGET] = None;
         }
-        let OpenedPool { engine, members, buffers, .. } = reopen_scratch(members, Limits::default(), &mut |_| {})?;
-        Pool::start(engine, members, buffers, HostOptions { workers: self.arguments.scratch.workers, ..HostOptions::default() })
+        let OpenedPool {
+            engine,
+            members,
+            buffers,
+            ..
+        } = reopen_scratch(members, Limits::default(), &mut |_| {})?;
+        Pool::start(
+            engine,
+            members,
+            buffers,
+            HostOptions {
+                workers: self.arguments.scratch.workers,
+                ..HostOptions::default()
+            },
+        )
     }
 
     /// Puts a new member in the place of the target, and waits until it is rebuilt.
@@ -173,14 +231,23 @@ impl Stage<'_> {
             match report.members[TARGET].state.as_str() {
                 "online" => break report,
                 "rebuilding" if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-                state => return Err(Failure::new(id::BENCH_LOAD, "the member was not rebuilt", format!("it is {state}"))),
+                state => {
+                    return Err(Failure::new(
+                        id::BENCH_LOAD,
+                        "the member was not rebuilt",
+                        format!("it is {state}"),
+                    ));
+                }
             }
         };
         let time = begin.elapsed();
         self.bytes.set(report.rebuild.written_bytes);
         self.is_whole.set(true);
         close(&pool)?;
-        Ok(Outcome::Rate { bytes: report.rebuild.written_bytes, time })
+        Ok(Outcome::Rate {
+            bytes: report.rebuild.written_bytes,
+            time,
+        })
     }
 
     /// Users, with the target whole, away or being rebuilt.
@@ -194,25 +261,45 @@ impl Stage<'_> {
         }
         let arguments = self.arguments;
         let (per_second, seed) = (arguments.per_second, step.round as u64 + 1);
-        let spec = PacedSpec { block_bytes: 4096, span_bytes: self.span, per_second, reads: true, time: self.time, seed };
+        let spec = PacedSpec {
+            block_bytes: 4096,
+            span_bytes: self.span,
+            per_second,
+            reads: true,
+            time: self.time,
+            seed,
+        };
         let stop = AtomicBool::new(false);
         let load = std::thread::scope(|scope| {
             let load = scope.spawn(|| paced::run(&pool, EXPORT, &spec, &stop));
             // What comes after its end says nothing of a rebuild.
             while rebuilds && !load.is_finished() {
-                let is_over = daemon::report(&pool).is_ok_and(|report| report.members[TARGET].state != "rebuilding");
+                let is_over = daemon::report(&pool)
+                    .is_ok_and(|report| report.members[TARGET].state != "rebuilding");
                 stop.store(is_over, Ordering::Relaxed);
                 std::thread::sleep(LOOK * 10);
             }
-            load.join().unwrap_or_else(|_| Err(Failure::new(id::BENCH, "the load failed", "it panicked")))
+            load.join()
+                .unwrap_or_else(|_| Err(Failure::new(id::BENCH, "the load failed", "it panicked")))
         })?;
         if load.errors > 0 || load.reads.count() == 0 || load.writes.count() == 0 {
-            let why = load.error.map_or("the rebuild had ended before".to_owned(), |error| error.to_string());
-            return Err(Failure::new(id::BENCH_LOAD, "requests of users failed, or there were none", why));
+            let why = load
+                .error
+                .map_or("the rebuild had ended before".to_owned(), |error| {
+                    error.to_string()
+                });
+            return Err(Failure::new(
+                id::BENCH_LOAD,
+                "requests of users failed, or there were none",
+                why,
+            ));
         }
         let rebuilt_bytes = daemon::report(&pool)?.rebuild.written_bytes;
         close(&pool)?;
-        Ok(Outcome::Users { load, rebuilt_bytes })
+        Ok(Outcome::Users {
+            load,
+            rebuilt_bytes,
+        })
     }
 }
 
@@ -220,20 +307,50 @@ fn findings(stage: &Stage<'_>, rounds: &[Vec<Outcome>]) -> Findings {
     let (arguments, scratch) = (stage.arguments, stage.scratch);
     let of_raw = ratio(&rounds[1], &rounds[0], Outcome::rate, Outcome::rate);
     let mut speeds = Table::new(&["WHAT", "BYTES/S OF THE MEMBER", "OF RAW"]);
-    let mut users = Table::new(&["USERS", "READS 50 %", "READS 99 %", "WRITES 50 %", "WRITES 99 %", "REBUILT"]);
+    let mut users = Table::new(&[
+        "USERS",
+        "READS 50 %",
+        "READS 99 %",
+        "WRITES 50 %",
+        "WRITES 99 %",
+        "REBUILT",
+    ]);
     let (mut rows, mut bars) = (Vec::new(), Vec::new());
     for (name, rounds) in NAMES.iter().zip(rounds) {
         let rate = middle(rounds, Outcome::rate);
-        let latency = |of: fn(&Outcome, u64) -> f64, part| middle(rounds, |outcome| of(outcome, part)) as u64;
-        let reads = [latency(Outcome::reads_ns, 50_000), latency(Outcome::reads_ns, P99)];
-        let writes = [latency(Outcome::writes_ns, 50_000), latency(Outcome::writes_ns, P99)];
+        let latency =
+            |of: fn(&Outcome, u64) -> f64, part| middle(rounds, |outcome| of(outcome, part)) as u64;
+        let reads = [
+            latency(Outcome::reads_ns, 50_000),
+            latency(Outcome::reads_ns, P99),
+        ];
+        let writes = [
+            latency(Outcome::writes_ns, 50_000),
+            latency(Outcome::writes_ns, P99),
+        ];
         let is_rate = matches!(rounds[0], Outcome::Rate { .. });
         if is_rate {
-            speeds.row([(*name).to_owned(), megabytes(rate), if rows.is_empty() { "1.000".to_owned() } else { factor(ppm(of_raw)) }]);
+            speeds.row([
+                (*name).to_owned(),
+                megabytes(rate),
+                if rows.is_empty() {
+                    "1.000".to_owned()
+                } else {
+                    factor(ppm(of_raw))
+                },
+            ]);
         } else {
             let cells = [reads[0], reads[1], writes[0], writes[1]].map(nanoseconds);
-            users.row([(*name).to_owned()].into_iter().chain(cells).chain([megabytes(rate)]));
-            bars.push(Group::new(*name, [reads[1] as f64 / 1000.0, writes[1] as f64 / 1000.0]));
+            users.row(
+                [(*name).to_owned()]
+                    .into_iter()
+                    .chain(cells)
+                    .chain([megabytes(rate)]),
+            );
+            bars.push(Group::new(
+                *name,
+                [reads[1] as f64 / 1000.0, writes[1] as f64 / 1000.0],
+            ));
         }
         rows.push(json!({
             "what": name, "rebuilt_bytes_per_second": rate as u64, "read_p50_ns": reads[0], "read_p99_ns": reads[1], "write_p50_ns": writes[0],
@@ -242,13 +359,32 @@ fn findings(stage: &Stage<'_>, rounds: &[Vec<Outcome>]) -> Findings {
             "rounds_write_p99_ns": rounds.iter().map(|outcome| outcome.writes_ns(P99) as u64).collect::<Vec<_>>(),
         }));
     }
-    let beside = |of: fn(&Outcome, u64) -> f64, to: usize| ratio(&rounds[4], &rounds[to], |mine| of(mine, P99), |other| of(other, P99));
+    let beside = |of: fn(&Outcome, u64) -> f64, to: usize| {
+        ratio(
+            &rounds[4],
+            &rounds[to],
+            |mine| of(mine, P99),
+            |other| of(other, P99),
+        )
+    };
     let (reads, writes) = (beside(Outcome::reads_ns, 3), beside(Outcome::writes_ns, 3));
     let whole = (beside(Outcome::reads_ns, 2), beside(Outcome::writes_ns, 2));
     let goals = vec![
-        Goal::at_least("bytes rebuilt each second in an idle pool, of the raw members:", of_raw, GOALS.0),
-        Goal::at_most("99th percentile of reads beside a rebuild, to that with the member away:", reads, GOALS.1),
-        Goal::at_most("99th percentile of writes beside a rebuild, to that with the member away:", writes, GOALS.1),
+        Goal::at_least(
+            "bytes rebuilt each second in an idle pool, of the raw members:",
+            of_raw,
+            GOALS.0,
+        ),
+        Goal::at_most(
+            "99th percentile of reads beside a rebuild, to that with the member away:",
+            reads,
+            GOALS.1,
+        ),
+        Goal::at_most(
+            "99th percentile of writes beside a rebuild, to that with the member away:",
+            writes,
+            GOALS.1,
+        ),
     ];
     let text = format!(
         "rebuild of one member from nothing: {}, {} filled, {} of the member, {} rounds, medians\n{}users: {} requests of 4 KiB each second for {:.1} s, half of them reads\n{}99 % beside a rebuild, to the whole pool: reads {}, writes {}\n",
@@ -269,5 +405,11 @@ fn findings(stage: &Stage<'_>, rounds: &[Vec<Outcome>]) -> Findings {
         "read_p99_ratio_ppm": ppm(reads), "write_p99_ratio_ppm": ppm(writes), "read_p99_to_whole_ppm": ppm(whole.0), "write_p99_to_whole_ppm": ppm(whole.1),
         "results": rows,
     });
-    Findings { name: "rebuild", value, text, picture: groups("99th percentile, us", &["reads", "writes"], &bars), goals }
+    Findings {
+        name: "rebuild",
+        value,
+        text,
+        picture: groups("99th percentile, us", &["reads", "writes"], &bars),
+        goals,
+    }
 }

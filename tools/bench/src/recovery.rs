@@ -1,10 +1,12 @@
 //! `bench recovery`: how long a pool takes to open after a kill at the worst moment.
 //!
-//! 1 A volume of so many blocks is filled and overwritten at random until checkpoints have come and gone, so that their distance is
-//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3 Members that are files: all this is done by a
-//! process of its own, which is ended with SIGKILL while it writes on. Members in memory: the engine is dropped as it stands, with nothing
-//! closed. What the members hold is all that is left. Files are read with `O_DIRECT`, so no page cache helps. 4 The pool is opened; each
-//! phase is timed.
+//! 1 A volume of so many blocks is filled and overwritten at random until checkpoints have come and
+//!   gone, so that their distance is
+//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3
+//! Members that are files: all this is done by a process of its own, which is ended with SIGKILL
+//! while it writes on. Members in memory: the engine is dropped as it stands, with nothing closed.
+//! What the members hold is all that is left. Files are read with `O_DIRECT`, so no page cache
+//! helps. 4 The pool is opened; each phase is timed.
 
 use clap::Args;
 use serde_json::json;
@@ -24,7 +26,9 @@ use windrow_device::{Allocation, FileMember, OpenError, OpenOptions, create_file
 use windrow_engine::RebuildReport;
 use windrow_engine::api::{OpenPhase, OpenReport};
 use windrow_host::failure::{Failure, id};
-use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, scratch_pool};
+use windrow_host::offline::{
+    OpenedPool, ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, scratch_pool,
+};
 use windrow_host::{HostOptions, Pool, daemon};
 use windrow_load::session::{LoadSpec, run as run_load};
 use windrow_units::{BLOCK_BYTES, Redundancy};
@@ -50,7 +54,8 @@ pub struct RecoveryArguments {
     /// Redundancy: 0, 5 or 6.
     #[arg(long, value_parser = ["0", "5", "6"], default_value = "6")]
     redundancy: String,
-    /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and checkpoints.
+    /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and
+    /// checkpoints.
     #[arg(long, default_value = "22", value_parser = windrow_console::values::within::<u64>(5, 400))]
     room: u64,
     /// Measure the emergency rebuild from batches alone as well, its writing included.
@@ -75,7 +80,11 @@ struct Bench<'a> {
 }
 
 fn cannot_make(folder: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", folder.display()), error)
+    Failure::new(
+        id::MEMBER_OPEN,
+        format!("cannot make members in {}", folder.display()),
+        error,
+    )
 }
 
 fn path_of(folder: &Path, number: u64) -> PathBuf {
@@ -84,35 +93,63 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
 
 /// Makes the members in a folder of their own in `dir`.
 fn make_files(arguments: &RecoveryArguments, dir: &Path) -> Result<tempfile::TempDir, Failure> {
-    let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| cannot_make(dir, &error))?;
+    let folder = tempfile::Builder::new()
+        .prefix("windrow-bench-")
+        .tempdir_in(dir)
+        .map_err(|error| cannot_make(dir, &error))?;
     let size = Bench::member_bytes(arguments);
     let mut progress = Progress::new("making members");
     for number in 0..arguments.members {
         let mut show = |bytes| progress.bytes(number * size + bytes, size * arguments.members);
-        create_file_with_progress(&path_of(folder.path(), number), size, Allocation::Preallocate, &mut show).map_err(|error| cannot_make(dir, &error))?;
+        create_file_with_progress(
+            &path_of(folder.path(), number),
+            size,
+            Allocation::Preallocate,
+            &mut show,
+        )
+        .map_err(|error| cannot_make(dir, &error))?;
     }
     Ok(folder)
 }
 
 /// Lets another process write, and kills it; returns user bytes since its last checkpoint.
 fn write_and_kill(arguments: &RecoveryArguments, folder: &Path) -> Result<u64, Failure> {
-    let failure = |why: &dyn std::fmt::Display| Failure::new(id::BENCH_LOAD, "the writing process failed", why);
+    let failure = |why: &dyn std::fmt::Display| {
+        Failure::new(id::BENCH_LOAD, "the writing process failed", why)
+    };
     let mut command = Command::new(std::env::current_exe().map_err(|error| failure(&error))?);
-    command.args(["bench", "recovery", "--until-killed", "--dir"]).arg(folder).args(["--redundancy", &arguments.redundancy]);
-    for (flag, value) in [("--blocks", arguments.blocks), ("--members", arguments.members), ("--room", arguments.room)] {
+    command
+        .args(["bench", "recovery", "--until-killed", "--dir"])
+        .arg(folder)
+        .args(["--redundancy", &arguments.redundancy]);
+    for (flag, value) in [
+        ("--blocks", arguments.blocks),
+        ("--members", arguments.members),
+        ("--room", arguments.room),
+    ] {
         command.args([flag, &value.to_string()]);
     }
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failure(&error))?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failure(&error))?;
     let mut line = String::new();
-    let read = child.stdout.take().map_or(Ok(0), |output| BufReader::new(output).read_line(&mut line));
+    let read = child
+        .stdout
+        .take()
+        .map_or(Ok(0), |output| BufReader::new(output).read_line(&mut line));
     // SIGKILL.
     let killed = child.kill();
     let status = child.wait().map_err(|error| failure(&error))?;
     read.and(killed).map_err(|error| failure(&error))?;
-    line.trim().parse().map_err(|_| failure(&format_args!("it ended before it was killed ({status})")))
+    line.trim()
+        .parse()
+        .map_err(|_| failure(&format_args!("it ended before it was killed ({status})")))
 }
 
-/// The other process: prepares, says how much it wrote, and writes on a little. It ends by itself if the first one is gone.
+/// The other process: prepares, says how much it wrote, and writes on a little. It ends by itself
+/// if the first one is gone.
 fn until_killed(bench: &Bench) -> Result<u8, Failure> {
     let (pool, written, mut seed) = bench.prepare()?;
     std::thread::spawn(|| {
@@ -142,36 +179,66 @@ impl<'a> Bench<'a> {
     /// Bytes of each member.
     fn member_bytes(arguments: &RecoveryArguments) -> u64 {
         let data_bytes = arguments.blocks * BLOCK_BYTES * (100 + arguments.room) / 100;
-        (data_bytes / (arguments.members - Self::redundant(arguments) as u64)).next_multiple_of(1 << 20) + (16 << 20)
+        (data_bytes / (arguments.members - Self::redundant(arguments) as u64))
+            .next_multiple_of(1 << 20)
+            + (16 << 20)
     }
 
     fn of(arguments: &'a RecoveryArguments, members: Members) -> Self {
-        let redundancy = [Redundancy::None, Redundancy::Single, Redundancy::Double][Self::redundant(arguments)];
-        let mut spec = ScratchSpec { redundancy, ..ScratchSpec::default() };
+        let redundancy =
+            [Redundancy::None, Redundancy::Single, Redundancy::Double][Self::redundant(arguments)];
+        let mut spec = ScratchSpec {
+            redundancy,
+            ..ScratchSpec::default()
+        };
         spec.properties.spare_per_mille = SPARE_PER_MILLE;
-        Self { arguments, spec, members }
+        Self {
+            arguments,
+            spec,
+            members,
+        }
     }
 
     fn in_memory(arguments: &'a RecoveryArguments) -> Result<Self, Failure> {
-        Ok(Self::of(arguments, ram_members(arguments.members as usize, Self::member_bytes(arguments))?))
+        Ok(Self::of(
+            arguments,
+            ram_members(arguments.members as usize, Self::member_bytes(arguments))?,
+        ))
     }
 
     /// On the files that [`make_files`] has made.
     fn on_files(arguments: &'a RecoveryArguments, folder: &Path) -> Result<Self, Failure> {
         // The kernel lets go of a killed process's files a little later.
-        let options = OpenOptions { lock_patience: LOCK_PATIENCE, ..OpenOptions::default() };
+        let options = OpenOptions {
+            lock_patience: LOCK_PATIENCE,
+            ..OpenOptions::default()
+        };
         let open = |number| FileMember::open(&path_of(folder, number), &options);
-        let members: Result<Members, _> = (0..arguments.members).map(|number| Ok(Some(Arc::new(open(number)?) as _))).collect();
-        Ok(Self::of(arguments, members.map_err(|error: OpenError| cannot_make(folder, &error))?))
+        let members: Result<Members, _> = (0..arguments.members)
+            .map(|number| Ok(Some(Arc::new(open(number)?) as _)))
+            .collect();
+        Ok(Self::of(
+            arguments,
+            members.map_err(|error: OpenError| cannot_make(folder, &error))?,
+        ))
     }
 
     fn start(opened: OpenedPool) -> Result<Pool, Failure> {
-        Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())
+        Pool::start(
+            opened.engine,
+            opened.members,
+            opened.buffers,
+            HostOptions::default(),
+        )
     }
 
     fn load(&self, pool: &Pool, linear: bool, bytes: u64, seed: u64) -> Result<(), Failure> {
         let spec = LoadSpec {
-            block_bytes: if linear { 256 << 10 } else { BLOCK_BYTES as u32 },
+            block_bytes: if linear {
+                256 << 10
+            } else {
+                BLOCK_BYTES as u32
+            },
             span_bytes: self.arguments.blocks * BLOCK_BYTES,
             writers: 1,
             depth: 128,
@@ -185,7 +252,11 @@ impl<'a> Bench<'a> {
         };
         match run_load(pool, "data", &spec)?.errors {
             0 => Ok(()),
-            errors => Err(Failure::new(id::BENCH_LOAD, format!("{errors} requests failed"), pool.stop_reason().unwrap_or_default())),
+            errors => Err(Failure::new(
+                id::BENCH_LOAD,
+                format!("{errors} requests failed"),
+                pool.stop_reason().unwrap_or_default(),
+            )),
         }
     }
 
@@ -210,20 +281,28 @@ impl<'a> Bench<'a> {
         let report = rebuild_scratch(self.members.clone(), self.spec.limits)?;
         let found: u64 = report.volumes.iter().map(|v| v.mapped_blocks).sum();
         if found != mapped_blocks || !report.losses.is_empty() {
-            return Err(Failure::new(id::BENCH, "the rebuild did not find every block", format!("{found} of {mapped_blocks}")));
+            return Err(Failure::new(
+                id::BENCH,
+                "the rebuild did not find every block",
+                format!("{found} of {mapped_blocks}"),
+            ));
         }
         Ok((report, begin.elapsed()))
     }
 
-    /// Fills, and writes on until just before a checkpoint would be due; returns the pool, user bytes written since the last one, and the last seed.
+    /// Fills, and writes on until just before a checkpoint would be due; returns the pool, user
+    /// bytes written since the last one, and the last seed.
     fn prepare(&self) -> Result<(Pool, u64, u64), Failure> {
         let pool = Self::start(scratch_pool(self.members.clone(), &self.spec)?)?;
         let size = daemon::report(&pool)?.capacity.usable_bytes;
         let wanted = self.arguments.blocks * BLOCK_BYTES;
         if size < wanted {
-            return Err(
-                Failure::new(id::BENCH_INPUT, "the pool is too small for the blocks", format!("{} of {}", Size(size), Size(wanted))).remedy("raise --room")
-            );
+            return Err(Failure::new(
+                id::BENCH_INPUT,
+                "the pool is too small for the blocks",
+                format!("{} of {}", Size(size), Size(wanted)),
+            )
+            .remedy("raise --room"));
         }
         daemon::create_volume(&pool, "data", wanted)?;
         self.load(&pool, true, wanted.next_multiple_of(256 << 10), 1)?;
@@ -254,21 +333,39 @@ pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure
             let written = bench.prepare()?.1;
             (bench, written, None)
         }
-        Some(folder) if arguments.until_killed => return until_killed(&Bench::on_files(arguments, folder)?),
+        Some(folder) if arguments.until_killed => {
+            return until_killed(&Bench::on_files(arguments, folder)?);
+        }
         Some(dir) => {
             let folder = make_files(arguments, dir)?;
             let written = write_and_kill(arguments, folder.path())?;
-            (Bench::on_files(arguments, folder.path())?, written, Some(folder))
+            (
+                Bench::on_files(arguments, folder.path())?,
+                written,
+                Some(folder),
+            )
         }
     };
     let mut marks: Vec<(OpenPhase, Instant)> = Vec::new();
-    let opened = reopen_scratch(bench.members.clone(), bench.spec.limits, &mut |phase| marks.push((phase, Instant::now())))?;
+    let opened = reopen_scratch(bench.members.clone(), bench.spec.limits, &mut |phase| {
+        marks.push((phase, Instant::now()))
+    })?;
     let end = Instant::now();
-    let OpenedPool { report, recovery, .. } = &opened;
+    let OpenedPool {
+        report, recovery, ..
+    } = &opened;
     let ends = marks.iter().skip(1).map(|m| m.1).chain([end]);
-    let phases: Vec<(OpenPhase, Duration)> = marks.iter().zip(ends).map(|((phase, begin), end)| (*phase, end - *begin)).collect();
+    let phases: Vec<(OpenPhase, Duration)> = marks
+        .iter()
+        .zip(ends)
+        .map(|((phase, begin), end)| (*phase, end - *begin))
+        .collect();
     let mut results = results(report, written, *recovery, &phases);
-    let rebuilt = if arguments.emergency { Some(bench.emergency(opened.engine.status().used_bytes / BLOCK_BYTES)?) } else { None };
+    let rebuilt = if arguments.emergency {
+        Some(bench.emergency(opened.engine.status().used_bytes / BLOCK_BYTES)?)
+    } else {
+        None
+    };
     if let Some((report, time)) = &rebuilt {
         results["emergency"] = json!({ "report": report, "total_ns": time.as_nanos() as u64 });
     }
@@ -293,8 +390,16 @@ pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure
     Ok(0)
 }
 
-fn results(report: &OpenReport, written: u64, total: Duration, phases: &[(OpenPhase, Duration)]) -> serde_json::Value {
-    let phases: Vec<_> = phases.iter().map(|(phase, time)| json!({ "phase": phase, "ns": time.as_nanos() as u64 })).collect();
+fn results(
+    report: &OpenReport,
+    written: u64,
+    total: Duration,
+    phases: &[(OpenPhase, Duration)],
+) -> serde_json::Value {
+    let phases: Vec<_> = phases
+        .iter()
+        .map(|(phase, time)| json!({ "phase": phase, "ns": time.as_nanos() as u64 }))
+        .collect();
     json!({
         "written_since_checkpoint_bytes": written, "batches": report.batches, "batch_bytes": report.batch_bytes, "entries": report.entries,
         "map_pages": report.map_pages, "completed_batches": report.completed_batches, "phases": phases, "total_ns": total.as_nanos() as u64,

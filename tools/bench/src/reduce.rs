@@ -1,7 +1,9 @@
-//! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume without compression, to one with LZ4 and to one with zstd, and the
-//! codecs pack the same blocks by themselves, all in turn. Judged are the processor time of a block as LZ4 against that of a plain one and the
-//! codec together (shown for zstd, too), and the blocks that packed payload takes in batches against the bytes that the codec made. On members of a given rate, which set the pace,
-//! blocks that pack as LZ4 are to be written faster than plain ones.
+//! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume
+//! without compression, to one with LZ4 and to one with zstd, and the codecs pack the same blocks
+//! by themselves, all in turn. Judged are the processor time of a block as LZ4 against that of a
+//! plain one and the codec together (shown for zstd, too), and the blocks that packed payload takes
+//! in batches against the bytes that the codec made. On members of a given rate, which set the
+//! pace, blocks that pack as LZ4 are to be written faster than plain ones.
 
 use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
 use super::chart::{Group, groups};
@@ -49,7 +51,8 @@ const GOAL_CPU: f64 = 1.15;
 /// Blocks of packed payload, of the bytes that the codec made.
 const GOAL_PACKED: f64 = 1.03;
 
-/// On members of a given rate: rate of a volume that packs, of that of a plain one, with blocks that pack.
+/// On members of a given rate: rate of a volume that packs, of that of a plain one, with blocks
+/// that pack.
 const GOAL_RATE: f64 = 1.0;
 
 /// What is measured of one content.
@@ -83,34 +86,70 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
     let meter = Meter::start();
     let scratch = Scratch::make(&arguments.scratch)?;
     let time = arguments.rounds.time(5);
-    let [packed, alone] = [Kind::Packed as fn(Codec) -> Kind, Kind::Alone].map(|kind| CODECS.map(kind));
+    let [packed, alone] =
+        [Kind::Packed as fn(Codec) -> Kind, Kind::Alone].map(|kind| CODECS.map(kind));
     let kinds = [Kind::Plain, packed[0], alone[0], packed[1], alone[1]];
-    let cases: Vec<(u32, Kind)> = arguments.random.iter().flat_map(|random| kinds.map(|kind| (*random, kind))).collect();
-    let names: Vec<String> = cases.iter().map(|(random, kind)| format!("{random} % random, {kind:?}").to_lowercase()).collect();
+    let cases: Vec<(u32, Kind)> = arguments
+        .random
+        .iter()
+        .flat_map(|random| kinds.map(|kind| (*random, kind)))
+        .collect();
+    let names: Vec<String> = cases
+        .iter()
+        .map(|(random, kind)| format!("{random} % random, {kind:?}").to_lowercase())
+        .collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| {
         let (random, kind) = cases[case];
-        if let Kind::Alone(by) = kind { Ok(codec(by, random, time)) } else { load(&scratch, arguments.depth, (random, 0), kind, time, step) }
+        if let Kind::Alone(by) = kind {
+            Ok(codec(by, random, time))
+        } else {
+            load(&scratch, arguments.depth, (random, 0), kind, time, step)
+        }
     })?;
     let rows_of = |(random, of): (&u32, &[Vec<Figures>])| {
-        [summarize(*random, CODECS[0], [&of[0], &of[1], &of[2]]), summarize(*random, CODECS[1], [&of[0], &of[3], &of[4]])]
+        [
+            summarize(*random, CODECS[0], [&of[0], &of[1], &of[2]]),
+            summarize(*random, CODECS[1], [&of[0], &of[3], &of[4]]),
+        ]
     };
-    let rows: Vec<Value> = arguments.random.iter().zip(rounds.chunks_exact(kinds.len())).flat_map(rows_of).collect();
+    let rows: Vec<Value> = arguments
+        .random
+        .iter()
+        .zip(rounds.chunks_exact(kinds.len()))
+        .flat_map(rows_of)
+        .collect();
     let text = text(&scratch, arguments.rounds.rounds, time, &rows);
-    let number = |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
+    let number =
+        |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
     let mut goals = Vec::new();
     for row in &rows {
-        let (random, codec) = (&row["random_percent"], row["codec"].as_str().unwrap_or_default());
+        let (random, codec) = (
+            &row["random_percent"],
+            row["codec"].as_str().unwrap_or_default(),
+        );
         if codec == name(Codec::Lz4) {
-            let what = format!("processor time with {random} % random bytes, of (plain path + codec alone):");
+            let what = format!(
+                "processor time with {random} % random bytes, of (plain path + codec alone):"
+            );
             goals.push(Goal::at_most(what, number(row, "cpu_ratio_ppm"), GOAL_CPU));
-            if arguments.scratch.member_rate.is_some() && row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
-                let what = format!("writes to a compressed volume with {random} % random bytes, where members set the pace, of those to a plain one:");
-                goals.push(Goal::at_least(what, number(row, "rate_ratio_ppm"), GOAL_RATE));
+            if arguments.scratch.member_rate.is_some()
+                && row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+            {
+                let what = format!(
+                    "writes to a compressed volume with {random} % random bytes, where members set the pace, of those to a plain one:"
+                );
+                goals.push(Goal::at_least(
+                    what,
+                    number(row, "rate_ratio_ppm"),
+                    GOAL_RATE,
+                ));
             }
         }
         if row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
             goals.push(Goal::at_most(
-                format!("packed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"),
+                format!(
+                    "packed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
+                ),
                 number(row, "packed_ratio_ppm"),
                 GOAL_PACKED,
             ));
@@ -120,13 +159,32 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
     let bars: Vec<Group> = rows
         .iter()
         .map(|row| {
-            let values = ["plain_cpu_ns", "codec_cpu_ns", "packed_cpu_ns"].map(|field| cpu(row, field));
-            Group { label: format!("{}, {} % random", row["codec"].as_str().unwrap_or_default(), row["random_percent"]), values: values.to_vec() }
+            let values =
+                ["plain_cpu_ns", "codec_cpu_ns", "packed_cpu_ns"].map(|field| cpu(row, field));
+            Group {
+                label: format!(
+                    "{}, {} % random",
+                    row["codec"].as_str().unwrap_or_default(),
+                    row["random_percent"]
+                ),
+                values: values.to_vec(),
+            }
         })
         .collect();
-    let picture = groups("Processor time of a 4 KiB write, ns", &["plain path", "codec alone", "compressed volume"], &bars);
+    let picture = groups(
+        "Processor time of a 4 KiB write, ns",
+        &["plain path", "codec alone", "compressed volume"],
+        &bars,
+    );
     let value = json!({ "scratch": scratch.json(), "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows });
-    Findings { name: "reduce", value, text, picture, goals }.publish(&meter, &arguments.report, output)
+    Findings {
+        name: "reduce",
+        value,
+        text,
+        picture,
+        goals,
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 /// Writes to new pools, each until its fresh space is nearly used up.
@@ -138,14 +196,23 @@ pub(super) fn load(
     time: Duration,
     step: &Step<'_>,
 ) -> Result<Figures, Failure> {
-    let case = Case { block_bytes: BLOCK_SIZE as u32, writers: 1, depth, read_percent: 0, linear: false };
-    let (mut sum, mut sums, mut looked_up, mut found) = (Sample::default(), ReductionSums::default(), 0u64, 0u64);
+    let case = Case {
+        block_bytes: BLOCK_SIZE as u32,
+        writers: 1,
+        depth,
+        read_percent: 0,
+        linear: false,
+    };
+    let (mut sum, mut sums, mut looked_up, mut found) =
+        (Sample::default(), ReductionSums::default(), 0u64, 0u64);
     let mut seed = step.round as u64 * 1000 + 1;
     while sum.load.elapsed < time {
         let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
         match kind {
             Kind::Plain => {}
-            Kind::Packed(Codec::Zstd) => _ = daemon::set_compression(&pool, EXPORT, Compression::Zstd)?,
+            Kind::Packed(Codec::Zstd) => {
+                _ = daemon::set_compression(&pool, EXPORT, Compression::Zstd)?
+            }
             _ => _ = daemon::set_compression(&pool, EXPORT, Compression::Lz4)?,
         }
         match kind {
@@ -155,7 +222,11 @@ pub(super) fn load(
         }
         let capacity = daemon::report(&pool)?.capacity;
         let mut spec = case.spec(capacity.usable_bytes, time, seed);
-        (spec.bytes_max, spec.random_percent, spec.distinct_percent) = (capacity.data_bytes / 10 * 8, random_percent, distinct_percent);
+        (spec.bytes_max, spec.random_percent, spec.distinct_percent) = (
+            capacity.data_bytes / 10 * 8,
+            random_percent,
+            distinct_percent,
+        );
         let part = measure(&pool, &spec, &mut step.progress())?;
         let counters = daemon::report(&pool)?.counters;
         let of = counters.reduction;
@@ -170,7 +241,12 @@ pub(super) fn load(
         seed += 1;
     }
     let rate = sum.load.requests as f64 / sum.load.elapsed.as_secs_f64().max(1e-9);
-    Ok(Figures { cpu_ns: sum.cpu_ns(), requests_per_second: rate, sums, found_ppm: ppm(found as f64 / looked_up.max(1) as f64) })
+    Ok(Figures {
+        cpu_ns: sum.cpu_ns(),
+        requests_per_second: rate,
+        sums,
+        found_ppm: ppm(found as f64 / looked_up.max(1) as f64),
+    })
 }
 
 /// The codecs, in the order of the table.
@@ -196,15 +272,36 @@ fn codec(by: Codec, random_percent: u32, time: Duration) -> Figures {
         }
     }
     let cpu_ns = (cpu_seconds() - cpu) * 1e9 / done.max(1) as f64;
-    Figures { cpu_ns, requests_per_second: done as f64 / begin.elapsed().as_secs_f64().max(1e-9), sums: ReductionSums::default(), found_ppm: 0 }
+    Figures {
+        cpu_ns,
+        requests_per_second: done as f64 / begin.elapsed().as_secs_f64().max(1e-9),
+        sums: ReductionSums::default(),
+        found_ppm: 0,
+    }
 }
 
 /// A codec's row: of the plain volume, of the one that packs, and of the codec alone.
 fn summarize(random_percent: u32, by: Codec, [plain, packed, codec]: [&[Figures]; 3]) -> Value {
-    let together = plain.iter().zip(codec).map(|(plain, codec)| plain.cpu_ns + codec.cpu_ns);
-    let ratios: Vec<f64> = packed.iter().zip(together).map(|(packed, together)| packed.cpu_ns / together.max(1e-9)).collect();
-    let rates: Vec<f64> = packed.iter().zip(plain).map(|(packed, plain)| packed.requests_per_second / plain.requests_per_second.max(1e-9)).collect();
-    let sum = |figure: fn(&ReductionSums) -> u64| packed.iter().map(|figures| figure(&figures.sums)).sum::<u64>();
+    let together = plain
+        .iter()
+        .zip(codec)
+        .map(|(plain, codec)| plain.cpu_ns + codec.cpu_ns);
+    let ratios: Vec<f64> = packed
+        .iter()
+        .zip(together)
+        .map(|(packed, together)| packed.cpu_ns / together.max(1e-9))
+        .collect();
+    let rates: Vec<f64> = packed
+        .iter()
+        .zip(plain)
+        .map(|(packed, plain)| packed.requests_per_second / plain.requests_per_second.max(1e-9))
+        .collect();
+    let sum = |figure: fn(&ReductionSums) -> u64| {
+        packed
+            .iter()
+            .map(|figures| figure(&figures.sums))
+            .sum::<u64>()
+    };
     let (area, made) = (sum(|sums| sums.area_bytes), sum(|sums| sums.codec_bytes));
     json!({
         "random_percent": random_percent,
@@ -226,12 +323,31 @@ fn summarize(random_percent: u32, by: Codec, [plain, packed, codec]: [&[Figures]
 }
 
 fn text(scratch: &Scratch, rounds: usize, time: Duration, rows: &[Value]) -> String {
-    let mut table = Table::new(&["RANDOM", "CODEC", "PLAIN NS", "CODEC NS", "VOLUME NS", "RATIO", "PLAIN/S", "VOLUME/S", "USER : PACKED", "PACKED : CODEC"]);
+    let mut table = Table::new(&[
+        "RANDOM",
+        "CODEC",
+        "PLAIN NS",
+        "CODEC NS",
+        "VOLUME NS",
+        "RATIO",
+        "PLAIN/S",
+        "VOLUME/S",
+        "USER : PACKED",
+        "PACKED : CODEC",
+    ]);
     for row in rows {
         let number = |field: &str| row[field].as_u64().unwrap_or(0);
         let (user, area) = (number("packed_user_bytes"), number("area_bytes"));
-        let share = if area == 0 { "-".to_owned() } else { factor(ppm(user as f64 / area as f64)) };
-        let packed = if area == 0 { "-".to_owned() } else { factor(number("packed_ratio_ppm")) };
+        let share = if area == 0 {
+            "-".to_owned()
+        } else {
+            factor(ppm(user as f64 / area as f64))
+        };
+        let packed = if area == 0 {
+            "-".to_owned()
+        } else {
+            factor(number("packed_ratio_ppm"))
+        };
         table.row([
             format!("{} %", number("random_percent")),
             row["codec"].as_str().unwrap_or_default().to_owned(),
@@ -247,5 +363,9 @@ fn text(scratch: &Scratch, rounds: usize, time: Duration, rows: &[Value]) -> Str
     }
     let seconds = time.as_secs_f64();
     let what = "4 KiB random writes, processor time of all threads for a request, load included";
-    format!("{what}: {}, {rounds} rounds of {seconds:.1} s, medians; ratio: compressed volume to (plain + codec)\n{}", scratch.describe(), table.render())
+    format!(
+        "{what}: {}, {rounds} rounds of {seconds:.1} s, medians; ratio: compressed volume to (plain + codec)\n{}",
+        scratch.describe(),
+        table.render()
+    )
 }

@@ -41,12 +41,22 @@ pub struct Goal {
 impl Goal {
     /// `value` has to be `bound` or more.
     pub fn at_least(what: impl Into<String>, value: f64, bound: f64) -> Self {
-        Self { what: what.into(), value, side: Bound::AtLeast, bound }
+        Self {
+            what: what.into(),
+            value,
+            side: Bound::AtLeast,
+            bound,
+        }
     }
 
     /// `value` has to be `bound` or less.
     pub fn at_most(what: impl Into<String>, value: f64, bound: f64) -> Self {
-        Self { what: what.into(), value, side: Bound::AtMost, bound }
+        Self {
+            what: what.into(),
+            value,
+            side: Bound::AtMost,
+            bound,
+        }
     }
 
     /// True if the bound is kept.
@@ -58,15 +68,38 @@ impl Goal {
     }
 
     fn line(&self) -> String {
-        let number = |value: f64| if value >= 1000.0 { format!("{value:.0}") } else { factor((value * 1e6) as u64) };
-        let side = if self.side == Bound::AtLeast { "at least" } else { "at most" };
-        let verdict = if self.is_reached() { "reached" } else { "missed" };
-        format!("goal {verdict}: {} {}, {side} {}\n", self.what, number(self.value), number(self.bound))
+        let number = |value: f64| {
+            if value >= 1000.0 {
+                format!("{value:.0}")
+            } else {
+                factor((value * 1e6) as u64)
+            }
+        };
+        let side = if self.side == Bound::AtLeast {
+            "at least"
+        } else {
+            "at most"
+        };
+        let verdict = if self.is_reached() {
+            "reached"
+        } else {
+            "missed"
+        };
+        format!(
+            "goal {verdict}: {} {}, {side} {}\n",
+            self.what,
+            number(self.value),
+            number(self.bound)
+        )
     }
 
     fn json(&self) -> Value {
         let ppm = |value: f64| (value * 1e6) as u64;
-        let side = if self.side == Bound::AtLeast { "at-least" } else { "at-most" };
+        let side = if self.side == Bound::AtLeast {
+            "at-least"
+        } else {
+            "at-most"
+        };
         json!({ "what": self.what, "value_ppm": ppm(self.value), "side": side, "bound_ppm": ppm(self.bound), "reached": self.is_reached() })
     }
 }
@@ -87,21 +120,39 @@ pub struct Findings {
 
 impl Findings {
     /// Prints them, and writes the files that were asked for.
-    pub fn publish(self, meter: &Meter, arguments: &ReportArguments, output: &Output) -> Result<u8, Failure> {
+    pub fn publish(
+        self,
+        meter: &Meter,
+        arguments: &ReportArguments,
+        output: &Output,
+    ) -> Result<u8, Failure> {
         let schema = format!("bench-{}", self.name);
         let (mut value, mut text) = (self.value, self.text);
         value["goals"] = self.goals.iter().map(Goal::json).collect();
         value["conditions"] = meter.conditions();
-        self.goals.iter().for_each(|goal| text.push_str(&goal.line()));
+        self.goals
+            .iter()
+            .for_each(|goal| text.push_str(&goal.line()));
         let others = value["conditions"]["others_cpu_ppm"].as_u64().unwrap_or(0) / 10_000;
-        text.push_str(&format!("other processes used {others} % of the processors meanwhile\n"));
+        text.push_str(&format!(
+            "other processes used {others} % of the processors meanwhile\n"
+        ));
         if let Some(path) = &arguments.picture {
             save(path, self.picture.as_bytes())?;
         }
         if let Some(dir) = &arguments.results {
-            let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", dir.display()), error);
+            let failure = |error: std::io::Error| {
+                Failure::new(
+                    id::LOCAL_FILE,
+                    format!("cannot make the folder {}", dir.display()),
+                    error,
+                )
+            };
             std::fs::create_dir_all(dir).map_err(failure)?;
-            save(&dir.join(format!("{schema}.json")), format!("{:#}\n", with_schema(&schema, &value)).as_bytes())?;
+            save(
+                &dir.join(format!("{schema}.json")),
+                format!("{:#}\n", with_schema(&schema, &value)).as_bytes(),
+            )?;
             save(&dir.join(format!("{schema}.txt")), text.as_bytes())?;
             save(&dir.join(format!("{schema}.svg")), self.picture.as_bytes())?;
         }
@@ -116,11 +167,23 @@ mod tests {
 
     #[test]
     fn goals_are_judged_on_their_side() {
-        assert!(Goal::at_least("a", 0.9, 0.9).is_reached() && !Goal::at_least("a", 0.899, 0.9).is_reached());
-        assert!(Goal::at_most("a", 1.3, 1.3).is_reached() && !Goal::at_most("a", 1.31, 1.3).is_reached());
+        assert!(
+            Goal::at_least("a", 0.9, 0.9).is_reached()
+                && !Goal::at_least("a", 0.899, 0.9).is_reached()
+        );
+        assert!(
+            Goal::at_most("a", 1.3, 1.3).is_reached()
+                && !Goal::at_most("a", 1.31, 1.3).is_reached()
+        );
         // Nothing measured is nothing reached.
-        assert!(!Goal::at_least("a", f64::NAN, 0.9).is_reached() && !Goal::at_most("a", f64::NAN, 0.9).is_reached());
-        assert_eq!(Goal::at_least("rate", 650_000.0, 600_000.0).line(), "goal reached: rate 650000, at least 600000\n");
+        assert!(
+            !Goal::at_least("a", f64::NAN, 0.9).is_reached()
+                && !Goal::at_most("a", f64::NAN, 0.9).is_reached()
+        );
+        assert_eq!(
+            Goal::at_least("rate", 650_000.0, 600_000.0).line(),
+            "goal reached: rate 650000, at least 600000\n"
+        );
         assert_eq!(Goal::at_most("latency", 1.5, 1.3).json()["reached"], false);
     }
 }

@@ -1,5 +1,6 @@
-//! Rounds: everything that is compared runs once in each of them, in turn, every second round in the opposite order, so that neither a slow
-//! drift of the machine nor what ran just before favours one side.
+//! Rounds: everything that is compared runs once in each of them, in turn, every second round in
+//! the opposite order, so that neither a slow drift of the machine nor what ran just before favours
+//! one side.
 
 use clap::Args;
 use std::time::{Duration, Instant};
@@ -28,8 +29,14 @@ impl RoundArguments {
 
 /// Seconds with a fraction: more than none, at most a day.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
-    if value > 0.0 && value <= 86_400.0 { Ok(Duration::from_secs_f64(value)) } else { Err(format!("'{text}' seconds are too few or too many")) }
+    let value: f64 = text
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number of seconds"))?;
+    if value > 0.0 && value <= 86_400.0 {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err(format!("'{text}' seconds are too few or too many"))
+    }
 }
 
 /// Most of a count of rounds or requests.
@@ -67,8 +74,13 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// What runs, how far all rounds are, and how long the rest will take.
     pub fn label(&self) -> String {
-        let left = self.begin.elapsed().as_secs_f64() / self.done.max(1) as f64 * (self.all - self.done) as f64;
-        let left = if self.done == 0 { String::new() } else { format!(", {left:.0} s to go for all") };
+        let left = self.begin.elapsed().as_secs_f64() / self.done.max(1) as f64
+            * (self.all - self.done) as f64;
+        let left = if self.done == 0 {
+            String::new()
+        } else {
+            format!(", {left:.0} s to go for all")
+        };
         format!("[{} of {}{left}] {}", self.done + 1, self.all, self.name)
     }
 
@@ -79,13 +91,27 @@ impl Step<'_> {
 }
 
 /// Runs every case in every round; the results by case, then by round.
-pub fn alternate<T>(names: &[String], rounds: usize, run: &mut dyn FnMut(usize, &Step<'_>) -> Result<T, Failure>) -> Result<Vec<Vec<T>>, Failure> {
+pub fn alternate<T>(
+    names: &[String],
+    rounds: usize,
+    run: &mut dyn FnMut(usize, &Step<'_>) -> Result<T, Failure>,
+) -> Result<Vec<Vec<T>>, Failure> {
     let mut results: Vec<Vec<T>> = names.iter().map(|_| Vec::with_capacity(rounds)).collect();
     let begin = Instant::now();
     for round in 0..rounds {
         for place in 0..names.len() {
-            let case = if round % 2 == 0 { place } else { names.len() - 1 - place };
-            let step = Step { round, done: round * names.len() + place, all: rounds * names.len(), name: &names[case], begin };
+            let case = if round % 2 == 0 {
+                place
+            } else {
+                names.len() - 1 - place
+            };
+            let step = Step {
+                round,
+                done: round * names.len() + place,
+                all: rounds * names.len(),
+                name: &names[case],
+                begin,
+            };
             results[case].push(run(case, &step)?);
         }
     }
@@ -98,8 +124,19 @@ pub fn middle<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
 }
 
 /// The median of the ratios of a figure, round by round.
-pub fn ratio<A, B>(mine: &[A], others: &[B], figure: impl Fn(&A) -> f64, other_figure: impl Fn(&B) -> f64) -> f64 {
-    median(&mine.iter().zip(others).map(|(mine, other)| figure(mine) / other_figure(other).max(1e-9)).collect::<Vec<_>>())
+pub fn ratio<A, B>(
+    mine: &[A],
+    others: &[B],
+    figure: impl Fn(&A) -> f64,
+    other_figure: impl Fn(&B) -> f64,
+) -> f64 {
+    median(
+        &mine
+            .iter()
+            .zip(others)
+            .map(|(mine, other)| figure(mine) / other_figure(other).max(1e-9))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// A ratio in millionths, for JSON.
@@ -119,20 +156,39 @@ mod tests {
             order.push(case);
             Ok(step.round * 10 + case)
         });
-        assert_eq!((order, results.unwrap()), (vec![0, 1, 1, 0, 0, 1], vec![vec![0, 10, 20], vec![1, 11, 21]]));
+        assert_eq!(
+            (order, results.unwrap()),
+            (
+                vec![0, 1, 1, 0, 0, 1],
+                vec![vec![0, 10, 20], vec![1, 11, 21]]
+            )
+        );
     }
 
     #[test]
     fn ratios_are_taken_within_a_round() {
         // A machine that is ten times slower in one round changes no ratio.
-        assert_eq!(ratio(&[10.0, 1.0, 10.0], &[20.0, 2.0, 20.0], |rate| *rate, |rate| *rate), 0.5);
+        assert_eq!(
+            ratio(
+                &[10.0, 1.0, 10.0],
+                &[20.0, 2.0, 20.0],
+                |rate| *rate,
+                |rate| *rate
+            ),
+            0.5
+        );
         assert_eq!(middle(&[1.0, 5.0, 2.0], |value| *value), 2.0);
     }
 
     #[test]
     fn times_and_counts() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert!(seconds("0").is_err() && seconds("-1").is_err() && seconds("nan").is_err() && seconds("1e9").is_err());
+        assert!(
+            seconds("0").is_err()
+                && seconds("-1").is_err()
+                && seconds("nan").is_err()
+                && seconds("1e9").is_err()
+        );
         assert!(at_least_one("0").is_err() && at_least_one("3") == Ok(3));
         assert!(writers("1025").is_err() && depth("65537").is_err());
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use windrow_console::progress::Progress;
 use windrow_console::values::{Size, count_within};
 use windrow_device::queue::Members;
-use windrow_device::{Allocation, FileMember, OpenOptions, Pace, PacedMember, create_file_with_progress};
+use windrow_device::{
+    Allocation, FileMember, OpenOptions, Pace, PacedMember, create_file_with_progress,
+};
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
@@ -28,12 +30,19 @@ pub struct ScratchArguments {
     /// Make the members as files in this folder (removed afterwards) instead of in memory.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Most bytes a second that each of these files is read and written at, together: for drives that are slower than the disk here.
+    /// Most bytes a second that each of these files is read and written at, together: for drives
+    /// that are slower than the disk here.
     #[arg(long, value_name = "RATE", requires = "dir", value_parser = rate)]
     pub member_rate: Option<Size>,
-    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors of a drive protect. Best with DIR in memory (/dev/shm), where
-    /// flushes take no time, as those of such a drive.
-    #[arg(long, value_name = "SIZE", requires = "member_rate", default_value = "0")]
+    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors
+    /// of a drive protect. Best with DIR in memory (/dev/shm), where flushes take no time, as those
+    /// of such a drive.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "member_rate",
+        default_value = "0"
+    )]
     pub member_buffer: Size,
     /// Redundancy: 0, 1 (two copies), 5 or 6.
     #[arg(long, value_parser = ["0", "1", "5", "6"], default_value = "6")]
@@ -53,14 +62,26 @@ impl ScratchArguments {
     /// So many files of this size, RAID-6.
     pub fn of_files(members: usize, size_bytes: u64, dir: &Path) -> Self {
         let (size, dir, chunk) = (Size(size_bytes), Some(dir.to_owned()), Size(256 << 10));
-        Self { members, size, dir, member_rate: None, member_buffer: Size(0), redundancy: "6".to_owned(), chunk, segment: None, workers: None }
+        Self {
+            members,
+            size,
+            dir,
+            member_rate: None,
+            member_buffer: Size(0),
+            redundancy: "6".to_owned(),
+            chunk,
+            segment: None,
+            workers: None,
+        }
     }
 }
 
 /// A rate, more than none.
 fn rate(text: &str) -> Result<Size, String> {
     match text.parse::<Size>().map_err(|error| error.to_string())? {
-        Size(0) => Err("a member with a rate of 0 never answers: leave the rate out for none".to_owned()),
+        Size(0) => {
+            Err("a member with a rate of 0 never answers: leave the rate out for none".to_owned())
+        }
         rate => Ok(rate),
     }
 }
@@ -76,20 +97,43 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the members. Files are written once, so that the steady rate of the medium is there from the first second.
+    /// Makes the members. Files are written once, so that the steady rate of the medium is there
+    /// from the first second.
     pub fn make(arguments: &ScratchArguments) -> Result<Self, Failure> {
         let Some(dir) = &arguments.dir else {
-            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, paths: Vec::new(), arguments: arguments.clone(), folder: None });
+            return Ok(Self {
+                members: ram_members(arguments.members, arguments.size.0)?,
+                paths: Vec::new(),
+                arguments: arguments.clone(),
+                folder: None,
+            });
         };
-        let made = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir);
-        let folder = made.map_err(|error| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error))?;
-        let mut scratch = Self { members: Vec::new(), paths: Vec::new(), arguments: arguments.clone(), folder: None };
+        let made = tempfile::Builder::new()
+            .prefix("windrow-bench-")
+            .tempdir_in(dir);
+        let folder = made.map_err(|error| {
+            Failure::new(
+                id::MEMBER_OPEN,
+                format!("cannot make members in {}", dir.display()),
+                error,
+            )
+        })?;
+        let mut scratch = Self {
+            members: Vec::new(),
+            paths: Vec::new(),
+            arguments: arguments.clone(),
+            folder: None,
+        };
         let mut progress = Progress::new("making members");
         let all = arguments.size.0 * arguments.members as u64;
         for number in 0..arguments.members {
             let before = number as u64 * arguments.size.0;
             let path = folder.path().join(format!("member-{number}"));
-            scratch.members.extend(scratch.file(&path, arguments.size.0, &mut |bytes| progress.bytes(before + bytes, all))?);
+            scratch
+                .members
+                .extend(scratch.file(&path, arguments.size.0, &mut |bytes| {
+                    progress.bytes(before + bytes, all)
+                })?);
             scratch.paths.push(path);
         }
         scratch.folder = Some(folder);
@@ -98,11 +142,25 @@ impl Scratch {
 
     /// A file that is written once, at the rate of members.
     fn file(&self, path: &Path, bytes: u64, done: &mut dyn FnMut(u64)) -> Result<Members, Failure> {
-        let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make {}", path.display()), error);
-        create_file_with_progress(path, bytes, Allocation::Written, done).map_err(|error| failure(&error))?;
-        let file = FileMember::open(path, &OpenOptions::default()).map_err(|error| failure(&error))?;
+        let failure = |error: &dyn std::fmt::Display| {
+            Failure::new(
+                id::MEMBER_OPEN,
+                format!("cannot make {}", path.display()),
+                error,
+            )
+        };
+        create_file_with_progress(path, bytes, Allocation::Written, done)
+            .map_err(|error| failure(&error))?;
+        let file =
+            FileMember::open(path, &OpenOptions::default()).map_err(|error| failure(&error))?;
         Ok(vec![Some(match self.arguments.member_rate {
-            Some(rate) => Arc::new(PacedMember::new(file, Pace { bytes_per_second: rate.0, buffer_bytes: self.arguments.member_buffer.0 })),
+            Some(rate) => Arc::new(PacedMember::new(
+                file,
+                Pace {
+                    bytes_per_second: rate.0,
+                    buffer_bytes: self.arguments.member_buffer.0,
+                },
+            )),
             None => Arc::new(file),
         })])
     }
@@ -110,19 +168,32 @@ impl Scratch {
     /// A journal device of so many bytes: like the members, or power-safe memory.
     pub fn journal_device(&self, bytes: u64, power_safe: bool) -> Result<Members, Failure> {
         match &self.folder {
-            Some(folder) if !power_safe => self.file(&folder.path().join("journal"), bytes, &mut |_| ()),
+            Some(folder) if !power_safe => {
+                self.file(&folder.path().join("journal"), bytes, &mut |_| ())
+            }
             _ => ram_members(1, bytes),
         }
     }
 
     /// In words: how many members of which size, where, with which redundancy.
     pub fn describe(&self) -> String {
-        let place = if self.is_files() { "in files" } else { "in memory" };
-        let rate = self.arguments.member_rate.filter(|_| self.is_files()).map_or_else(String::new, |rate| match self.arguments.member_buffer {
-            Size(0) => format!(" of {rate}/s"),
-            buffer => format!(" of {rate}/s with buffers of {buffer}"),
-        });
-        format!("{} members of {} {place}{rate}, RAID-{}", self.arguments.members, self.arguments.size, self.arguments.redundancy)
+        let place = if self.is_files() {
+            "in files"
+        } else {
+            "in memory"
+        };
+        let rate = self
+            .arguments
+            .member_rate
+            .filter(|_| self.is_files())
+            .map_or_else(String::new, |rate| match self.arguments.member_buffer {
+                Size(0) => format!(" of {rate}/s"),
+                buffer => format!(" of {rate}/s with buffers of {buffer}"),
+            });
+        format!(
+            "{} members of {} {place}{rate}, RAID-{}",
+            self.arguments.members, self.arguments.size, self.arguments.redundancy
+        )
     }
 
     /// The same for programs.
@@ -145,12 +216,14 @@ impl Scratch {
         self.folder.is_some()
     }
 
-    /// Formats the members anew and starts a pool on them, with one volume `data` over this share of the usable space.
+    /// Formats the members anew and starts a pool on them, with one volume `data` over this share
+    /// of the usable space.
     pub fn pool(&self, spare_per_mille: u16, volume_percent: u64) -> Result<Pool, Failure> {
         self.pool_with_journal(spare_per_mille, volume_percent, None, &Vec::new(), false)
     }
 
-    /// The same with so many bytes of journal on each member (`None`: by member size; 0: no journal), and with journal devices.
+    /// The same with so many bytes of journal on each member (`None`: by member size; 0: no
+    /// journal), and with journal devices.
     pub fn pool_with_journal(
         &self,
         spare_per_mille: u16,
@@ -175,8 +248,21 @@ impl Scratch {
             ..ScratchSpec::default()
         };
         spec.properties.spare_per_mille = spare_per_mille;
-        let OpenedPool { engine, members, buffers, .. } = scratch_pool([&self.members[..], &devices[..]].concat(), &spec)?;
-        let pool = Pool::start(engine, members, buffers, HostOptions { workers: self.arguments.workers, ..HostOptions::default() })?;
+        let OpenedPool {
+            engine,
+            members,
+            buffers,
+            ..
+        } = scratch_pool([&self.members[..], &devices[..]].concat(), &spec)?;
+        let pool = Pool::start(
+            engine,
+            members,
+            buffers,
+            HostOptions {
+                workers: self.arguments.workers,
+                ..HostOptions::default()
+            },
+        )?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         let size = usable * volume_percent / 100 / BLOCK_BYTES * BLOCK_BYTES;
         daemon::create_volume(&pool, "data", size.max(BLOCK_BYTES))?;

@@ -1,10 +1,13 @@
-//! `bench steady`: cleaning in the steady state of uniform random overwrites, against the closed form for greedy cleaning.
+//! `bench steady`: cleaning in the steady state of uniform random overwrites, against the closed
+//! form for greedy cleaning.
 //!
-//! `U` is live blocks / payload slots of the segments that victims are chosen from: closed segments of user and cleaned data. How many
-//! segments are closed is the engine's own decision, so:
-//! 1 fill a guess of the live set; 2 overwrite it until cleaning is in its steady state; 3 measure `U` in a short window and trim or
-//! extend the live set by what it is off, until it fits; 4 measure write amplification and `U` together over one overwrite of the live set; if `U` has
-//! drifted, adjust and measure again. Slots are what batches really had: data blocks of a segment x payload / (payload + headers + padding).
+//! `U` is live blocks / payload slots of the segments that victims are chosen from: closed segments
+//! of user and cleaned data. How many segments are closed is the engine's own decision, so: 1 fill
+//! a guess of the live set; 2 overwrite it until cleaning is in its steady state; 3 measure `U` in
+//! a short window and trim or extend the live set by what it is off, until it fits; 4 measure write
+//! amplification and `U` together over one overwrite of the live set; if `U` has drifted, adjust
+//! and measure again. Slots are what batches really had: data blocks of a segment x payload /
+//! (payload + headers + padding).
 
 pub mod window;
 
@@ -70,7 +73,8 @@ pub struct SteadyPlan {
     pub linear_time: Duration,
 }
 
-/// The least a pool allows: how much is live is decided here, and with the usual 10 % a share of 0.90 would be out of reach.
+/// The least a pool allows: how much is live is decided here, and with the usual 10 % a share of
+/// 0.90 would be out of reach.
 const SPARE_PER_MILLE: u16 = 30;
 /// The measured `U` has to be this near to the one asked for.
 const TOLERANCE: f64 = 0.002;
@@ -97,7 +101,10 @@ pub struct SteadyResult {
 
 impl SteadyResult {
     fn closed_form(&self) -> f64 {
-        windrow_policy::analytic::greedy_waf(self.window.utilisation.min(0.999), self.window.slots_per_segment)
+        windrow_policy::analytic::greedy_waf(
+            self.window.utilisation.min(0.999),
+            self.window.slots_per_segment,
+        )
     }
 
     fn off(&self) -> f64 {
@@ -109,7 +116,9 @@ impl SteadyResult {
     }
 
     fn ratio(&self, data_share: f64) -> Option<f64> {
-        self.linear.map(|linear| self.window.load.bytes_per_second() / (linear.bytes_per_second() * data_share).max(1.0))
+        self.linear.map(|linear| {
+            self.window.load.bytes_per_second() / (linear.bytes_per_second() * data_share).max(1.0)
+        })
     }
 
     /// For programs.
@@ -129,16 +138,35 @@ impl SteadyResult {
     }
 
     fn goals(&self) -> Vec<Goal> {
-        let (at, window) = (format!("at U = {:.3}:", self.window.utilisation), &self.window);
+        let (at, window) = (
+            format!("at U = {:.3}:", self.window.utilisation),
+            &self.window,
+        );
         let mut goals = Vec::new();
         if self.wanted.0 == 900 {
-            goals.push(Goal::at_most(format!("distance of U from the one asked for {at}"), (window.utilisation - 0.9).abs(), TOLERANCE));
-            goals.push(Goal::at_most(format!("distance of cleaning WAF from the closed form {at}"), self.off(), GOAL_OFF));
+            goals.push(Goal::at_most(
+                format!("distance of U from the one asked for {at}"),
+                (window.utilisation - 0.9).abs(),
+                TOLERANCE,
+            ));
+            goals.push(Goal::at_most(
+                format!("distance of cleaning WAF from the closed form {at}"),
+                self.off(),
+                GOAL_OFF,
+            ));
         }
         if self.batch_bytes >= 2 << 20 {
-            goals.push(Goal::at_most(format!("batch metadata of payload {at}"), window.header_share(), GOAL_HEADER));
+            goals.push(Goal::at_most(
+                format!("batch metadata of payload {at}"),
+                window.header_share(),
+                GOAL_HEADER,
+            ));
         }
-        goals.push(Goal::at_most(format!("WAF of checkpoints and superblocks {at}"), window.checkpoint_waf(), GOAL_CHECKPOINT));
+        goals.push(Goal::at_most(
+            format!("WAF of checkpoints and superblocks {at}"),
+            window.checkpoint_waf(),
+            GOAL_CHECKPOINT,
+        ));
         goals
     }
 }
@@ -148,15 +176,33 @@ pub fn run(arguments: &SteadyArguments, output: &Output) -> Result<u8, Failure> 
     let meter = Meter::start();
     let scratch = Scratch::make(&arguments.scratch)?;
     let (overwrites, measured) = (arguments.overwrites as u64, arguments.measure as u64);
-    let plan = SteadyPlan { overwrites, measure: measured, depth: arguments.depth, linear_time: arguments.linear_seconds };
-    let results = arguments.utilisation.iter().map(|wanted| measure(&scratch, *wanted, &plan)).collect::<Result<Vec<_>, _>>()?;
+    let plan = SteadyPlan {
+        overwrites,
+        measure: measured,
+        depth: arguments.depth,
+        linear_time: arguments.linear_seconds,
+    };
+    let results = arguments
+        .utilisation
+        .iter()
+        .map(|wanted| measure(&scratch, *wanted, &plan))
+        .collect::<Result<Vec<_>, _>>()?;
     let share = scratch.data_share();
     let value = json!({
         "scratch": scratch.json(), "depth": arguments.depth, "overwrites": arguments.overwrites,
         "results": results.iter().map(|result| result.json(share)).collect::<Vec<_>>(),
     });
-    let bars = results.iter().map(|result| Group::new(format!("U {:.3}", result.window.utilisation), [result.window.cleaning_waf(), result.closed_form()]));
-    let picture = groups("Cleaning WAF, uniform random overwrites", &["measured", "closed form"], &bars.collect::<Vec<_>>());
+    let bars = results.iter().map(|result| {
+        Group::new(
+            format!("U {:.3}", result.window.utilisation),
+            [result.window.cleaning_waf(), result.closed_form()],
+        )
+    });
+    let picture = groups(
+        "Cleaning WAF, uniform random overwrites",
+        &["measured", "closed form"],
+        &bars.collect::<Vec<_>>(),
+    );
     let goals = results.iter().flat_map(SteadyResult::goals).collect();
     let text = format!(
         "{}, uniform random overwrites of 4 KiB, spare {} so that every share can be reached\n{}",
@@ -164,18 +210,46 @@ pub fn run(arguments: &SteadyArguments, output: &Output) -> Result<u8, Failure> 
         Share(SPARE_PER_MILLE),
         render(&results, share)
     );
-    Findings { name: "steady", value, text, picture, goals }.publish(&meter, &arguments.report, output)
+    Findings {
+        name: "steady",
+        value,
+        text,
+        picture,
+        goals,
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 /// The results as a table.
 pub fn render(results: &[SteadyResult], data_share: f64) -> String {
-    let heading = ["U WANTED", "U", "CLEANING WAF", "CLOSED FORM", "OFF BY", "ALL WAF", "METADATA", "CHECKPOINT", "PADDING", "MB/S", "LINEAR MB/S", "RATIO"];
+    let heading = [
+        "U WANTED",
+        "U",
+        "CLEANING WAF",
+        "CLOSED FORM",
+        "OFF BY",
+        "ALL WAF",
+        "METADATA",
+        "CHECKPOINT",
+        "PADDING",
+        "MB/S",
+        "LINEAR MB/S",
+        "RATIO",
+    ];
     let mut table = Table::new(&heading);
     for result in results {
         let window = &result.window;
         table.row([
             result.wanted.to_string(),
-            format!("{:.4}{}", window.utilisation, if result.is_on_target() { "" } else { " (out of reach)" }),
+            format!(
+                "{:.4}{}",
+                window.utilisation,
+                if result.is_on_target() {
+                    ""
+                } else {
+                    " (out of reach)"
+                }
+            ),
             format!("{:.3}", window.cleaning_waf()),
             format!("{:.3}", result.closed_form()),
             format!("{:.1} %", result.off() * 100.0),
@@ -184,36 +258,65 @@ pub fn render(results: &[SteadyResult], data_share: f64) -> String {
             format!("{:.4}", window.checkpoint_waf()),
             format!("{:.4}", window.per_user_byte(window.written.padding)),
             megabytes(window.load.bytes_per_second()),
-            result.linear.map_or("-".to_owned(), |linear| megabytes(linear.bytes_per_second())),
-            result.ratio(data_share).map_or("-".to_owned(), |ratio| format!("{ratio:.3}")),
+            result.linear.map_or("-".to_owned(), |linear| {
+                megabytes(linear.bytes_per_second())
+            }),
+            result
+                .ratio(data_share)
+                .map_or("-".to_owned(), |ratio| format!("{ratio:.3}")),
         ]);
     }
     table.render()
 }
 
 /// Brings a new pool on the members to the steady state at this share, and measures it.
-pub fn measure(scratch: &Scratch, wanted: Share, plan: &SteadyPlan) -> Result<SteadyResult, Failure> {
+pub fn measure(
+    scratch: &Scratch,
+    wanted: Share,
+    plan: &SteadyPlan,
+) -> Result<SteadyResult, Failure> {
     let mut linear = scratch.is_files().then(LinearResult::default);
     members_alone(scratch, plan.linear_time, &mut linear)?;
     let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
     let mut live = LiveSet::make(&pool, wanted)?;
     let window = live.settle(plan)?;
-    let batch_bytes = daemon::report(&pool)?.capacity.zones.first().map_or(0, |zone| {
-        let shape = &zone.shape;
-        u64::from(shape.chunk_rows) * u64::from(shape.width) * BLOCK_BYTES
-    });
+    let batch_bytes = daemon::report(&pool)?
+        .capacity
+        .zones
+        .first()
+        .map_or(0, |zone| {
+            let shape = &zone.shape;
+            u64::from(shape.chunk_rows) * u64::from(shape.width) * BLOCK_BYTES
+        });
     let (live_bytes, adjustments) = (live.bytes, live.adjustments);
     drop(pool);
     members_alone(scratch, plan.linear_time, &mut linear)?;
-    Ok(SteadyResult { wanted, window, live_bytes, adjustments, batch_bytes, linear })
+    Ok(SteadyResult {
+        wanted,
+        window,
+        live_bytes,
+        adjustments,
+        batch_bytes,
+        linear,
+    })
 }
 
-fn members_alone(scratch: &Scratch, time: Duration, sum: &mut Option<LinearResult>) -> Result<(), Failure> {
+fn members_alone(
+    scratch: &Scratch,
+    time: Duration,
+    sum: &mut Option<LinearResult>,
+) -> Result<(), Failure> {
     let Some(sum) = sum else { return Ok(()) };
     let mut progress = Progress::new("members alone");
-    *sum += linear::measure_from(sum.bytes, &scratch.members, scratch.chunk_bytes(), time, &mut |bytes| {
-        progress.time(time, &Size(bytes).to_string());
-    })?;
+    *sum += linear::measure_from(
+        sum.bytes,
+        &scratch.members,
+        scratch.chunk_bytes(),
+        time,
+        &mut |bytes| {
+            progress.time(time, &Size(bytes).to_string());
+        },
+    )?;
     Ok(())
 }
 
@@ -231,10 +334,18 @@ impl<'a> LiveSet<'a> {
     /// Fills a first guess.
     fn make(pool: &'a Pool, wanted: Share) -> Result<Self, Failure> {
         let capacity = daemon::report(pool)?.capacity;
-        let unreserved = capacity.data_bytes / u64::from(capacity.segments.max(1)) * u64::from(capacity.segments.saturating_sub(capacity.reserve_segments));
+        let unreserved = capacity.data_bytes / u64::from(capacity.segments.max(1))
+            * u64::from(capacity.segments.saturating_sub(capacity.reserve_segments));
         let guess = (unreserved / 1000 * u64::from(wanted.0)).min(capacity.usable_bytes);
         let bytes = fill(pool, guess, &format!("steady state at {wanted}"))?;
-        Ok(Self { pool, wanted, bytes, bytes_max: capacity.usable_bytes / GRANULE * GRANULE, adjustments: 0, seed: 7 })
+        Ok(Self {
+            pool,
+            wanted,
+            bytes,
+            bytes_max: capacity.usable_bytes / GRANULE * GRANULE,
+            adjustments: 0,
+            seed: 7,
+        })
     }
 
     fn wanted(&self) -> f64 {
@@ -244,7 +355,16 @@ impl<'a> LiveSet<'a> {
     fn overwrite(&mut self, bytes: u64, depth: usize, what: &str) -> Result<Window, Failure> {
         self.seed += 1;
         let label = format!("steady state at {}: {what}", self.wanted);
-        window::measure(self.pool, &Overwrites { span_bytes: self.bytes, bytes: bytes.max(BLOCK_BYTES), depth, seed: self.seed }, &label)
+        window::measure(
+            self.pool,
+            &Overwrites {
+                span_bytes: self.bytes,
+                bytes: bytes.max(BLOCK_BYTES),
+                depth,
+                seed: self.seed,
+            },
+            &label,
+        )
     }
 
     /// Steps 2 to 4 of the module's list.
@@ -253,7 +373,9 @@ impl<'a> LiveSet<'a> {
         loop {
             loop {
                 let short = self.overwrite(self.bytes / 4, plan.depth, "adjusting")?;
-                if (short.utilisation - self.wanted()).abs() <= TOLERANCE_SHORT || !self.adjust(&short)? {
+                if (short.utilisation - self.wanted()).abs() <= TOLERANCE_SHORT
+                    || !self.adjust(&short)?
+                {
                     break;
                 }
             }
@@ -271,7 +393,8 @@ impl<'a> LiveSet<'a> {
             return Ok(false);
         }
         let right = self.bytes as f64 * self.wanted() / window.utilisation.max(0.01);
-        let right = ((right / GRANULE as f64).round() as u64 * GRANULE).clamp(GRANULE, self.bytes_max);
+        let right =
+            ((right / GRANULE as f64).round() as u64 * GRANULE).clamp(GRANULE, self.bytes_max);
         if right == self.bytes {
             return Ok(false);
         }

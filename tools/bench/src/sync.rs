@@ -1,10 +1,15 @@
-//! `bench sync`: small synchronous writes on pools that differ in nothing but the journal, against one without (the last of all lists: `padding`).
+//! `bench sync`: small synchronous writes on pools that differ in nothing but the journal, against
+//! one without (the last of all lists: `padding`).
 //!
-//! 1 Each pool, on members of its own, is filled to the share asked for and overwritten at random until it cleans.
-//! 2 Synchronous writers go on until members were written as often as there was space left: then rows that flushes padded are part of what is cleaned.
-//! 3 Every load runs on all pools in turn, round by round. Rates and latencies are those of the writers; bytes by cause and device flushes are those of the
-//!   members' own counters, summed over all rounds, so that a batch that begins in one measurement and ends in the next counts once.
-//! 4 On the same pools: fio over NBD (`nbd.rs`), and what requests at a fixed rate notice of cleaning and of a neighbour that flushes (`latency.rs`).
+//! 1 Each pool, on members of its own, is filled to the share asked for and overwritten at random
+//!   until it cleans.
+//! 2 Synchronous writers go on until members were written as often as there was space left: then
+//!   rows that flushes padded are part of what is cleaned.
+//! 3 Every load runs on all pools in turn, round by round. Rates and latencies are those of the
+//!   writers; bytes by cause and device flushes are those of the members' own counters, summed over
+//!   all rounds, so that a batch that begins in one measurement and ends in the next counts once.
+//! 4 On the same pools: fio over NBD (`nbd.rs`), and what requests at a fixed rate notice of
+//!   cleaning and of a neighbour that flushes (`latency.rs`).
 
 mod findings;
 mod latency;
@@ -42,11 +47,14 @@ pub struct SyncArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write, at random and as a write-ahead log; left out where fio is not installed), `latency` (a fixed rate
-    /// beside cleaning, and beside a neighbour that flushes).
+    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write, at
+    /// random and as a write-ahead log; left out where fio is not installed), `latency` (a fixed
+    /// rate beside cleaning, and beside a neighbour that flushes).
     #[arg(long = "part", value_delimiter = ',', default_value = "writes,nbd,latency", value_parser = ["writes", "nbd", "latency"])]
     parts: Vec<String>,
-    /// Where the journal is, each in a pool of its own, measured against a pool without any: `journal` (on the members), `device` (one more device like the members), `memory` (a power-safe device in memory).
+    /// Where the journal is, each in a pool of its own, measured against a pool without any:
+    /// `journal` (on the members), `device` (one more device like the members), `memory` (a
+    /// power-safe device in memory).
     #[arg(long = "pool", value_delimiter = ',', default_value = "journal", value_parser = ["journal", "device", "memory"])]
     pools: Vec<String>,
     /// Requests each second of the part `latency`.
@@ -55,11 +63,13 @@ pub struct SyncArguments {
     /// Numbers of writers, each with a thread.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16", value_parser = writers)]
     threads: Vec<usize>,
-    /// What each writer does again and again: `flush` (one random block of 4 KiB, then a flush), `flush-N` (N blocks, then a flush), `fua` (one block, written with
-    /// FUA), `log` (one block appended, a header written again, then a flush).
+    /// What each writer does again and again: `flush` (one random block of 4 KiB, then a flush),
+    /// `flush-N` (N blocks, then a flush), `fua` (one block, written with FUA), `log` (one block
+    /// appended, a header written again, then a flush).
     #[arg(long, value_delimiter = ',', default_value = "flush,flush-8,flush-32,fua,log", value_parser = load)]
     load: Vec<Load>,
-    /// Random bytes in what is written in the parts `writes` and `nbd`, in per cent; the rest compresses away, in records of the journal only.
+    /// Random bytes in what is written in the parts `writes` and `nbd`, in per cent; the rest
+    /// compresses away, in records of the journal only.
     #[arg(long, default_value = "100", value_parser = windrow_console::values::within::<u32>(1, 100))]
     random: u32,
     /// Share of the usable space that is live.
@@ -88,10 +98,23 @@ fn load(text: &str) -> Result<Load, String> {
         None if text == "flush" => Commit::Flush(1),
         None if text == "fua" => Commit::Fua,
         None if text == "log" => Commit::Log,
-        Some(("flush", blocks)) => Commit::Flush(blocks.parse().ok().filter(|blocks| (1..=1024).contains(blocks)).ok_or("a flush follows 1 to 1024 blocks")?),
-        _ => return Err(format!("'{text}' is not one of flush, flush-N, fua and log")),
+        Some(("flush", blocks)) => Commit::Flush(
+            blocks
+                .parse()
+                .ok()
+                .filter(|blocks| (1..=1024).contains(blocks))
+                .ok_or("a flush follows 1 to 1024 blocks")?,
+        ),
+        _ => {
+            return Err(format!(
+                "'{text}' is not one of flush, flush-N, fua and log"
+            ));
+        }
     };
-    Ok(Load { name: text.to_owned(), commit })
+    Ok(Load {
+        name: text.to_owned(),
+        commit,
+    })
 }
 
 /// One load with so many writers.
@@ -115,18 +138,44 @@ pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let time = arguments.rounds.time(SECONDS);
     let has = |part: &str| arguments.parts.iter().any(|name| name == part);
-    let wanted = |kind: &Kind| *kind == Kind::Padding || arguments.pools.iter().any(|name| name == kind.name());
+    let wanted = |kind: &Kind| {
+        *kind == Kind::Padding || arguments.pools.iter().any(|name| name == kind.name())
+    };
     let kinds = Kind::ALL.into_iter().filter(wanted);
-    let sides = kinds.map(|kind| Side::make(arguments, kind)).collect::<Result<Vec<_>, _>>()?;
-    let cases = if has("writes") { cases(arguments) } else { Vec::new() };
-    let of_case = |case: &Case<'_>| sides.iter().map(|side| format!("{} x {} on {}", case.load.name, case.threads, side.kind.name())).collect::<Vec<_>>();
+    let sides = kinds
+        .map(|kind| Side::make(arguments, kind))
+        .collect::<Result<Vec<_>, _>>()?;
+    let cases = if has("writes") {
+        cases(arguments)
+    } else {
+        Vec::new()
+    };
+    let of_case = |case: &Case<'_>| {
+        sides
+            .iter()
+            .map(|side| {
+                format!(
+                    "{} x {} on {}",
+                    case.load.name,
+                    case.threads,
+                    side.kind.name()
+                )
+            })
+            .collect::<Vec<_>>()
+    };
     let names: Vec<String> = cases.iter().flat_map(of_case).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         let case = &cases[number / sides.len()];
         step.progress().note("");
-        sides[number % sides.len()].measure(case.threads, case.load.commit, time, step.round as u64 + 1)
+        sides[number % sides.len()].measure(
+            case.threads,
+            case.load.commit,
+            time,
+            step.round as u64 + 1,
+        )
     })?;
-    let results: Vec<(&Case<'_>, &[Vec<Sample>])> = cases.iter().zip(rounds.chunks(sides.len())).collect();
+    let results: Vec<(&Case<'_>, &[Vec<Sample>])> =
+        cases.iter().zip(rounds.chunks(sides.len())).collect();
     let mut findings = findings::make(arguments, &sides, time, &results);
     let mut add = |name: &str, part: Part| {
         findings.value[name] = part.value;
@@ -143,7 +192,16 @@ pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
 }
 
 fn cases(arguments: &SyncArguments) -> Vec<Case<'_>> {
-    arguments.load.iter().flat_map(|load| arguments.threads.iter().map(move |threads| Case { threads: *threads, load })).collect()
+    arguments
+        .load
+        .iter()
+        .flat_map(|load| {
+            arguments.threads.iter().map(move |threads| Case {
+                threads: *threads,
+                load,
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -153,8 +211,18 @@ mod tests {
     #[test]
     fn loads_by_name() {
         let commit = |text: &str| load(text).map(|load| load.commit);
-        assert_eq!((commit("flush"), commit("flush-8")), (Ok(Commit::Flush(1)), Ok(Commit::Flush(8))));
-        assert_eq!((commit("fua"), commit("log")), (Ok(Commit::Fua), Ok(Commit::Log)));
-        assert!(["", "flush-", "flush-0", "flush-9999", "fua-2", "sync"].iter().all(|text| commit(text).is_err()));
+        assert_eq!(
+            (commit("flush"), commit("flush-8")),
+            (Ok(Commit::Flush(1)), Ok(Commit::Flush(8)))
+        );
+        assert_eq!(
+            (commit("fua"), commit("log")),
+            (Ok(Commit::Fua), Ok(Commit::Log))
+        );
+        assert!(
+            ["", "flush-", "flush-0", "flush-9999", "fua-2", "sync"]
+                .iter()
+                .all(|text| commit(text).is_err())
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! `bench table`: request sizes from 4 KiB to 256 KiB, numbers of writers from 1 to 100, the latency of one writer.
+//! `bench table`: request sizes from 4 KiB to 256 KiB, numbers of writers from 1 to 100, the
+//! latency of one writer.
 //!
-//! The first table keeps the columns of the known table of its kind for this design (random writes of plain data, compressed, deduplicated and
-//! compressed, each with data that does not compress and data that does; and arrays written in place), so that what is not measured yet, shown as
+//! The first table keeps the columns of the known table of its kind for this design (random writes
+//! of plain data, compressed, deduplicated and compressed, each with data that does not compress
+//! and data that does; and arrays written in place), so that what is not measured yet, shown as
 //! `-`, has its place. Writes go to fresh space, reads and the mix to a volume that is filled.
 
 mod render;
@@ -35,7 +37,11 @@ pub struct TableArguments {
     #[command(flatten)]
     report: ReportArguments,
     /// Request sizes.
-    #[arg(long, value_delimiter = ',', default_value = "4K,8K,16K,32K,64K,128K,256K")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "4K,8K,16K,32K,64K,128K,256K"
+    )]
     block: Vec<Size>,
     /// Requests in flight of the table.
     #[arg(long, default_value = "100", value_parser = depth)]
@@ -87,7 +93,13 @@ impl Kind {
             Self::Single => (1, 1, 0, false),
             Self::Writers(count) => (count, 1, 0, false),
         };
-        Case { block_bytes, writers, depth, read_percent, linear }
+        Case {
+            block_bytes,
+            writers,
+            depth,
+            read_percent,
+            linear,
+        }
     }
 
     fn reads(self) -> bool {
@@ -114,14 +126,21 @@ struct Figures {
 
 impl Figures {
     fn new(cell: Cell, rounds: &[Sample]) -> Self {
-        let latency = |part: u64| middle(rounds, |sample| sample.load.latency.quantile_ns(part) as f64) as u64;
+        let latency = |part: u64| {
+            middle(rounds, |sample| {
+                sample.load.latency.quantile_ns(part) as f64
+            }) as u64
+        };
         Self {
             cell,
             per_second: middle(rounds, |sample| sample.load.per_second()),
             p50_ns: latency(50_000),
             p99_9_ns: latency(99_900),
             cpu_ns: middle(rounds, Sample::cpu_ns),
-            rounds: rounds.iter().map(|sample| sample.load.per_second() as u64).collect(),
+            rounds: rounds
+                .iter()
+                .map(|sample| sample.load.per_second() as u64)
+                .collect(),
         }
     }
 
@@ -141,7 +160,16 @@ pub fn run(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
     let scratch = Scratch::make(&arguments.scratch)?;
     let time = arguments.rounds.time(SECONDS);
     let mut filled: Option<(Pool, u64)> = None;
-    let names: Vec<String> = cells.iter().map(|cell| format!("{} of {}", cell.kind.name(), Size(u64::from(cell.block_bytes)))).collect();
+    let names: Vec<String> = cells
+        .iter()
+        .map(|cell| {
+            format!(
+                "{} of {}",
+                cell.kind.name(),
+                Size(u64::from(cell.block_bytes))
+            )
+        })
+        .collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |cell, step| {
         let cell = cells[cell];
         let case = cell.kind.case(cell.block_bytes, arguments.depth);
@@ -153,27 +181,59 @@ pub fn run(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
         fresh(&scratch, &case, time, step, &mut |_| Ok(()))
     })?;
     drop(filled);
-    let figures: Vec<Figures> = cells.iter().zip(&rounds).map(|(cell, rounds)| Figures::new(*cell, rounds)).collect();
+    let figures: Vec<Figures> = cells
+        .iter()
+        .zip(&rounds)
+        .map(|(cell, rounds)| Figures::new(*cell, rounds))
+        .collect();
     let value = json!({
         "scratch": scratch.json(), "depth": arguments.depth, "fill_percent": arguments.fill, "rounds": arguments.rounds.rounds,
         "seconds_ppm": ppm(time.as_secs_f64()), "columns": render::columns(&arguments.block, &figures),
         "results": figures.iter().map(Figures::json).collect::<Vec<_>>(),
     });
-    let head =
-        format!("{}, {} requests in flight, {} rounds of {:.1} s, medians", scratch.describe(), arguments.depth, arguments.rounds.rounds, time.as_secs_f64());
+    let head = format!(
+        "{}, {} requests in flight, {} rounds of {:.1} s, medians",
+        scratch.describe(),
+        arguments.depth,
+        arguments.rounds.rounds,
+        time.as_secs_f64()
+    );
     let text = render::text(&head, &arguments.block, &arguments.writers, &figures);
     let picture = render::picture(&arguments.block, &figures);
-    Findings { name: "table", value, text, picture, goals: Vec::new() }.publish(&meter, &arguments.report, output)
+    Findings {
+        name: "table",
+        value,
+        text,
+        picture,
+        goals: Vec::new(),
+    }
+    .publish(&meter, &arguments.report, output)
 }
 
 /// All cells, those that need the filled volume side by side, so that it is filled once a round.
 fn cells(arguments: &TableArguments) -> Result<Vec<Cell>, Failure> {
-    let sizes = arguments.block.iter().map(|size| block_bytes(*size)).collect::<Result<Vec<u32>, _>>()?;
+    let sizes = arguments
+        .block
+        .iter()
+        .map(|size| block_bytes(*size))
+        .collect::<Result<Vec<u32>, _>>()?;
     let mut cells = Vec::new();
-    for kind in [Kind::RandomWrite, Kind::LinearWrite, Kind::Single, Kind::RandomRead, Kind::Mix] {
-        cells.extend(sizes.iter().map(|block_bytes| Cell { kind, block_bytes: *block_bytes }));
+    for kind in [
+        Kind::RandomWrite,
+        Kind::LinearWrite,
+        Kind::Single,
+        Kind::RandomRead,
+        Kind::Mix,
+    ] {
+        cells.extend(sizes.iter().map(|block_bytes| Cell {
+            kind,
+            block_bytes: *block_bytes,
+        }));
     }
-    cells.extend(arguments.writers.iter().map(|count| Cell { kind: Kind::Writers(*count), block_bytes: 4096 }));
+    cells.extend(arguments.writers.iter().map(|count| Cell {
+        kind: Kind::Writers(*count),
+        block_bytes: 4096,
+    }));
     Ok(cells)
 }
 
@@ -191,6 +251,12 @@ fn on_filled(
         let span = fill(&pool, span, &step.label())?;
         *filled = Some((pool, span));
     }
-    let Some((pool, span)) = filled else { return Ok(Sample::default()) };
-    measure(pool, &case.spec(*span, time, step.round as u64 + 1), &mut step.progress())
+    let Some((pool, span)) = filled else {
+        return Ok(Sample::default());
+    };
+    measure(
+        pool,
+        &case.spec(*span, time, step.round as u64 + 1),
+        &mut step.progress(),
+    )
 }

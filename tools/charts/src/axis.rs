@@ -37,7 +37,13 @@ pub struct Axis {
 impl Axis {
     /// An even axis whose ends follow from the values.
     pub fn new(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, scale: Scale::Linear, from: None, to: None }
+        Self {
+            title: title.into(),
+            unit,
+            scale: Scale::Linear,
+            from: None,
+            to: None,
+        }
     }
 
     /// By logarithm.
@@ -61,11 +67,18 @@ impl Axis {
         self
     }
 
-    /// The axis for values between `least` and `most`. With `exact` it ends where they do, else at a tick.
+    /// The axis for values between `least` and `most`. With `exact` it ends where they do, else at
+    /// a tick.
     pub(crate) fn resolve(&self, least: f64, most: f64, ticks: usize, exact: bool) -> Resolved {
         let good = |value: f64, other: f64| if value.is_finite() { value } else { other };
-        let low = self.from.unwrap_or(f64::INFINITY).min(good(least, f64::INFINITY));
-        let high = self.to.unwrap_or(f64::NEG_INFINITY).max(good(most, f64::NEG_INFINITY));
+        let low = self
+            .from
+            .unwrap_or(f64::INFINITY)
+            .min(good(least, f64::INFINITY));
+        let high = self
+            .to
+            .unwrap_or(f64::NEG_INFINITY)
+            .max(good(most, f64::NEG_INFINITY));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
         match self.scale {
             Scale::Linear => self.linear(low, high, ticks.max(2), exact),
@@ -74,7 +87,11 @@ impl Axis {
     }
 
     fn linear(&self, low: f64, high: f64, ticks: usize, exact: bool) -> Resolved {
-        let high = if high > low { high } else { low + low.abs().max(1.0) };
+        let high = if high > low {
+            high
+        } else {
+            low + low.abs().max(1.0)
+        };
         let unit = unit_of(self.unit, low.abs().max(high.abs()));
         let step = round_up((high - low) / unit.0 / ticks as f64) * unit.0;
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
@@ -85,9 +102,27 @@ impl Axis {
         let within = (high - low) * 1e-6;
         let all = (0..=((last - first) as usize)).map(|at| (first + at as f64) * step);
         let near = fixed.map_or(low - within, |from| from + step * 0.3);
-        let places = fixed.into_iter().chain(all.filter(|value| *value >= near && *value <= high + within));
-        let ticks = places.map(|value| (value, if value == 0.0 { "0".to_owned() } else { text(value / unit.0, step / unit.0, unit.1) })).collect();
-        Resolved { scale: Scale::Linear, low, high, ticks }
+        let places = fixed
+            .into_iter()
+            .chain(all.filter(|value| *value >= near && *value <= high + within));
+        let ticks = places
+            .map(|value| {
+                (
+                    value,
+                    if value == 0.0 {
+                        "0".to_owned()
+                    } else {
+                        text(value / unit.0, step / unit.0, unit.1)
+                    },
+                )
+            })
+            .collect();
+        Resolved {
+            scale: Scale::Linear,
+            low,
+            high,
+            ticks,
+        }
     }
 
     fn log_ticks(&self, low: f64, high: f64) -> Resolved {
@@ -95,13 +130,37 @@ impl Axis {
         let high = if high > low { high } else { low * 10.0 };
         let base: f64 = if self.unit == Unit::Bytes { 16.0 } else { 10.0 };
         let power = |value: f64| value.ln() / base.ln();
-        let (first, last) = ((power(low) + 1e-9).floor() as i32, (power(high) - 1e-9).ceil() as i32);
+        let (first, last) = (
+            (power(low) + 1e-9).floor() as i32,
+            (power(high) - 1e-9).ceil() as i32,
+        );
         let (low, high) = (base.powi(first), base.powi(last));
         let powers = (first..=last).map(|exponent| base.powi(exponent));
-        let plain = |text: String| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
-        let ticks =
-            powers.map(|value| (value, if matches!(self.unit, Unit::Number | Unit::Factor) { plain(self.tick(value)) } else { self.tick(value) })).collect();
-        Resolved { scale: Scale::Log, low, high, ticks }
+        let plain = |text: String| {
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
+            }
+        };
+        let ticks = powers
+            .map(|value| {
+                (
+                    value,
+                    if matches!(self.unit, Unit::Number | Unit::Factor) {
+                        plain(self.tick(value))
+                    } else {
+                        self.tick(value)
+                    },
+                )
+            })
+            .collect();
+        Resolved {
+            scale: Scale::Log,
+            low,
+            high,
+            ticks,
+        }
     }
 
     /// A single value as a tick shows it.
@@ -124,8 +183,11 @@ pub(crate) fn show(unit: Unit, value: f64) -> String {
     // 1.295 is a little less in binary, and is 1.30 all the same.
     let number = format!("{:.digits$}", scaled * (1.0 + 1e-12));
     // Figures side by side have the same digits; sizes and times stand alone.
-    let number =
-        if number.contains('.') && !matches!(unit, Unit::Number | Unit::Factor) { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
+    let number = if number.contains('.') && !matches!(unit, Unit::Number | Unit::Factor) {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &number
+    };
     format!("{number}{name}")
 }
 
@@ -149,7 +211,10 @@ impl Resolved {
 
     /// Width of the widest tick.
     pub(crate) fn widest(&self, size: f64) -> f64 {
-        self.ticks.iter().map(|(_, text)| crate::measure::width(text, size)).fold(0.0, f64::max)
+        self.ticks
+            .iter()
+            .map(|(_, text)| crate::measure::width(text, size))
+            .fold(0.0, f64::max)
     }
 }
 
@@ -157,14 +222,32 @@ impl Resolved {
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0];
-    steps.into_iter().map(|step| step * power).find(|step| *step >= value * (1.0 - 1e-9)).unwrap_or(10.0 * power)
+    steps
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= value * (1.0 - 1e-9))
+        .unwrap_or(10.0 * power)
 }
 
 /// What a value is counted in: its size and its name with what stands between.
 fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
-    const BYTES: [(f64, &str); 6] =
-        [(1.0, " B"), (1024.0, " KiB"), (1_048_576.0, " MiB"), (1_073_741_824.0, " GiB"), (1_099_511_627_776.0, " TiB"), (1.125_899_906_842_624e15, " PiB")];
-    const SECONDS: [(f64, &str); 7] = [(1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1.0, " s"), (60.0, " min"), (3600.0, " h"), (86_400.0, " d")];
+    const BYTES: [(f64, &str); 6] = [
+        (1.0, " B"),
+        (1024.0, " KiB"),
+        (1_048_576.0, " MiB"),
+        (1_073_741_824.0, " GiB"),
+        (1_099_511_627_776.0, " TiB"),
+        (1.125_899_906_842_624e15, " PiB"),
+    ];
+    const SECONDS: [(f64, &str); 7] = [
+        (1e-9, " ns"),
+        (1e-6, " µs"),
+        (1e-3, " ms"),
+        (1.0, " s"),
+        (60.0, " min"),
+        (3600.0, " h"),
+        (86_400.0, " d"),
+    ];
     const NUMBERS: [(f64, &str); 5] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")];
     let largest = |units: &[(f64, &'static str)], times: f64| {
         let fits = |unit: &&(f64, &'static str)| most >= unit.0 * times;
@@ -186,10 +269,22 @@ fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
 /// A multiple of a step, with as many digits as the step needs.
 fn text(value: f64, step: f64, unit: &str) -> String {
     // What is not a multiple of the step has its own digits.
-    let step = if ((value / step).round() * step - value).abs() > step * 1e-6 { value.abs().min(step) } else { step };
-    let digits = (0..6).find(|digits| ((step * 10f64.powi(*digits)).round() / 10f64.powi(*digits) / step - 1.0).abs() < 1e-6).unwrap_or(6) as usize;
+    let step = if ((value / step).round() * step - value).abs() > step * 1e-6 {
+        value.abs().min(step)
+    } else {
+        step
+    };
+    let digits = (0..6)
+        .find(|digits| {
+            ((step * 10f64.powi(*digits)).round() / 10f64.powi(*digits) / step - 1.0).abs() < 1e-6
+        })
+        .unwrap_or(6) as usize;
     let number = format!("{value:.digits$}");
     // No minus before nothing.
-    let number = if number.trim_start_matches(['-', '0', '.']).is_empty() { number.trim_start_matches('-').to_owned() } else { number };
+    let number = if number.trim_start_matches(['-', '0', '.']).is_empty() {
+        number.trim_start_matches('-').to_owned()
+    } else {
+        number
+    };
     format!("{number}{unit}")
 }

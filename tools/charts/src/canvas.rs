@@ -23,7 +23,9 @@ pub struct Canvas {
 
 impl Canvas {
     pub fn new() -> Self {
-        Self { body: String::new() }
+        Self {
+            body: String::new(),
+        }
     }
 
     /// What was drawn.
@@ -41,19 +43,37 @@ impl Canvas {
     }
 
     /// Text that is turned, degrees clockwise.
-    pub fn turned(&mut self, (x, y): (f64, f64), anchor: Anchor, size: f64, class: &str, degrees: f64, text: &str) {
+    pub fn turned(
+        &mut self,
+        (x, y): (f64, f64),
+        anchor: Anchor,
+        size: f64,
+        class: &str,
+        degrees: f64,
+        text: &str,
+    ) {
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         };
-        let turn = if degrees == 0.0 { String::new() } else { format!(" transform=\"rotate({degrees} {x:.1} {y:.1})\"") };
-        let weight = if size > TEXT { " font-weight=\"bold\"" } else { "" };
+        let turn = if degrees == 0.0 {
+            String::new()
+        } else {
+            format!(" transform=\"rotate({degrees} {x:.1} {y:.1})\"")
+        };
+        let weight = if size > TEXT {
+            " font-weight=\"bold\""
+        } else {
+            ""
+        };
         self.put(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\"{weight} class=\"{class}\"{anchor}{turn}>{}</text>", escape(text)));
     }
 
     pub fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
-        self.put(format_args!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"));
+        self.put(format_args!(
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"
+        ));
     }
 
     /// A line with gaps.
@@ -62,11 +82,22 @@ impl Canvas {
     }
 
     /// `about`, if there is one, shows where a pointer rests.
-    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, about: &str) {
-        let open = format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\"");
+    pub fn rect(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        class: &str,
+        about: &str,
+    ) {
+        let open = format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\""
+        );
         match about {
             "" => self.put(format_args!("{open}/>")),
-            about => self.put(format_args!("{open}><title>{}</title></rect>", escape(about))),
+            about => self.put(format_args!(
+                "{open}><title>{}</title></rect>",
+                escape(about)
+            )),
         }
     }
 
@@ -80,7 +111,11 @@ impl Canvas {
         for (at, (x, y)) in points.enumerate() {
             _ = write!(data, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
         }
-        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+        let dash = if dash.is_empty() {
+            String::new()
+        } else {
+            format!(" stroke-dasharray=\"{dash}\"")
+        };
         self.put(format_args!("<path d=\"{data}\" class=\"{class}\" fill=\"none\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash}/>"));
     }
 
@@ -90,10 +125,14 @@ impl Canvas {
         for (x, y, width) in runs {
             _ = write!(data, "M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z");
         }
-        self.put(format_args!("<path d=\"{data}\" class=\"{class}\" shape-rendering=\"crispEdges\"/>"));
+        self.put(format_args!(
+            "<path d=\"{data}\" class=\"{class}\" shape-rendering=\"crispEdges\"/>"
+        ));
     }
 
     pub fn dot(&mut self, (x, y): (f64, f64), class: &str) {
-        self.put(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\" class=\"{class}\"/>"));
+        self.put(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\" class=\"{class}\"/>"
+        ));
     }
 }

@@ -52,7 +52,13 @@ impl Area {
 /// Title and legend; returns where they end.
 pub fn head(canvas: &mut Canvas, title: &str, keys: &[Key<'_>]) -> f64 {
     let mut y = EDGE + TITLE;
-    canvas.text((EDGE, y), Anchor::Start, TITLE, "w-ink", &fit(title, TITLE * 1.1, WIDTH - 2.0 * EDGE));
+    canvas.text(
+        (EDGE, y),
+        Anchor::Start,
+        TITLE,
+        "w-ink",
+        &fit(title, TITLE * 1.1, WIDTH - 2.0 * EDGE),
+    );
     if keys.is_empty() {
         return y + 12.0;
     }
@@ -70,7 +76,11 @@ pub fn head(canvas: &mut Canvas, title: &str, keys: &[Key<'_>]) -> f64 {
             canvas.rect((x, y - 10.0), (12.0, 12.0), fill, "");
         }
         if let Some((stroke, dash)) = &key.stroke {
-            canvas.path([(x, y - 4.0), (x + 26.0, y - 4.0)].into_iter(), stroke, dash);
+            canvas.path(
+                [(x, y - 4.0), (x + 26.0, y - 4.0)].into_iter(),
+                stroke,
+                dash,
+            );
         }
         canvas.text((x + sign, y), Anchor::Start, TEXT, "w-ink", &name);
         x += wide;
@@ -92,13 +102,24 @@ pub fn vertical(canvas: &mut Canvas, area: Area, axis: &Axis, resolved: &Resolve
     }
     if !axis.title.is_empty() {
         let middle = (EDGE + 8.0, area.top + area.height / 2.0);
-        canvas.turned(middle, Anchor::Middle, TEXT, "w-ink", -90.0, &fit(&axis.title, TEXT, area.height + 40.0));
+        canvas.turned(
+            middle,
+            Anchor::Middle,
+            TEXT,
+            "w-ink",
+            -90.0,
+            &fit(&axis.title, TEXT, area.height + 40.0),
+        );
     }
 }
 
-/// Room right of the plot that the names of levels take, so that they stand beside what is drawn and not on it.
+/// Room right of the plot that the names of levels take, so that they stand beside what is drawn
+/// and not on it.
 pub fn right_of(marks: &[(f64, String)]) -> f64 {
-    marks.iter().map(|(_, name)| width(name, TEXT) + 6.0).fold(0.0, f64::max)
+    marks
+        .iter()
+        .map(|(_, name)| width(name, TEXT) + 6.0)
+        .fold(0.0, f64::max)
 }
 
 /// Levels across the plot with their names.
@@ -106,7 +127,13 @@ pub fn levels(canvas: &mut Canvas, area: Area, marks: &[(f64, String)], resolved
     for (value, name) in marks {
         let at = area.y(resolved.place(*value));
         canvas.dashed((area.left, at), (area.right(), at), "w-axis");
-        canvas.text((area.right() + 5.0, at + 4.0), Anchor::Start, TEXT, "w-dim", name);
+        canvas.text(
+            (area.right() + 5.0, at + 4.0),
+            Anchor::Start,
+            TEXT,
+            "w-dim",
+            name,
+        );
     }
 }
 
@@ -115,7 +142,11 @@ pub const BELOW: f64 = 24.0 + LINE + EDGE;
 
 /// The horizontal axis with as many of its ticks as fit.
 pub fn horizontal(canvas: &mut Canvas, area: Area, axis: &Axis, resolved: &Resolved) {
-    canvas.line((area.left, area.bottom()), (area.right(), area.bottom()), "w-axis");
+    canvas.line(
+        (area.left, area.bottom()),
+        (area.right(), area.bottom()),
+        "w-axis",
+    );
     let mut free_from = f64::NEG_INFINITY;
     for (value, text) in &resolved.ticks {
         let (x, half) = (area.x(resolved.place(*value)), width(text, TEXT) / 2.0);
@@ -125,8 +156,23 @@ pub fn horizontal(canvas: &mut Canvas, area: Area, axis: &Axis, resolved: &Resol
         if at - half < free_from {
             continue;
         }
-        canvas.text((at, area.bottom() + 19.0), Anchor::Middle, TEXT, "w-dim", text);
+        canvas.text(
+            (at, area.bottom() + 19.0),
+            Anchor::Middle,
+            TEXT,
+            "w-dim",
+            text,
+        );
         free_from = at + half + 8.0;
     }
-    canvas.text((area.left + area.width / 2.0, area.bottom() + 24.0 + LINE - 3.0), Anchor::Middle, TEXT, "w-ink", &fit(&axis.title, TEXT, area.width));
+    canvas.text(
+        (
+            area.left + area.width / 2.0,
+            area.bottom() + 24.0 + LINE - 3.0,
+        ),
+        Anchor::Middle,
+        TEXT,
+        "w-ink",
+        &fit(&axis.title, TEXT, area.width),
+    );
 }

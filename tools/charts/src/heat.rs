@@ -33,8 +33,16 @@ const CELL_HEIGHT_LEAST: f64 = 3.0;
 impl Heat {
     /// Least and most of the cells that are not empty.
     fn ends(&self) -> (f64, f64) {
-        let filled = || self.cells.iter().copied().filter(|value| *value > 0.0 && value.is_finite());
-        (filled().fold(f64::INFINITY, f64::min), filled().fold(0.0, f64::max))
+        let filled = || {
+            self.cells
+                .iter()
+                .copied()
+                .filter(|value| *value > 0.0 && value.is_finite())
+        };
+        (
+            filled().fold(f64::INFINITY, f64::min),
+            filled().fold(0.0, f64::max),
+        )
     }
 
     /// Draws it. Cells differ by powers of ten, so their shade follows the logarithm.
@@ -47,10 +55,21 @@ impl Heat {
         let x = self.x.resolve(f64::INFINITY, f64::NEG_INFINITY, 8, true);
         let left = left_of(&self.y, &y);
         let (low, high) = self.ends();
-        let scale = Axis { title: String::new(), unit: self.unit, scale: Scale::Log, from: None, to: None };
+        let scale = Axis {
+            title: String::new(),
+            unit: self.unit,
+            scale: Scale::Log,
+            from: None,
+            to: None,
+        };
         let beside = self.scale_width(&scale, low, high);
         let height = (rows as f64 * CELL_HEIGHT_LEAST).clamp(240.0, 480.0);
-        let area = Area { left, top, width: WIDTH - left - beside - EDGE, height };
+        let area = Area {
+            left,
+            top,
+            width: WIDTH - left - beside - EDGE,
+            height,
+        };
         vertical(&mut canvas, area, &self.y, &y);
         self.shades(&mut canvas, area, columns, rows, (low, high));
         canvas.frame((area.left, area.top), (area.width, area.height));
@@ -58,19 +77,41 @@ impl Heat {
         if high > 0.0 {
             self.key(&mut canvas, area, &scale, low, high);
         }
-        Picture { width: WIDTH, height: area.bottom() + BELOW, title: self.title.clone(), about: self.about.clone(), body: canvas.finish() }
+        Picture {
+            width: WIDTH,
+            height: area.bottom() + BELOW,
+            title: self.title.clone(),
+            about: self.about.clone(),
+            body: canvas.finish(),
+        }
     }
 
-    fn shades(&self, canvas: &mut Canvas, area: Area, columns: usize, rows: usize, (low, high): (f64, f64)) {
+    fn shades(
+        &self,
+        canvas: &mut Canvas,
+        area: Area,
+        columns: usize,
+        rows: usize,
+        (low, high): (f64, f64),
+    ) {
         let span = (high / low).ln().max(1e-9);
-        let shade = |value: f64| if value > 0.0 { Some((((value / low).ln() / span * SHADES as f64) as usize).min(SHADES - 1)) } else { None };
+        let shade = |value: f64| {
+            if value > 0.0 {
+                Some((((value / low).ln() / span * SHADES as f64) as usize).min(SHADES - 1))
+            } else {
+                None
+            }
+        };
         let (wide, tall) = (area.width / columns as f64, area.height / rows as f64);
         let mut runs: Vec<Vec<(f64, f64, f64)>> = vec![Vec::new(); SHADES];
         for (number, row) in self.cells.chunks(columns).enumerate() {
             let top = area.bottom() - (number + 1) as f64 * tall;
             let mut at = 0;
             while at < row.len() {
-                let same = row[at..].iter().take_while(|value| shade(**value) == shade(row[at])).count();
+                let same = row[at..]
+                    .iter()
+                    .take_while(|value| shade(**value) == shade(row[at]))
+                    .count();
                 if let Some(shade) = shade(row[at]) {
                     runs[shade].push((area.left + at as f64 * wide, top, same as f64 * wide));
                 }
@@ -91,7 +132,10 @@ impl Heat {
         if high <= 0.0 {
             return 0.0;
         }
-        let levels = Self::levels(scale, low, high).iter().map(|text| width(text, TEXT)).fold(0.0, f64::max);
+        let levels = Self::levels(scale, low, high)
+            .iter()
+            .map(|text| width(text, TEXT))
+            .fold(0.0, f64::max);
         26.0 + 16.0 + 8.0 + levels.max(30.0)
     }
 
@@ -99,11 +143,32 @@ impl Heat {
     fn key(&self, canvas: &mut Canvas, area: Area, scale: &Axis, low: f64, high: f64) {
         let (left, tall) = (area.right() + 26.0, area.height / SHADES as f64);
         for shade in 0..SHADES {
-            canvas.rect((left, area.bottom() - (shade + 1) as f64 * tall), (14.0, tall + 0.3), &format!("w-h{shade}"), "");
+            canvas.rect(
+                (left, area.bottom() - (shade + 1) as f64 * tall),
+                (14.0, tall + 0.3),
+                &format!("w-h{shade}"),
+                "",
+            );
         }
         for (at, text) in Self::levels(scale, low, high).iter().enumerate() {
-            canvas.text((left + 20.0, area.y(at as f64 / 4.0) + if at == 4 { 10.0 } else { 4.0 }), Anchor::Start, TEXT, "w-dim", text);
+            canvas.text(
+                (
+                    left + 20.0,
+                    area.y(at as f64 / 4.0) + if at == 4 { 10.0 } else { 4.0 },
+                ),
+                Anchor::Start,
+                TEXT,
+                "w-dim",
+                text,
+            );
         }
-        canvas.turned((left - 7.0, area.top + area.height / 2.0), Anchor::Middle, TEXT, "w-ink", -90.0, &self.what);
+        canvas.turned(
+            (left - 7.0, area.top + area.height / 2.0),
+            Anchor::Middle,
+            TEXT,
+            "w-ink",
+            -90.0,
+            &self.what,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How wide text is. Fonts differ; these are the widths of a wide one (DejaVu Sans) in thousandths of its size, so that what fits here fits elsewhere.
+//! How wide text is. Fonts differ; these are the widths of a wide one (DejaVu Sans) in thousandths
+//! of its size, so that what fits here fits elsewhere.
 
 /// Width of a text in pixels at a font size.
 pub fn width(text: &str, size: f64) -> f64 {

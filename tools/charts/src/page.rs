@@ -15,8 +15,15 @@ pub struct Table {
 
 impl Table {
     /// With a caption and the names of the columns.
-    pub fn new(caption: impl Into<String>, head: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { caption: caption.into(), head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    pub fn new(
+        caption: impl Into<String>,
+        head: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            caption: caption.into(),
+            head: head.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row; its first cell names it.
@@ -25,10 +32,23 @@ impl Table {
     }
 
     fn render(&self) -> String {
-        let number = |cell: &String| cell.is_empty() || cell == "-" || cell.starts_with(|first: char| first.is_ascii_digit());
-        let right: Vec<bool> = (0..self.head.len()).map(|at| at > 0 && self.rows.iter().filter_map(|row| row.get(at)).all(number)).collect();
-        let class = |at: usize| if right.get(at).copied().unwrap_or(false) { " class=\"n\"" } else { "" };
-        let mut html = format!("<div class=\"wide\"><table><caption>{}</caption><thead><tr>", escape(&self.caption));
+        let number = |cell: &String| {
+            cell.is_empty() || cell == "-" || cell.starts_with(|first: char| first.is_ascii_digit())
+        };
+        let right: Vec<bool> = (0..self.head.len())
+            .map(|at| at > 0 && self.rows.iter().filter_map(|row| row.get(at)).all(number))
+            .collect();
+        let class = |at: usize| {
+            if right.get(at).copied().unwrap_or(false) {
+                " class=\"n\""
+            } else {
+                ""
+            }
+        };
+        let mut html = format!(
+            "<div class=\"wide\"><table><caption>{}</caption><thead><tr>",
+            escape(&self.caption)
+        );
         for (at, name) in self.head.iter().enumerate() {
             // Writing to a string does not fail.
             _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(at), escape(name));
@@ -68,7 +88,11 @@ tbody th{font-weight:normal}th.n,td.n{text-align:right}pre{background:color-mix(
 impl Page {
     /// A page with a title and a first paragraph.
     pub fn new(title: impl Into<String>, lead: &str) -> Self {
-        Self { title: title.into(), body: String::new() }.text(lead)
+        Self {
+            title: title.into(),
+            body: String::new(),
+        }
+        .text(lead)
     }
 
     /// Begins a section.
@@ -104,7 +128,12 @@ impl Page {
     /// A picture with its words below it.
     #[must_use]
     pub fn picture(mut self, picture: &Picture) -> Self {
-        _ = writeln!(self.body, "<figure>\n{}<figcaption>{}</figcaption></figure>", picture.inline(), escape(picture.about()));
+        _ = writeln!(
+            self.body,
+            "<figure>\n{}<figcaption>{}</figcaption></figure>",
+            picture.inline(),
+            escape(picture.about())
+        );
         self
     }
 

@@ -44,7 +44,11 @@ impl Picture {
 
     fn render(&self, style: &str, scales: bool) -> String {
         let (width, height) = (self.width.ceil(), self.height.ceil());
-        let size = if scales { String::new() } else { format!(" width=\"{width}\" height=\"{height}\"") };
+        let size = if scales {
+            String::new()
+        } else {
+            format!(" width=\"{width}\" height=\"{height}\"")
+        };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\"{size} viewBox=\"0 0 {width} {height}\" font-family=\"'DejaVu Sans',Verdana,sans-serif\" role=\"img\" aria-label=\"{}\">\n\
              {style}<rect width=\"{width}\" height=\"{height}\" class=\"w-paper\"/>\n{}</svg>\n",
@@ -71,16 +75,33 @@ impl Picture {
         let mut options = usvg::Options::default();
         let fonts = options.fontdb_mut();
         fonts.load_system_fonts();
-        let family = ["DejaVu Sans", "Liberation Sans", "Noto Sans"].into_iter().find(|name| fonts.faces().any(|face| face.families[0].0 == *name));
-        let family = family.map(str::to_owned).or_else(|| fonts.faces().next().and_then(|face| Some(face.families.first()?.0.clone())));
+        let family = ["DejaVu Sans", "Liberation Sans", "Noto Sans"]
+            .into_iter()
+            .find(|name| fonts.faces().any(|face| face.families[0].0 == *name));
+        let family = family.map(str::to_owned).or_else(|| {
+            fonts
+                .faces()
+                .next()
+                .and_then(|face| Some(face.families.first()?.0.clone()))
+        });
         fonts.set_sans_serif_family(family.ok_or(PngError::NoFont)?);
-        let tree = usvg::Tree::from_str(&self.svg(), &options).map_err(|error| PngError::Draw(error.to_string()))?;
+        let tree = usvg::Tree::from_str(&self.svg(), &options)
+            .map_err(|error| PngError::Draw(error.to_string()))?;
         let side = |length: f32| (length * scale).ceil() as u32;
         let (width, height) = (side(tree.size().width()), side(tree.size().height()));
         // The most comes first: the pixels of what is refused must not be asked for.
         let fits = width <= SIDE_MOST && height <= SIDE_MOST;
-        let mut pixels = fits.then(|| tiny_skia::Pixmap::new(width, height)).flatten().ok_or(PngError::Size(width, height))?;
-        resvg::render(&tree, tiny_skia::Transform::from_scale(scale, scale), &mut pixels.as_mut());
-        pixels.encode_png().map_err(|error| PngError::Draw(error.to_string()))
+        let mut pixels = fits
+            .then(|| tiny_skia::Pixmap::new(width, height))
+            .flatten()
+            .ok_or(PngError::Size(width, height))?;
+        resvg::render(
+            &tree,
+            tiny_skia::Transform::from_scale(scale, scale),
+            &mut pixels.as_mut(),
+        );
+        pixels
+            .encode_png()
+            .map_err(|error| PngError::Draw(error.to_string()))
     }
 }

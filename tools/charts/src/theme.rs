@@ -7,13 +7,24 @@ pub const SHADES: usize = 12;
 /// Series before colours come again.
 pub const SERIES: usize = 8;
 
-/// Colours that can be told apart by most of those who see colours otherwise (after Okabe and Ito), on white.
-const LIGHT_SERIES: [&str; SERIES] = ["#0072b2", "#d55e00", "#008f68", "#b3558a", "#b8860b", "#3f9fd0", "#6b6b6b", "#7a4a12"];
+/// Colours that can be told apart by most of those who see colours otherwise (after Okabe and Ito),
+/// on white.
+const LIGHT_SERIES: [&str; SERIES] = [
+    "#0072b2", "#d55e00", "#008f68", "#b3558a", "#b8860b", "#3f9fd0", "#6b6b6b", "#7a4a12",
+];
 /// The same, brighter, on black.
-const DARK_SERIES: [&str; SERIES] = ["#58a6ff", "#ff8c42", "#3fc9a0", "#e08bbd", "#e0b040", "#8fd0f5", "#a8a8a8", "#c99060"];
+const DARK_SERIES: [&str; SERIES] = [
+    "#58a6ff", "#ff8c42", "#3fc9a0", "#e08bbd", "#e0b040", "#8fd0f5", "#a8a8a8", "#c99060",
+];
 
 /// Anchors of a scale that is even to the eye, dark to bright.
-const SCALE: [(u8, u8, u8); 5] = [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)];
+const SCALE: [(u8, u8, u8); 5] = [
+    (68, 1, 84),
+    (59, 82, 139),
+    (33, 145, 140),
+    (94, 201, 98),
+    (253, 231, 37),
+];
 
 struct Ink {
     paper: &'static str,
@@ -25,18 +36,42 @@ struct Ink {
     much_is_bright: bool,
 }
 
-const LIGHT: Ink = Ink { paper: "#ffffff", ink: "#1f2328", dim: "#57606a", grid: "#d8dee4", series: LIGHT_SERIES, much_is_bright: false };
-const DARK: Ink = Ink { paper: "#12161c", ink: "#e6edf3", dim: "#9aa5b1", grid: "#30363d", series: DARK_SERIES, much_is_bright: true };
+const LIGHT: Ink = Ink {
+    paper: "#ffffff",
+    ink: "#1f2328",
+    dim: "#57606a",
+    grid: "#d8dee4",
+    series: LIGHT_SERIES,
+    much_is_bright: false,
+};
+const DARK: Ink = Ink {
+    paper: "#12161c",
+    ink: "#e6edf3",
+    dim: "#9aa5b1",
+    grid: "#30363d",
+    series: DARK_SERIES,
+    much_is_bright: true,
+};
 
 fn shade(at: usize, much_is_bright: bool) -> String {
     let share = at as f64 / (SHADES - 1) as f64;
     // The brightest end would not show on white, the darkest not on black.
-    let place = (if much_is_bright { 0.12 + 0.88 * share } else { 0.92 * (1.0 - share) }) * (SCALE.len() - 1) as f64;
+    let place = (if much_is_bright {
+        0.12 + 0.88 * share
+    } else {
+        0.92 * (1.0 - share)
+    }) * (SCALE.len() - 1) as f64;
     let low = (place as usize).min(SCALE.len() - 2);
     let part = place - low as f64;
-    let between = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
+    let between =
+        |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
     let ((r, g, b), (r2, g2, b2)) = (SCALE[low], SCALE[low + 1]);
-    format!("#{:02x}{:02x}{:02x}", between(r, r2), between(g, g2), between(b, b2))
+    format!(
+        "#{:02x}{:02x}{:02x}",
+        between(r, r2),
+        between(g, g2),
+        between(b, b2)
+    )
 }
 
 fn rules(ink: &Ink) -> String {
@@ -61,6 +96,17 @@ pub fn alone() -> String {
 
 /// Style sheet of pictures within a page, and the page's colours as variables.
 pub fn within_page() -> String {
-    let variables = |ink: &Ink| format!(":root{{--paper:{};--ink:{};--dim:{};--line:{}}}", ink.paper, ink.ink, ink.dim, ink.grid);
-    format!("{}{}@media (prefers-color-scheme:dark){{{}{}}}", variables(&LIGHT), rules(&LIGHT), variables(&DARK), rules(&DARK))
+    let variables = |ink: &Ink| {
+        format!(
+            ":root{{--paper:{};--ink:{};--dim:{};--line:{}}}",
+            ink.paper, ink.ink, ink.dim, ink.grid
+        )
+    };
+    format!(
+        "{}{}@media (prefers-color-scheme:dark){{{}{}}}",
+        variables(&LIGHT),
+        rules(&LIGHT),
+        variables(&DARK),
+        rules(&DARK)
+    )
 }

@@ -36,7 +36,12 @@ pub fn scaled(at: u64, whole: u64, steps: usize) -> usize {
 impl Grid {
     /// For places from `begin` to `end` (bytes) and times from 0 to below `last`.
     pub fn new(begin: u64, end: u64, last: u64) -> Self {
-        Self { cells: vec![0.0; COLUMNS * ROWS], begin, end: end.max(begin.saturating_add(1)), last: last.max(1) }
+        Self {
+            cells: vec![0.0; COLUMNS * ROWS],
+            begin,
+            end: end.max(begin.saturating_add(1)),
+            last: last.max(1),
+        }
     }
 
     /// Adds a request's bytes to the cells that it touches.
@@ -58,7 +63,11 @@ impl Grid {
     pub fn picture(self, kind: &str, whose: &str, along: Along) -> Picture {
         let all: f64 = self.cells.iter().sum();
         // Half of the bytes go to how much of the space?
-        let mut rows: Vec<f64> = self.cells.chunks(COLUMNS).map(|row| row.iter().sum()).collect();
+        let mut rows: Vec<f64> = self
+            .cells
+            .chunks(COLUMNS)
+            .map(|row| row.iter().sum())
+            .collect();
         rows.sort_unstable_by(|a, b| b.total_cmp(a));
         let mut sum = 0.0;
         let half = rows
@@ -72,8 +81,14 @@ impl Grid {
         let last = self.last as f64;
         let (x, when) = match along {
             Along::Time => (Axis::new("time", Unit::Seconds).to(last / 1e9), "time"),
-            Along::Requests => (Axis::new("requests, one after the other", Unit::Number).to(last), "number of the request"),
-            Along::Written => (Axis::new("written", Unit::Bytes).to(last), "what was written before"),
+            Along::Requests => (
+                Axis::new("requests, one after the other", Unit::Number).to(last),
+                "number of the request",
+            ),
+            Along::Written => (
+                Axis::new("written", Unit::Bytes).to(last),
+                "what was written before",
+            ),
         };
         Heat {
             title: format!("Where and when: {kind} of {whose}"),
@@ -102,17 +117,35 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Request sizes by number and by bytes: of writes, of reads if there are any, of trims if there are any.
+/// Request sizes by number and by bytes: of writes, of reads if there are any, of trims if there
+/// are any.
 pub fn sizes(figures: &Figures, whose: &str) -> Vec<(&'static str, Picture)> {
-    let kinds = [("sizes-writes", "writes", &figures.write), ("sizes-reads", "reads", &figures.read), ("sizes-trims", "trims", &figures.trim)];
-    kinds.into_iter().filter(|(_, _, of)| of.requests > 0).map(|(file, name, of)| (file, sizes_of(name, of, whose))).collect()
+    let kinds = [
+        ("sizes-writes", "writes", &figures.write),
+        ("sizes-reads", "reads", &figures.read),
+        ("sizes-trims", "trims", &figures.trim),
+    ];
+    kinds
+        .into_iter()
+        .filter(|(_, _, of)| of.requests > 0)
+        .map(|(file, name, of)| (file, sizes_of(name, of, whose)))
+        .collect()
 }
 
 fn sizes_of(name: &str, of: &OfKind, whose: &str) -> Picture {
     let classes = of.sizes.len();
     let used = |class: &usize| of.sizes[*class] > 0;
-    let (first, last) = ((0..classes).find(used).unwrap_or(0), (0..classes).rev().find(used).unwrap_or(0));
-    let label = |class: usize| if class + 1 == classes { "more".to_owned() } else { size(512 << class) };
+    let (first, last) = (
+        (0..classes).find(used).unwrap_or(0),
+        (0..classes).rev().find(used).unwrap_or(0),
+    );
+    let label = |class: usize| {
+        if class + 1 == classes {
+            "more".to_owned()
+        } else {
+            size(512 << class)
+        }
+    };
     let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
     let small: u64 = (0..=6).map(|class| of.sizes[class]).sum();
     let small_bytes: u64 = (0..=6).map(|class| of.size_bytes[class]).sum();
@@ -123,7 +156,15 @@ fn sizes_of(name: &str, of: &OfKind, whose: &str) -> Picture {
         share(small, of.requests) * 100.0,
         share(small_bytes, of.bytes) * 100.0
     );
-    let groups = (first..=last).map(|class| Group::new(label(class), [share(of.sizes[class], of.requests), share(of.size_bytes[class], of.bytes)]));
+    let groups = (first..=last).map(|class| {
+        Group::new(
+            label(class),
+            [
+                share(of.sizes[class], of.requests),
+                share(of.size_bytes[class], of.bytes),
+            ],
+        )
+    });
     Bars::new(
         format!("Sizes of {name} of {whose}"),
         about,
@@ -141,22 +182,52 @@ mod tests {
 
     #[test]
     fn cells_at_the_edges() {
-        assert_eq!((scaled(0, 10, 5), scaled(9, 10, 5), scaled(10, 10, 5), scaled(u64::MAX, u64::MAX, 240), scaled(0, 0, 3)), (0, 4, 4, 239, 0));
+        assert_eq!(
+            (
+                scaled(0, 10, 5),
+                scaled(9, 10, 5),
+                scaled(10, 10, 5),
+                scaled(u64::MAX, u64::MAX, 240),
+                scaled(0, 0, 3)
+            ),
+            (0, 4, 4, 239, 0)
+        );
         let mut grid = Grid::new(100, 1300, 10);
         grid.add(9, 100, 1200);
-        assert_eq!((grid.cells.iter().sum::<f64>(), grid.cells.iter().filter(|cell| **cell == 10.0).count()), (1200.0, ROWS));
+        assert_eq!(
+            (
+                grid.cells.iter().sum::<f64>(),
+                grid.cells.iter().filter(|cell| **cell == 10.0).count()
+            ),
+            (1200.0, ROWS)
+        );
         let picture = grid.picture("writes", "a test", Along::Time);
-        assert!(picture.about().contains("50.0 % of the address range"), "{}", picture.about());
+        assert!(
+            picture.about().contains("50.0 % of the address range"),
+            "{}",
+            picture.about()
+        );
     }
 
     #[test]
     fn sizes_by_number_and_by_bytes() {
         let mut summary = windrow_trace::Summary::default();
         for (length, times) in [(4096, 3), (65_536, 1)] {
-            (0..times).for_each(|_| summary.add(&windrow_trace::Request::new(windrow_trace::Kind::Write, 0, 0, length, 0)));
+            (0..times).for_each(|_| {
+                summary.add(&windrow_trace::Request::new(
+                    windrow_trace::Kind::Write,
+                    0,
+                    0,
+                    length,
+                    0,
+                ))
+            });
         }
         let pictures = sizes(&summary.figures(), "a test");
         assert_eq!(pictures.len(), 1, "no reads, no trims");
-        assert_eq!(pictures[0].1.about(), "4 writes, 19.00 KiB in the mean. Up to 32 KiB: 75 % of the writes and 16 % of their bytes.");
+        assert_eq!(
+            pictures[0].1.about(),
+            "4 writes, 19.00 KiB in the mean. Up to 32 KiB: 75 % of the writes and 16 % of their bytes."
+        );
     }
 }

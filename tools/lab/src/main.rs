@@ -1,7 +1,9 @@
-//! The `windrow-lab` command: simulates and replays loads, measures write amplification by policy, plans arrays, and advises.
+//! The `windrow-lab` command: simulates and replays loads, measures write amplification by policy,
+//! plans arrays, and advises.
 //!
-//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-TRACE-001`); 2 wrong usage of the command line. A result that cannot be written is a
-//! failure; 141 if its reader went away.
+//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-TRACE-001`); 2
+//! wrong usage of the command line. A result that cannot be written is a failure; 141 if its reader
+//! went away.
 
 // These macros panic where the reader has gone: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -21,7 +23,13 @@ use windrow_console::{start, usage};
 #[command(name = "windrow-lab", version, about, max_term_width = 120, after_help = EXAMPLES)]
 struct Arguments {
     /// Form of the output; JSON has a schema name and exact integers.
-    #[arg(short = 'o', long = "output", global = true, value_enum, default_value = "text")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        default_value = "text"
+    )]
     output: Format,
     #[command(subcommand)]
     command: Command,
@@ -40,14 +48,16 @@ Exit codes: 0 done, 2 wrong usage, 4 failed.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write amplification by layer.
+    /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write
+    /// amplification by layer.
     Plan(commands::plan::PlanArguments),
     /// Look at block traces, and convert them.
     #[command(subcommand)]
     Trace(commands::trace::TraceCommand),
     /// Replay a block trace on a simulated pool: write amplification by policy.
     Replay(commands::replay::ReplayArguments),
-    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with what it brings.
+    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with what it
+    /// brings.
     Advise(commands::advise::AdviseArguments),
     /// Simulate write amplification: workloads, traces, policies, and what if.
     #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! Reports and pictures as files: `--report PAGE.html`, `--pictures FOLDER`.
 //!
-//! A report is built once and goes to both: the page holds all of it, the folder each picture as SVG and as PNG. Files take their names when they are whole.
+//! A report is built once and goes to both: the page holds all of it, the folder each picture as
+//! SVG and as PNG. Files take their names when they are whole.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ impl Report {
     /// With a title, what it is about, and the command that makes it.
     pub fn new(title: &str, lead: &str) -> Self {
         let page = Page::new(title, lead).command(&command_line());
-        Self { page, pictures: Vec::new() }
+        Self {
+            page,
+            pictures: Vec::new(),
+        }
     }
 
     /// Begins a section.
@@ -94,8 +98,21 @@ impl Report {
     #[must_use]
     pub fn picture(mut self, name: &str, picture: &Picture) -> Self {
         self.page = self.page.picture(picture);
-        let same = self.pictures.iter().filter(|(other, _)| other == name || other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))).count();
-        let name = if same == 0 { name.to_owned() } else { format!("{name}.{}", same + 1) };
+        let same = self
+            .pictures
+            .iter()
+            .filter(|(other, _)| {
+                other == name
+                    || other
+                        .strip_prefix(name)
+                        .is_some_and(|rest| rest.starts_with('.'))
+            })
+            .count();
+        let name = if same == 0 {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", same + 1)
+        };
         self.pictures.push((name, picture.clone()));
         self
     }
@@ -108,15 +125,28 @@ impl Report {
 
 /// What was typed, so that whoever reads the report can do it again.
 fn command_line() -> String {
-    let quoted =
-        |word: String| if word.is_empty() || word.contains(|c: char| c.is_whitespace() || "'\"$`\\*?;&|<>()".contains(c)) { format!("'{word}'") } else { word };
+    let quoted = |word: String| {
+        if word.is_empty()
+            || word.contains(|c: char| c.is_whitespace() || "'\"$`\\*?;&|<>()".contains(c))
+        {
+            format!("'{word}'")
+        } else {
+            word
+        }
+    };
     let words = std::env::args().skip(1).map(quoted);
-    std::iter::once("windrow-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("windrow-lab".to_owned())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Writes a picture as its file's name says: PNG if it ends in `.png`, else SVG.
 pub fn save_picture(path: &Path, picture: &Picture) -> Result<(), Failure> {
-    if path.extension().is_none_or(|ending| !ending.eq_ignore_ascii_case("png")) {
+    if path
+        .extension()
+        .is_none_or(|ending| !ending.eq_ignore_ascii_case("png"))
+    {
         return save(path, picture.svg().as_bytes());
     }
     let png = picture.png(PNG_SCALE).map_err(|error| {
@@ -124,7 +154,12 @@ pub fn save_picture(path: &Path, picture: &Picture) -> Result<(), Failure> {
             PngError::NoFont => "install a font (Debian: fonts-dejavu-core), or write SVG",
             PngError::Size(..) | PngError::Draw(_) => "write SVG",
         };
-        Failure::new(id::NOT_AVAILABLE, format!("cannot draw {}", path.display()), error).remedy(remedy)
+        Failure::new(
+            id::NOT_AVAILABLE,
+            format!("cannot draw {}", path.display()),
+            error,
+        )
+        .remedy(remedy)
     })?;
     save(path, &png)
 }

@@ -15,13 +15,16 @@ use windrow_host::Failure;
 /// Subcommands of `sim`.
 #[derive(Subcommand)]
 pub enum SimCommand {
-    /// Run policies on a workload or a trace: write amplification over time and steady, victims by emptiness, emptiness by age.
+    /// Run policies on a workload or a trace: write amplification over time and steady, victims by
+    /// emptiness, emptiness by age.
     Run(run::RunArguments),
     /// Graph 1 of the 2017 source: write amplification over time for free space from 5 to 95 %.
     Graph(studies::GraphArguments),
-    /// Tables 1 to 3 of the 2017 source: emptiness by age, static space, the decomposition of write amplification.
+    /// Tables 1 to 3 of the 2017 source: emptiness by age, static space, the decomposition of write
+    /// amplification.
     Table(studies::TableArguments),
-    /// The JEDEC client test of the 2017 source on a stream like its trace: write amplification by spare, beside the published one.
+    /// The JEDEC client test of the 2017 source on a stream like its trace: write amplification by
+    /// spare, beside the published one.
     Jedec(jedec::JedecArguments),
     /// Bursty load: cleaning on demand against cleaning in the pauses.
     Bursts(studies::BurstsArguments),

@@ -8,7 +8,8 @@ fn the_command_line_is_consistent_and_every_command_has_examples() {
 
 #[test]
 fn every_number_has_bounds_and_names_them() {
-    let checked = testing::every_number_has_bounds(&Arguments::command(), &["seed", "volatile-cache"]);
+    let checked =
+        testing::every_number_has_bounds(&Arguments::command(), &["seed", "volatile-cache"]);
     assert!(checked > 10, "{checked} options");
 }
 

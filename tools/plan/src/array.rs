@@ -1,7 +1,8 @@
-//! One drive model in one topology, alone or under a log: capacity, cost, rate, and overwrites a day for five years.
+//! One drive model in one topology, alone or under a log: capacity, cost, rate, and overwrites a
+//! day for five years.
 //!
-//! `n` drives of capacity `c`, `k` drives' worth of data space, `s` the share of it that a log lets users fill, `a` blocks written to drives for
-//! each block, `w` what wears beside.
+//! `n` drives of capacity `c`, `k` drives' worth of data space, `s` the share of it that a log lets
+//! users fill, `a` blocks written to drives for each block, `w` what wears beside.
 //!
 //! | | linear | random, in place | random, under a log |
 //! |---|---|---|---|
@@ -9,8 +10,9 @@
 //! | overwrites a day | rating / a, a = n / k, times n / k: the rating | rating / w_drive / a * n / k | rating / w_log / s |
 //! | random writes a second | - | those of one drive times 1, groups, or n / 2 | members' linear rate (or a measured one) |
 //!
-//! Overwrites are of the landable surface. (2014 paper, "Source Data Tables and Explanatory Notes"; the last line but one there is the division
-//! by net space.) A drive that has only a published rating is net of its own amplification already, so nothing is divided by `w_drive`.
+//! Overwrites are of the landable surface. (2014 paper, "Source Data Tables and Explanatory Notes";
+//! the last line but one there is the division by net space.) A drive that has only a published
+//! rating is net of its own amplification already, so nothing is divided by `w_drive`.
 
 use crate::BLOCK_BYTES;
 use crate::drive::Drive;
@@ -41,7 +43,8 @@ impl Use {
 /// How many random writes a log takes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub enum LogRate {
-    /// So many for each drive's worth of data space: with one parity, with two, and with compression.
+    /// So many for each drive's worth of data space: with one parity, with two, and with
+    /// compression.
     PerDataDrive {
         /// One parity.
         single: f64,
@@ -59,22 +62,26 @@ pub enum LogRate {
 pub struct Assumptions {
     /// Share of the data space that users may fill under a log.
     pub usable_share: f64,
-    /// Blocks the log writes for each block of users: cleaning, headers, checkpoints. Without parity, which is in the topology.
+    /// Blocks the log writes for each block of users: cleaning, headers, checkpoints. Without
+    /// parity, which is in the topology.
     pub log_wear: f64,
     /// Addressable space with compression over that without.
     pub compression: f64,
     /// Cost of all that is no drive.
     pub chassis: f64,
-    /// Licence for each TiB (1024 GB here) begun of the uncompressed surface; twice that with compression.
+    /// Licence for each TiB (1024 GB here) begun of the uncompressed surface; twice that with
+    /// compression.
     pub licence_per_tib: f64,
     /// How many random writes a log takes.
     pub log_rate: LogRate,
-    /// True to leave `log_wear` out for drives with nothing but a published rating, as table 7 of the 2014 paper does.
+    /// True to leave `log_wear` out for drives with nothing but a published rating, as table 7 of
+    /// the 2014 paper does.
     pub net_rating_spares_log_wear: bool,
 }
 
 impl Assumptions {
-    /// Those of the 2014 paper: 95 % usable, 1.3 : 1, a chassis for 3600, 200 for each TiB begun, measured rates.
+    /// Those of the 2014 paper: 95 % usable, 1.3 : 1, a chassis for 3600, 200 for each TiB begun,
+    /// measured rates.
     pub fn paper_2014() -> Self {
         Self {
             usable_share: 0.95,
@@ -82,12 +89,17 @@ impl Assumptions {
             compression: 2.0,
             chassis: 3600.0,
             licence_per_tib: 200.0,
-            log_rate: LogRate::PerDataDrive { single: 66_600.0, double: 66_000.0, compressed: 42_000.0 },
+            log_rate: LogRate::PerDataDrive {
+                single: 66_600.0,
+                double: 66_000.0,
+                compressed: 42_000.0,
+            },
             net_rating_spares_log_wear: true,
         }
     }
 
-    /// Windrow on its defaults: a tenth spare, no licence, the members' rate; `log_wear` as the 2017 paper measured it for virtual machines.
+    /// Windrow on its defaults: a tenth spare, no licence, the members' rate; `log_wear` as the
+    /// 2017 paper measured it for virtual machines.
     pub fn windrow() -> Self {
         Self {
             usable_share: 0.90,
@@ -125,14 +137,29 @@ pub struct Outcome {
 }
 
 /// Plans `drives` drives of one model.
-pub fn plan(drive: &Drive, drives: u32, topology: Topology, how: Use, assume: &Assumptions) -> Result<Outcome, DoesNotFit> {
+pub fn plan(
+    drive: &Drive,
+    drives: u32,
+    topology: Topology,
+    how: Use,
+    assume: &Assumptions,
+) -> Result<Outcome, DoesNotFit> {
     let n = f64::from(drives);
     let k = f64::from(topology.data_drives(drives)?);
     let net_gb = k * drive.capacity_gb;
-    let plain_gb = if how.is_log() { net_gb * assume.usable_share } else { net_gb };
-    let landable_gb = if how == Use::LogCompressed { plain_gb * assume.compression } else { plain_gb };
+    let plain_gb = if how.is_log() {
+        net_gb * assume.usable_share
+    } else {
+        net_gb
+    };
+    let landable_gb = if how == Use::LogCompressed {
+        plain_gb * assume.compression
+    } else {
+        plain_gb
+    };
     let licence = how.is_log().then(|| {
-        // A surface of exactly so many TiB must not begin another one for the sake of the last binary digit.
+        // A surface of exactly so many TiB must not begin another one for the sake of the last
+        // binary digit.
         let tib_begun = (plain_gb / 1024.0 - 1e-9).ceil();
         assume.licence_per_tib * tib_begun * if how == Use::LogCompressed { 2.0 } else { 1.0 }
     });
@@ -151,27 +178,60 @@ pub fn plan(drive: &Drive, drives: u32, topology: Topology, how: Use, assume: &A
     })
 }
 
-fn iops(drive: &Drive, drives: u32, k: f64, topology: Topology, how: Use, assume: &Assumptions) -> Option<f64> {
+fn iops(
+    drive: &Drive,
+    drives: u32,
+    k: f64,
+    topology: Topology,
+    how: Use,
+    assume: &Assumptions,
+) -> Option<f64> {
     match (how, assume.log_rate) {
         (Use::Linear, _) => None,
-        (Use::InPlace, _) => drive.random_write_iops.map(|each| each * f64::from(topology.random_drives(drives))),
+        (Use::InPlace, _) => drive
+            .random_write_iops
+            .map(|each| each * f64::from(topology.random_drives(drives))),
         (Use::LogCompressed, LogRate::PerDataDrive { compressed, .. }) => Some(compressed * k),
-        (Use::Log, LogRate::PerDataDrive { single, double, .. }) => Some(if topology.parities() == 2 { double } else { single } * k),
-        (_, LogRate::Members) => drive.linear_write_mb_s.map(|rate| k * rate * 1e6 / assume.log_wear / BLOCK_BYTES as f64),
+        (Use::Log, LogRate::PerDataDrive { single, double, .. }) => Some(
+            if topology.parities() == 2 {
+                double
+            } else {
+                single
+            } * k,
+        ),
+        (_, LogRate::Members) => drive
+            .linear_write_mb_s
+            .map(|rate| k * rate * 1e6 / assume.log_wear / BLOCK_BYTES as f64),
     }
 }
 
-fn overwrites(drive: &Drive, n: f64, k: f64, topology: Topology, how: Use, assume: &Assumptions) -> Option<f64> {
+fn overwrites(
+    drive: &Drive,
+    n: f64,
+    k: f64,
+    topology: Topology,
+    how: Use,
+    assume: &Assumptions,
+) -> Option<f64> {
     match how {
         Use::Linear => drive.linear_rating(),
         Use::InPlace => {
-            let inside = if drive.rating_is_net() { 1.0 } else { drive.wear_amplification? };
+            let inside = if drive.rating_is_net() {
+                1.0
+            } else {
+                drive.wear_amplification?
+            };
             Some(drive.random_rating()? / inside / topology.random_writes() * n / k)
         }
         Use::Log | Use::LogCompressed => {
             let spared = assume.net_rating_spares_log_wear && drive.rating_is_net();
-            // Row by row a byte costs n / k, and n / k times the data space is all of it: both cancel.
-            Some(drive.random_rating()? / if spared { 1.0 } else { assume.log_wear } / assume.usable_share)
+            // Row by row a byte costs n / k, and n / k times the data space is all of it: both
+            // cancel.
+            Some(
+                drive.random_rating()?
+                    / if spared { 1.0 } else { assume.log_wear }
+                    / assume.usable_share,
+            )
         }
     }
 }

@@ -3,8 +3,9 @@
 use crate::topology::{DoesNotFit, Topology};
 use serde::Serialize;
 
-/// How much of the space a load overwrites in a day (2014 paper, "How many overwrites a day do you need?": low is far less than 5 %, medium 10 to
-/// 50 %, an email server 20 to 30 %; what lies between is not named there).
+/// How much of the space a load overwrites in a day (2014 paper, "How many overwrites a day do you
+/// need?": low is far less than 5 %, medium 10 to 50 %, an email server 20 to 30 %; what lies
+/// between is not named there).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
@@ -28,7 +29,8 @@ pub fn duty(overwrites_per_day: f64) -> Duty {
     }
 }
 
-/// Classes of drives by the overwrites a day that they stand for five years (2017 paper, "A Recapitulation").
+/// Classes of drives by the overwrites a day that they stand for five years (2017 paper, "A
+/// Recapitulation").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Endurance {
@@ -68,8 +70,15 @@ impl Endurance {
     }
 }
 
-/// How many times longer drives last under a log than in place: `(w_drive / w_log) * (a_in_place * k / n) / usable share`.
-pub fn gain(drive_wear: f64, log_wear: f64, usable_share: f64, topology: Topology, drives: u32) -> Result<f64, DoesNotFit> {
+/// How many times longer drives last under a log than in place:
+/// `(w_drive / w_log) * (a_in_place * k / n) / usable share`.
+pub fn gain(
+    drive_wear: f64,
+    log_wear: f64,
+    usable_share: f64,
+    topology: Topology,
+    drives: u32,
+) -> Result<f64, DoesNotFit> {
     let (n, k) = (f64::from(drives), f64::from(topology.data_drives(drives)?));
     Ok(drive_wear / log_wear * (topology.random_writes() * k / n) / usable_share)
 }
@@ -79,19 +88,48 @@ mod tests {
     use super::*;
     use crate::rounding::printed;
 
-    /// 2014, "Reduction of wear-amplification": four- to sevenfold for drives with much free space (3 : 1), twelve- to eighteenfold for those with
-    /// little (8 : 1); 24 drives.
+    /// 2014, "Reduction of wear-amplification": four- to sevenfold for drives with much free space
+    /// (3 : 1), twelve- to eighteenfold for those with little (8 : 1); 24 drives.
     #[test]
     fn composite_gains() {
-        let gain = |wear, topology| gain(wear, 1.3, 0.95, topology, 24).map(|gain| printed(gain, 2)).expect("fits");
-        assert_eq!((gain(3.0, Topology::Raid5), gain(3.0, Topology::Raid6)), ("4.66".to_owned(), "6.68".to_owned()));
-        assert_eq!((gain(8.0, Topology::Raid5), gain(8.0, Topology::Raid6)), ("12.42".to_owned(), "17.81".to_owned()));
+        let gain = |wear, topology| {
+            gain(wear, 1.3, 0.95, topology, 24)
+                .map(|gain| printed(gain, 2))
+                .expect("fits")
+        };
+        assert_eq!(
+            (gain(3.0, Topology::Raid5), gain(3.0, Topology::Raid6)),
+            ("4.66".to_owned(), "6.68".to_owned())
+        );
+        assert_eq!(
+            (gain(8.0, Topology::Raid5), gain(8.0, Topology::Raid6)),
+            ("12.42".to_owned(), "17.81".to_owned())
+        );
     }
 
     #[test]
     fn classes_by_their_bounds() {
-        assert_eq!([0.04, 0.07, 0.25, 0.5, 0.51].map(duty), [Duty::Low, Duty::LowToMedium, Duty::Medium, Duty::Medium, Duty::Heavy]);
+        assert_eq!(
+            [0.04, 0.07, 0.25, 0.5, 0.51].map(duty),
+            [
+                Duty::Low,
+                Duty::LowToMedium,
+                Duty::Medium,
+                Duty::Medium,
+                Duty::Heavy
+            ]
+        );
         let names = [0.09, 0.11, 0.2, 0.913, 1.0, 5.479].map(|value| endurance(value).name());
-        assert_eq!(names, ["below consumer", "consumer", "read intensive", "read intensive", "data centre", "enterprise"]);
+        assert_eq!(
+            names,
+            [
+                "below consumer",
+                "consumer",
+                "read intensive",
+                "read intensive",
+                "data centre",
+                "enterprise"
+            ]
+        );
     }
 }

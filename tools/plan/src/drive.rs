@@ -1,7 +1,8 @@
 //! Drives, and catalogues of them (TOML).
 //!
-//! A catalogue is a list of `[[drive]]` tables; each says where its figures come from and of which year they are. What is not known is left
-//! out, and what would need it is not computed. [`builtin`] has the drives of the published tables and some current ones.
+//! A catalogue is a list of `[[drive]]` tables; each says where its figures come from and of which
+//! year they are. What is not known is left out, and what would need it is not computed.
+//! [`builtin`] has the drives of the published tables and some current ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,17 +52,22 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Overwrites a day for five years that the flash allows if nothing amplified: from the erase cycles, else as published.
+    /// Overwrites a day for five years that the flash allows if nothing amplified: from the erase
+    /// cycles, else as published.
     pub fn linear_rating(&self) -> Option<f64> {
-        self.erase_cycles.map(|cycles| cycles / crate::FIVE_YEARS_DAYS).or(self.overwrites_per_day)
+        self.erase_cycles
+            .map(|cycles| cycles / crate::FIVE_YEARS_DAYS)
+            .or(self.overwrites_per_day)
     }
 
-    /// The rating that random writes are counted down from: as published, else from the erase cycles.
+    /// The rating that random writes are counted down from: as published, else from the erase
+    /// cycles.
     pub fn random_rating(&self) -> Option<f64> {
         self.overwrites_per_day.or_else(|| self.linear_rating())
     }
 
-    /// True if all that is known is a published rating, which is already net of what the drive amplifies.
+    /// True if all that is known is a published rating, which is already net of what the drive
+    /// amplifies.
     pub fn rating_is_net(&self) -> bool {
         self.erase_cycles.is_none() && self.overwrites_per_day.is_some()
     }
@@ -105,10 +111,14 @@ const MOST: f64 = 1e12;
 impl Catalogue {
     /// Reads a catalogue.
     pub fn parse(text: &str) -> Result<Self, CatalogueError> {
-        let catalogue: Self = toml::from_str(text).map_err(|error| CatalogueError::Syntax(syntax(text, &error)))?;
+        let catalogue: Self =
+            toml::from_str(text).map_err(|error| CatalogueError::Syntax(syntax(text, &error)))?;
         for (index, drive) in catalogue.drives.iter().enumerate() {
             check(drive)?;
-            if catalogue.drives[..index].iter().any(|other| other.id == drive.id) {
+            if catalogue.drives[..index]
+                .iter()
+                .any(|other| other.id == drive.id)
+            {
                 return Err(CatalogueError::Twice(drive.id.clone()));
             }
         }
@@ -123,7 +133,13 @@ impl Catalogue {
 
 /// One line with the place of the mistake.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map(|span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
+    let line = error.span().map(|span| {
+        text.get(..span.start)
+            .unwrap_or_default()
+            .matches('\n')
+            .count()
+            + 1
+    });
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
     line.map_or(message.clone(), |line| format!("line {line}: {message}"))
 }
@@ -144,7 +160,12 @@ fn check(drive: &Drive) -> Result<(), CatalogueError> {
         if let Some(value) = value
             && !(value > 0.0 && value <= MOST)
         {
-            return Err(CatalogueError::Value { drive: drive.id.clone(), field, value: value.to_string(), most: MOST });
+            return Err(CatalogueError::Value {
+                drive: drive.id.clone(),
+                field,
+                value: value.to_string(),
+                most: MOST,
+            });
         }
     }
     Ok(())
@@ -152,7 +173,8 @@ fn check(drive: &Drive) -> Result<(), CatalogueError> {
 
 /// The catalogue that comes with Windrow.
 pub fn builtin() -> Catalogue {
-    // The text is part of the program and a test reads it: an empty list here is a mistake that the test finds.
+    // The text is part of the program and a test reads it: an empty list here is a mistake that the
+    // test finds.
     Catalogue::parse(BUILTIN).unwrap_or_default()
 }
 
@@ -169,21 +191,42 @@ mod tests {
         assert_eq!(catalogue, builtin());
         assert!(catalogue.drives.len() > 10);
         for drive in &catalogue.drives {
-            assert!(!drive.source.is_empty() && drive.year.is_some() && !drive.class.is_empty(), "{} tells too little of itself", drive.id);
-            assert!(drive.price.is_none() || drive.currency.is_some(), "{}: a price of no currency", drive.id);
-            assert!(drive.linear_rating().is_some(), "{} cannot be planned with", drive.id);
+            assert!(
+                !drive.source.is_empty() && drive.year.is_some() && !drive.class.is_empty(),
+                "{} tells too little of itself",
+                drive.id
+            );
+            assert!(
+                drive.price.is_none() || drive.currency.is_some(),
+                "{}: a price of no currency",
+                drive.id
+            );
+            assert!(
+                drive.linear_rating().is_some(),
+                "{} cannot be planned with",
+                drive.id
+            );
         }
     }
 
     #[test]
     fn mistakes_are_told_with_their_place() {
         let error = |text: &str| Catalogue::parse(text).expect_err("wrong").to_string();
-        assert!(error("[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 1\nprize = 3\n").starts_with("line 5: unknown field `prize`"));
-        assert!(error("[[drive]]\nid = \"a\"\nname = \"A\"\n").contains("missing field `capacity_gb`"));
+        assert!(
+            error("[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 1\nprize = 3\n")
+                .starts_with("line 5: unknown field `prize`")
+        );
+        assert!(
+            error("[[drive]]\nid = \"a\"\nname = \"A\"\n").contains("missing field `capacity_gb`")
+        );
         let one = "[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 1\n";
         assert_eq!(error(&format!("{one}{one}")), "two drives are called 'a'");
         for value in ["0", "-1", "nan", "inf", "1e13"] {
-            assert!(error(&one.replace("gb = 1", &format!("gb = {value}"))).starts_with("drive 'a': capacity_gb is "), "{value}");
+            assert!(
+                error(&one.replace("gb = 1", &format!("gb = {value}")))
+                    .starts_with("drive 'a': capacity_gb is "),
+                "{value}"
+            );
         }
     }
 }

@@ -14,7 +14,8 @@ pub fn whole_block(block: f64, written: f64) -> f64 {
     block / written.min(block)
 }
 
-/// Updates fill an empty tail of `tail` pages; the next one makes a new block of `pages` with all of them.
+/// Updates fill an empty tail of `tail` pages; the next one makes a new block of `pages` with all
+/// of them.
 pub fn empty_tail(pages: u32, tail: u32) -> f64 {
     f64::from(pages) / (f64::from(tail) + 1.0)
 }
@@ -24,7 +25,8 @@ pub fn empty_tail_usable(pages: u32, tail: u32) -> f64 {
     f64::from(pages.saturating_sub(tail)) / f64::from(pages)
 }
 
-/// A page-mapped layer that always empties the block with the fewest live pages. `spare` is free space over all space; blocks have `pages` pages.
+/// A page-mapped layer that always empties the block with the fewest live pages. `spare` is free
+/// space over all space; blocks have `pages` pages.
 pub fn page_mapped(spare: f64, pages: u32) -> f64 {
     windrow_policy::analytic::greedy_waf(1.0 - spare, pages)
 }
@@ -60,7 +62,12 @@ pub fn tunable_wear(spare: f64) -> f64 {
 /// What a spare gives.
 pub fn tunable(spare: f64) -> Tunable {
     let wear = tunable_wear(spare);
-    Tunable { spare, wear, speed: 1.0 / wear, life_years: life_years(wear) }
+    Tunable {
+        spare,
+        wear,
+        speed: 1.0 / wear,
+        life_years: life_years(wear),
+    }
 }
 
 /// Years at an amplification, by the same measure.
@@ -68,7 +75,8 @@ pub fn life_years(wear: f64) -> f64 {
     USUAL_LIFE_YEARS * tunable_wear(USUAL_SPARE) / wear
 }
 
-/// Spare with the protection of one unit in a stripe of `planes` turned into spare as well, `unit` planes each.
+/// Spare with the protection of one unit in a stripe of `planes` turned into spare as well, `unit`
+/// planes each.
 pub fn without_protection(spare: f64, unit: u32, planes: u32) -> f64 {
     spare + f64::from(unit) / f64::from(planes)
 }
@@ -83,51 +91,96 @@ mod tests {
     use super::*;
     use crate::rounding::{half_up, printed};
 
-    /// 2017, figures 1 to 3. Figure 2 prints 9.84, which is cut off: 128/13 = 9.846. "29 % compared with Figure 1" must be figure 2.
+    /// 2017, figures 1 to 3. Figure 2 prints 9.84, which is cut off: 128/13 = 9.846. "29 % compared
+    /// with Figure 1" must be figure 2.
     #[test]
     fn tails() {
-        assert_eq!((whole_block(32.0, 4.0), whole_block(32.0, 16.0), whole_block(32.0, 64.0)), (8.0, 2.0, 1.0));
+        assert_eq!(
+            (
+                whole_block(32.0, 4.0),
+                whole_block(32.0, 16.0),
+                whole_block(32.0, 64.0)
+            ),
+            (8.0, 2.0, 1.0)
+        );
         let (consumer, enterprise) = (empty_tail(128, 12), empty_tail(128, 38));
-        assert_eq!(((consumer * 100.0).floor() / 100.0, half_up(consumer, 2), half_up(enterprise, 2)), (9.84, 9.85, 3.28));
-        assert_eq!(printed((empty_tail_usable(128, 12) / empty_tail_usable(128, 38) - 1.0) * 100.0, 0), "29");
+        assert_eq!(
+            (
+                (consumer * 100.0).floor() / 100.0,
+                half_up(consumer, 2),
+                half_up(enterprise, 2)
+            ),
+            (9.84, 9.85, 3.28)
+        );
+        assert_eq!(
+            printed(
+                (empty_tail_usable(128, 12) / empty_tail_usable(128, 38) - 1.0) * 100.0,
+                0
+            ),
+            "29"
+        );
     }
 
-    /// 2014: "wear amplification of only 1.3:1 implies that erase blocks are at least 75 % empty", and seven blocks filled for one freed.
+    /// 2014: "wear amplification of only 1.3:1 implies that erase blocks are at least 75 % empty",
+    /// and seven blocks filled for one freed.
     #[test]
     fn cleaning_at_what_still_lives() {
-        assert_eq!((printed(cleaning(1.0 - 0.769), 2), cleaning(0.875)), ("1.30".to_owned(), 8.0));
+        assert_eq!(
+            (printed(cleaning(1.0 - 0.769), 2), cleaning(0.875)),
+            ("1.30".to_owned(), 8.0)
+        );
     }
 
-    /// 2017, graph 1, read off a picture of a noisy transient: 10 % free space 5.65 (also "5.6", and "5.3" for large blocks), 15 % 3.8, 20 % 2.6. Greedy
-    /// cleaning with a metadata page in each block of 256 gives 5.28, 3.56, 2.72; so the shape is held to within 8 %, the 5.3 to the digit.
+    /// 2017, graph 1, read off a picture of a noisy transient: 10 % free space 5.65 (also "5.6",
+    /// and "5.3" for large blocks), 15 % 3.8, 20 % 2.6. Greedy cleaning with a metadata page in
+    /// each block of 256 gives 5.28, 3.56, 2.72; so the shape is held to within 8 %, the 5.3 to the
+    /// digit.
     #[test]
     fn greedy_has_the_shape_of_the_graph() {
         for (spare, read_off) in [(0.10, 5.65), (0.15, 3.8), (0.20, 2.6)] {
-            // One page of 256 is metadata: less of the space holds data, and each data page costs 256/255.
+            // One page of 256 is metadata: less of the space holds data, and each data page costs
+            // 256/255.
             let live = (1.0 - spare) * 256.0 / 255.0;
             let wear = page_mapped(1.0 - live, 255) * 256.0 / 255.0;
-            assert!((wear / read_off - 1.0).abs() < 0.08, "{spare}: {wear} against {read_off}");
+            assert!(
+                (wear / read_off - 1.0).abs() < 0.08,
+                "{spare}: {wear} against {read_off}"
+            );
             if spare == 0.10 {
                 assert_eq!(printed(wear, 1), "5.3");
             }
         }
     }
 
-    /// FTL talk: amplification 4 to 7 gives 14 % to 25 % of the fresh speed and 3.3 to 5.7 years, 1 gives all of it and more than 20.
+    /// FTL talk: amplification 4 to 7 gives 14 % to 25 % of the fresh speed and 3.3 to 5.7 years, 1
+    /// gives all of it and more than 20.
     #[test]
     fn tuned() {
         let usual = tunable(0.07);
-        assert_eq!((printed(usual.wear, 3), printed(usual.speed * 100.0, 0), printed(usual.life_years, 1)), ("7.643".into(), "13".into(), "3.0".into()));
+        assert_eq!(
+            (
+                printed(usual.wear, 3),
+                printed(usual.speed * 100.0, 0),
+                printed(usual.life_years, 1)
+            ),
+            ("7.643".into(), "13".into(), "3.0".into())
+        );
         let years = [7.0, 4.0, 1.0].map(|wear| printed(life_years(wear), 1));
         assert_eq!(years, ["3.3", "5.7", "22.9"]);
-        assert_eq!([7.0f64, 4.0].map(|wear| printed(100.0 / wear, 0)), ["14", "25"]);
-        // Backup table, 4 TB, 128 planes in a stripe. The lives without protection follow; those of "single plane" (4.0 and 3.4, from one plane of 128
-        // they would be 3.9 and 3.3 at most) and all speeds but 13 % do not: no one formula fits them.
-        let lives = [4, 2].map(|planes| printed(tunable(without_protection(0.07, planes, 128)).life_years, 1));
+        assert_eq!(
+            [7.0f64, 4.0].map(|wear| printed(100.0 / wear, 0)),
+            ["14", "25"]
+        );
+        // Backup table, 4 TB, 128 planes in a stripe. The lives without protection follow; those of
+        // "single plane" (4.0 and 3.4, from one plane of 128 they would be 3.9 and 3.3 at most) and
+        // all speeds but 13 % do not: no one formula fits them.
+        let lives = [4, 2]
+            .map(|planes| printed(tunable(without_protection(0.07, planes, 128)).life_years, 1));
         assert_eq!(lives, ["4.2", "3.6"]);
     }
 
-    /// 2017, table 3: each factor works on the excess over one. That 62 % static data gives 0.43 cannot be derived; the chain can.
+    /// 2017, table 3: each factor works on the excess over one. That 62 % static data gives 0.43
+    /// cannot be derived; the chain can.
     #[test]
     fn the_chain_of_reductions() {
         let mut wear = 5.65;

@@ -1,9 +1,12 @@
-//! What drives say of themselves, from the JSON of `smartctl -j -a` (`-x` for more), `nvme smart-log -o json` and `nvme ocp smart-add-log -o json`.
+//! What drives say of themselves, from the JSON of `smartctl -j -a` (`-x` for more),
+//! `nvme smart-log -o json` and `nvme ocp smart-add-log -o json`.
 //!
-//! Bytes written by the host and bytes written to flash give the amplification inside the drive, measured over its whole life; wear in
-//! per cent and the hours it took give what is left at the same load. Makers name ATA attributes as they like and count in their own units. What the report
-//! has from a standard (device statistics of ATA, logs of NVMe and SCSI) counts before them. An attribute of sectors is taken for logical sectors of the size
-//! that the report says, and [`Health::assumed`] says so.
+//! Bytes written by the host and bytes written to flash give the amplification inside the drive,
+//! measured over its whole life; wear in per cent and the hours it took give what is left at the
+//! same load. Makers name ATA attributes as they like and count in their own units. What the report
+//! has from a standard (device statistics of ATA, logs of NVMe and SCSI) counts before them. An
+//! attribute of sectors is taken for logical sectors of the size that the report says, and
+//! [`Health::assumed`] says so.
 
 use crate::drive::Drive;
 use serde::Serialize;
@@ -48,7 +51,9 @@ pub enum HealthError {
     #[error("not JSON: {0}")]
     Syntax(String),
     /// JSON with nothing in it that is known here.
-    #[error("no health figures in it: no NVMe log, no ATA attributes or statistics, no SCSI log of errors")]
+    #[error(
+        "no health figures in it: no NVMe log, no ATA attributes or statistics, no SCSI log of errors"
+    )]
     Nothing,
     /// One of several with nothing in it that is known here.
     #[error("report {number} of {count} in it has no health figures{name}")]
@@ -68,7 +73,8 @@ pub enum HealthError {
 /// NVMe counts in thousands of sectors of 512 bytes.
 const DATA_UNIT: u128 = 512_000;
 
-/// Reads the reports of a text: one, several after each other (the output of several calls), or a list of them.
+/// Reads the reports of a text: one, several after each other (the output of several calls), or a
+/// list of them.
 pub fn parse_all(text: &str) -> Result<Vec<Report>, HealthError> {
     let mut values = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
@@ -81,14 +87,28 @@ pub fn parse_all(text: &str) -> Result<Vec<Report>, HealthError> {
     let read = |(number, value): (usize, &Value)| {
         let health = of_value(value).map_err(|error| match error {
             HealthError::Nothing if count > 1 => {
-                let name = value.pointer("/device/name").and_then(Value::as_str).map_or(String::new(), |name| format!(" ({name})"));
-                HealthError::NothingIn { number: number + 1, count, name }
+                let name = value
+                    .pointer("/device/name")
+                    .and_then(Value::as_str)
+                    .map_or(String::new(), |name| format!(" ({name})"));
+                HealthError::NothingIn {
+                    number: number + 1,
+                    count,
+                    name,
+                }
             }
             error => error,
         })?;
-        Ok(Report { health, pages: page_counts(value) })
+        Ok(Report {
+            health,
+            pages: page_counts(value),
+        })
     };
-    if values.is_empty() { Err(HealthError::Nothing) } else { values.iter().enumerate().map(read).collect() }
+    if values.is_empty() {
+        Err(HealthError::Nothing)
+    } else {
+        values.iter().enumerate().map(read).collect()
+    }
 }
 
 /// Reads one report.
@@ -96,7 +116,8 @@ pub fn parse(text: &str) -> Result<Health, HealthError> {
     of_value(&serde_json::from_str(text).map_err(|error| HealthError::Syntax(error.to_string()))?)
 }
 
-/// Puts the reports of each drive together; what a later one says counts. A report without a serial number (a log of `nvme`) belongs to the drive before it.
+/// Puts the reports of each drive together; what a later one says counts. A report without a serial
+/// number (a log of `nvme`) belongs to the drive before it.
 ///
 /// # Errors
 /// A report without a serial number says other figures than the drive before it.
@@ -104,12 +125,16 @@ pub fn by_drive(reports: Vec<Report>) -> Result<Vec<Report>, HealthError> {
     let mut drives: Vec<Report> = Vec::new();
     for report in reports {
         let serial = report.health.serial.as_ref();
-        let known = drives.iter().position(|drive| serial.is_some() && drive.health.serial.as_ref() == serial);
+        let known = drives
+            .iter()
+            .position(|drive| serial.is_some() && drive.health.serial.as_ref() == serial);
         let place = match (known, drives.last()) {
             (Some(known), _) => Some(known),
             (None, Some(last)) if serial.is_none() || last.health.serial.is_none() => {
                 if let Some(what) = contradiction(&last.health, &report.health) {
-                    let why = format!("two reports differ in {what}, and not both say their serial number: they may be of two drives; give them in two calls");
+                    let why = format!(
+                        "two reports differ in {what}, and not both say their serial number: they may be of two drives; give them in two calls"
+                    );
                     return Err(HealthError::Ambiguous(why));
                 }
                 Some(drives.len() - 1)
@@ -126,14 +151,26 @@ pub fn by_drive(reports: Vec<Report>) -> Result<Vec<Report>, HealthError> {
 
 /// A figure in which two reports differ by more than the time between them makes.
 fn contradiction(one: &Health, next: &Health) -> Option<&'static str> {
-    let differ = |one: Option<u128>, next: Option<u128>| one.zip(next).is_some_and(|(one, next)| one.abs_diff(next) > one.max(next) / 50 + 1);
+    let differ = |one: Option<u128>, next: Option<u128>| {
+        one.zip(next)
+            .is_some_and(|(one, next)| one.abs_diff(next) > one.max(next) / 50 + 1)
+    };
     let wide = |value: Option<u64>| value.map(u128::from);
     match () {
-        () if one.model.is_some() && next.model.is_some() && one.model != next.model => Some("their model"),
-        () if one.capacity_bytes.is_some() && next.capacity_bytes.is_some() && one.capacity_bytes != next.capacity_bytes => Some("their capacity"),
+        () if one.model.is_some() && next.model.is_some() && one.model != next.model => {
+            Some("their model")
+        }
+        () if one.capacity_bytes.is_some()
+            && next.capacity_bytes.is_some()
+            && one.capacity_bytes != next.capacity_bytes =>
+        {
+            Some("their capacity")
+        }
         () if differ(one.host_bytes, next.host_bytes) => Some("what the host wrote"),
         () if differ(one.flash_bytes, next.flash_bytes) => Some("what was written to flash"),
-        () if differ(wide(one.power_on_hours), wide(next.power_on_hours)) => Some("hours under power"),
+        () if differ(wide(one.power_on_hours), wide(next.power_on_hours)) => {
+            Some("hours under power")
+        }
         () if differ(wide(one.used_percent), wide(next.used_percent)) => Some("rated life used"),
         () => None,
     }
@@ -142,7 +179,11 @@ fn contradiction(one: &Health, next: &Health) -> Option<&'static str> {
 fn join(drive: &mut Report, report: Report) {
     let (before, one) = (std::mem::take(&mut drive.health), report.health);
     // An assumption goes with the figure that it was made for.
-    let assumed = if one.host_bytes.is_some() { one.assumed } else { before.assumed };
+    let assumed = if one.host_bytes.is_some() {
+        one.assumed
+    } else {
+        before.assumed
+    };
     drive.health = Health {
         model: one.model.or(before.model),
         capacity_bytes: one.capacity_bytes.or(before.capacity_bytes),
@@ -157,7 +198,13 @@ fn join(drive: &mut Report, report: Report) {
 }
 
 fn of_value(json: &Value) -> Result<Health, HealthError> {
-    let text = |names: &[&str]| names.iter().find_map(|name| json.get(name)?.as_str()).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let text = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| json.get(name)?.as_str())
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+    };
     let mut health = Health {
         model: text(&["model_name", "scsi_model_name"]),
         capacity_bytes: capacity(json),
@@ -165,23 +212,53 @@ fn of_value(json: &Value) -> Result<Health, HealthError> {
         serial: text(&["serial_number"]),
         ..Health::default()
     };
-    nvme(json.get("nvme_smart_health_information_log").unwrap_or(json), &mut health);
+    nvme(
+        json.get("nvme_smart_health_information_log")
+            .unwrap_or(json),
+        &mut health,
+    );
     ocp(json, &mut health);
     scsi(json, &mut health);
-    if let Some(table) = json.pointer("/ata_smart_attributes/table").and_then(Value::as_array) {
-        let sector = json.get("logical_block_size").and_then(number).filter(|bytes| (512..=1 << 16).contains(bytes));
-        table.iter().for_each(|attribute| ata(attribute, sector, &mut health));
+    if let Some(table) = json
+        .pointer("/ata_smart_attributes/table")
+        .and_then(Value::as_array)
+    {
+        let sector = json
+            .get("logical_block_size")
+            .and_then(number)
+            .filter(|bytes| (512..=1 << 16).contains(bytes));
+        table
+            .iter()
+            .for_each(|attribute| ata(attribute, sector, &mut health));
         statistics(json, sector.unwrap_or(512), &mut health);
     } else {
-        statistics(json, json.get("logical_block_size").and_then(number).unwrap_or(512), &mut health);
+        statistics(
+            json,
+            json.get("logical_block_size")
+                .and_then(number)
+                .unwrap_or(512),
+            &mut health,
+        );
     }
-    let says = health.host_bytes.is_some() || health.flash_bytes.is_some() || health.used_percent.is_some();
-    if says { Ok(health) } else { Err(HealthError::Nothing) }
+    let says = health.host_bytes.is_some()
+        || health.flash_bytes.is_some()
+        || health.used_percent.is_some();
+    if says {
+        Ok(health)
+    } else {
+        Err(HealthError::Nothing)
+    }
 }
 
-/// The capacity of the drive. The logs of an NVMe drive count for all of its namespaces, of which the capacity for users may be that of one.
+/// The capacity of the drive. The logs of an NVMe drive count for all of its namespaces, of which
+/// the capacity for users may be that of one.
 fn capacity(json: &Value) -> Option<u64> {
-    let of = |path: &str| json.pointer(path).and_then(number).and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+    let of = |path: &str| {
+        json.pointer(path)
+            .and_then(number)
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .filter(|bytes| *bytes > 0)
+    };
     of("/user_capacity/bytes").max(of("/nvme_total_capacity"))
 }
 
@@ -190,7 +267,10 @@ fn number(value: &Value) -> Option<u128> {
     match value {
         Value::Number(number) => number.as_u64().map(u128::from).or_else(|| {
             // Older tools write 128 bits as a floating-point number.
-            number.as_f64().filter(|value| (0.0..1e30).contains(value) && value.fract() == 0.0).map(|value| value as u128)
+            number
+                .as_f64()
+                .filter(|value| (0.0..1e30).contains(value) && value.fract() == 0.0)
+                .map(|value| value as u128)
         }),
         Value::String(text) => text.trim().parse().ok(),
         Value::Object(_) => {
@@ -208,7 +288,10 @@ fn hours(value: &Value) -> Option<u64> {
 fn nvme(log: &Value, health: &mut Health) {
     let units = log.get("data_units_written").and_then(number);
     health.host_bytes = units.and_then(|units| units.checked_mul(DATA_UNIT));
-    let used = log.get("percentage_used").or_else(|| log.get("percent_used")).and_then(number);
+    let used = log
+        .get("percentage_used")
+        .or_else(|| log.get("percent_used"))
+        .and_then(number);
     health.used_percent = used.and_then(|used| u64::try_from(used).ok());
     if let Some(known) = log.get("power_on_hours").and_then(hours) {
         health.power_on_hours = Some(known);
@@ -217,13 +300,16 @@ fn nvme(log: &Value, health: &mut Health) {
 
 /// The log of the Open Compute Project for data centre drives: bytes written to the media.
 fn ocp(json: &Value, health: &mut Health) {
-    let written = json.get("Physical media units written").or_else(|| json.get("physical_media_units_written"));
+    let written = json
+        .get("Physical media units written")
+        .or_else(|| json.get("physical_media_units_written"));
     if let Some(bytes) = written.and_then(number) {
         health.flash_bytes = Some(bytes);
     }
 }
 
-/// The logs of SCSI and SAS: bytes written in the log of errors, in gigabytes of 10^9 with a fraction, and the share of the life that is used.
+/// The logs of SCSI and SAS: bytes written in the log of errors, in gigabytes of 10^9 with a
+/// fraction, and the share of the life that is used.
 fn scsi(json: &Value, health: &mut Health) {
     let written = json.pointer("/scsi_error_counter_log/write/gigabytes_processed");
     let decimal = match written {
@@ -234,8 +320,13 @@ fn scsi(json: &Value, health: &mut Health) {
     if let Some(bytes) = decimal.and_then(|text| gigabytes(&text)) {
         health.host_bytes = Some(bytes);
     }
-    let used = json.get("scsi_percentage_used_endurance_indicator").or_else(|| json.pointer("/endurance_used/current_percent"));
-    if let Some(used) = used.and_then(number).and_then(|used| u64::try_from(used).ok()) {
+    let used = json
+        .get("scsi_percentage_used_endurance_indicator")
+        .or_else(|| json.pointer("/endurance_used/current_percent"));
+    if let Some(used) = used
+        .and_then(number)
+        .and_then(|used| u64::try_from(used).ok())
+    {
         health.used_percent = Some(used);
     }
 }
@@ -251,14 +342,27 @@ fn gigabytes(text: &str) -> Option<u128> {
     Some(parts.checked_mul(1_000_000_000)? / 10u128.pow(fraction.len() as u32))
 }
 
-/// The device statistics of ATA: what the standard counts, in units that it fixes. They count before attributes.
+/// The device statistics of ATA: what the standard counts, in units that it fixes. They count
+/// before attributes.
 fn statistics(json: &Value, sector: u128, health: &mut Health) {
-    let Some(pages) = json.pointer("/ata_device_statistics/pages").and_then(Value::as_array) else { return };
+    let Some(pages) = json
+        .pointer("/ata_device_statistics/pages")
+        .and_then(Value::as_array)
+    else {
+        return;
+    };
     let of = |page: u64, offset: u64| {
-        let found = pages.iter().find(|found| found.get("number").and_then(Value::as_u64) == Some(page))?;
+        let found = pages
+            .iter()
+            .find(|found| found.get("number").and_then(Value::as_u64) == Some(page))?;
         let table = found.get("table")?.as_array()?;
-        let entry = table.iter().find(|entry| entry.get("offset").and_then(Value::as_u64) == Some(offset))?;
-        let is_valid = entry.pointer("/flags/valid").and_then(Value::as_bool).unwrap_or(true);
+        let entry = table
+            .iter()
+            .find(|entry| entry.get("offset").and_then(Value::as_u64) == Some(offset))?;
+        let is_valid = entry
+            .pointer("/flags/valid")
+            .and_then(Value::as_bool)
+            .unwrap_or(true);
         entry.get("value").and_then(number).filter(|_| is_valid)
     };
     if let Some(bytes) = of(1, 0x18).and_then(|sectors| sectors.checked_mul(sector)) {
@@ -272,41 +376,73 @@ fn statistics(json: &Value, sector: u128, health: &mut Health) {
     }
 }
 
-/// One ATA attribute. `raw` is what the maker counts, `value` runs from 100 down. `sector` is the size of a logical sector, if the report says it.
+/// One ATA attribute. `raw` is what the maker counts, `value` runs from 100 down. `sector` is the
+/// size of a logical sector, if the report says it.
 fn ata(attribute: &Value, sector: Option<u128>, health: &mut Health) {
-    let Some(name) = attribute.get("name").and_then(Value::as_str) else { return };
+    let Some(name) = attribute.get("name").and_then(Value::as_str) else {
+        return;
+    };
     let raw = attribute.pointer("/raw/value").and_then(number);
     let times = |unit: u128| raw.and_then(|raw| raw.checked_mul(unit));
-    let left = attribute.get("value").and_then(Value::as_u64).filter(|value| *value <= 100);
+    let left = attribute
+        .get("value")
+        .and_then(Value::as_u64)
+        .filter(|value| *value <= 100);
     match name {
         "Total_LBAs_Written" | "Total_Host_Sector_Write" => {
             let bytes = sector.unwrap_or(512);
             health.host_bytes = times(bytes);
-            let source = if sector.is_some() { "the report's logical block" } else { "the report does not say a logical block" };
+            let source = if sector.is_some() {
+                "the report's logical block"
+            } else {
+                "the report does not say a logical block"
+            };
             health.assumed = vec![format!(
                 "{name} is taken for sectors of {bytes} bytes ({source}); makers count in other units, too, and `smartctl -j -x` may say it in sectors"
             )];
         }
         "Host_Writes_32MiB" => (health.host_bytes, health.assumed) = (times(32 << 20), Vec::new()),
-        "Host_Writes_GiB" | "Lifetime_Writes_GiB" => (health.host_bytes, health.assumed) = (times(1 << 30), Vec::new()),
+        "Host_Writes_GiB" | "Lifetime_Writes_GiB" => {
+            (health.host_bytes, health.assumed) = (times(1 << 30), Vec::new())
+        }
         "NAND_Writes_32MiB" => health.flash_bytes = times(32 << 20),
         "NAND_Writes_1GiB" | "NAND_Writes_GiB" => health.flash_bytes = times(1 << 30),
-        "Percent_Lifetime_Used" => health.used_percent = raw.and_then(|raw| u64::try_from(raw).ok()),
-        "Percent_Lifetime_Remain" | "SSD_Life_Left" | "Media_Wearout_Indicator" | "Wear_Leveling_Count" if health.used_percent.is_none() => {
+        "Percent_Lifetime_Used" => {
+            health.used_percent = raw.and_then(|raw| u64::try_from(raw).ok())
+        }
+        "Percent_Lifetime_Remain"
+        | "SSD_Life_Left"
+        | "Media_Wearout_Indicator"
+        | "Wear_Leveling_Count"
+            if health.used_percent.is_none() =>
+        {
             health.used_percent = left.map(|left| 100 - left);
         }
         _ => {}
     }
 }
 
-/// Pages programmed for the host and in the background (Crucial and Micron): amplification without knowing the size of a page.
+/// Pages programmed for the host and in the background (Crucial and Micron): amplification without
+/// knowing the size of a page.
 pub fn page_counts(json: &Value) -> Option<(u128, u128)> {
     let table = json.pointer("/ata_smart_attributes/table")?.as_array()?;
     let of = |names: &[&str]| {
-        let attribute = table.iter().find(|attribute| attribute.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(&name)))?;
+        let attribute = table.iter().find(|attribute| {
+            attribute
+                .get("name")
+                .and_then(Value::as_str)
+                .is_some_and(|name| names.contains(&name))
+        })?;
         attribute.pointer("/raw/value").and_then(number)
     };
-    Some((of(&["Host_Program_Page_Count"])?, of(&["FTL_Program_Page_Count", "Bckgnd_Program_Page_Cnt", "Bckgnd_Program_Page_Count"])?))
+    Some((
+        of(&["Host_Program_Page_Count"])?,
+        of(&[
+            "FTL_Program_Page_Count",
+            "Bckgnd_Program_Page_Cnt",
+            "Bckgnd_Program_Page_Count",
+        ])?,
+    ))
 }
 
 /// What follows from the figures.
@@ -318,36 +454,62 @@ pub struct Findings {
     pub overwrites_per_day: Option<f64>,
     /// Days left until the rated life is used, at the same load.
     pub days_left: Option<f64>,
-    /// Overwrites a day for five years that the wear so far allows: the drive's own rating for this load.
+    /// Overwrites a day for five years that the wear so far allows: the drive's own rating for this
+    /// load.
     pub rated_overwrites_per_day: Option<f64>,
 }
 
 /// Draws the conclusions. `pages` are the counts of [`page_counts`].
 pub fn findings(health: &Health, pages: Option<(u128, u128)>) -> Findings {
     let ratio = |over: u128, under: u128| (under > 0).then(|| over as f64 / under as f64);
-    let by_bytes = health.flash_bytes.zip(health.host_bytes).and_then(|(flash, host)| ratio(flash, host));
+    let by_bytes = health
+        .flash_bytes
+        .zip(health.host_bytes)
+        .and_then(|(flash, host)| ratio(flash, host));
     let by_pages = pages.and_then(|(host, own)| ratio(host.saturating_add(own), host));
-    let days = health.power_on_hours.filter(|hours| *hours > 0).map(|hours| hours as f64 / 24.0);
-    let capacity = health.capacity_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64);
-    let overwrites = health.host_bytes.zip(capacity).map(|(host, capacity)| host as f64 / capacity);
-    let used = health.used_percent.filter(|used| *used > 0).map(|used| used as f64 / 100.0);
+    let days = health
+        .power_on_hours
+        .filter(|hours| *hours > 0)
+        .map(|hours| hours as f64 / 24.0);
+    let capacity = health
+        .capacity_bytes
+        .filter(|bytes| *bytes > 0)
+        .map(|bytes| bytes as f64);
+    let overwrites = health
+        .host_bytes
+        .zip(capacity)
+        .map(|(host, capacity)| host as f64 / capacity);
+    let used = health
+        .used_percent
+        .filter(|used| *used > 0)
+        .map(|used| used as f64 / 100.0);
     Findings {
         wear_amplification: by_bytes.or(by_pages),
-        overwrites_per_day: overwrites.zip(days).map(|(overwrites, days)| overwrites / days),
-        days_left: used.zip(days).map(|(used, days)| (days / used - days).max(0.0)),
-        rated_overwrites_per_day: overwrites.zip(used).map(|(overwrites, used)| overwrites / used / crate::FIVE_YEARS_DAYS),
+        overwrites_per_day: overwrites
+            .zip(days)
+            .map(|(overwrites, days)| overwrites / days),
+        days_left: used
+            .zip(days)
+            .map(|(used, days)| (days / used - days).max(0.0)),
+        rated_overwrites_per_day: overwrites
+            .zip(used)
+            .map(|(overwrites, used)| overwrites / used / crate::FIVE_YEARS_DAYS),
     }
 }
 
-/// Amplification inside a drive below which its load so far was linear, as under a log: that says nothing of what it would make of random writes in place.
+/// Amplification inside a drive below which its load so far was linear, as under a log: that says
+/// nothing of what it would make of random writes in place.
 pub const LINEAR_WEAR_MOST: f64 = 1.2;
 
-/// The drive as it has measured itself: its rating is what its wear says of the load so far, its inside what it made of it, unless that load was linear.
-/// `None` if it does not say its capacity.
+/// The drive as it has measured itself: its rating is what its wear says of the load so far, its
+/// inside what it made of it, unless that load was linear. `None` if it does not say its capacity.
 pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
     let capacity = health.capacity_bytes.filter(|bytes| *bytes > 0)? as f64;
     let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
-    let (rated, wear) = (positive(found.rated_overwrites_per_day), positive(found.wear_amplification));
+    let (rated, wear) = (
+        positive(found.rated_overwrites_per_day),
+        positive(found.wear_amplification),
+    );
     Some(Drive {
         id: "measured".to_owned(),
         name: health.model.clone().unwrap_or_else(|| "unnamed".to_owned()),
@@ -359,7 +521,9 @@ pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
         random_read_iops: None,
         linear_write_mb_s: None,
         // What the load so far wore, without what the drive added to it.
-        erase_cycles: rated.zip(wear).map(|(rated, wear)| rated * wear * crate::FIVE_YEARS_DAYS),
+        erase_cycles: rated
+            .zip(wear)
+            .map(|(rated, wear)| rated * wear * crate::FIVE_YEARS_DAYS),
         overwrites_per_day: if wear.is_none() { rated } else { None },
         wear_amplification: wear.filter(|wear| *wear >= LINEAR_WEAR_MOST),
         source: "the drive's own report".to_owned(),

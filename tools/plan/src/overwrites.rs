@@ -1,7 +1,9 @@
-//! Overwrites a day of classes of drives, native and under a log, counted in *gross* bytes (2017 paper, tables 4 and 5).
+//! Overwrites a day of classes of drives, native and under a log, counted in *gross* bytes (2017
+//! paper, tables 4 and 5).
 //!
-//! `E / w / (5 * 365)`, divided by the writes that the topology makes of one, divided by the share that compression leaves. Where the 2014 paper
-//! counts overwrites of the net surface and leaves compression out (it makes space there), this one divides.
+//! `E / w / (5 * 365)`, divided by the writes that the topology makes of one, divided by the share
+//! that compression leaves. Where the 2014 paper counts overwrites of the net surface and leaves
+//! compression out (it makes space there), this one divides.
 
 use crate::FIVE_YEARS_DAYS;
 use crate::topology::{DoesNotFit, Topology};
@@ -39,8 +41,21 @@ pub struct Overwrites {
 
 /// Native columns, then those under a log.
 pub fn classes() -> [Class; 8] {
-    let class = |name, media, erase_cycles, wear_amplification| Class { name, media, erase_cycles, wear_amplification, log: false, compression: 0.0 };
-    let log = |class: Class, media| Class { media, wear_amplification: LOG_WEAR, log: true, compression: journalled_compression(), ..class };
+    let class = |name, media, erase_cycles, wear_amplification| Class {
+        name,
+        media,
+        erase_cycles,
+        wear_amplification,
+        log: false,
+        compression: 0.0,
+    };
+    let log = |class: Class, media| Class {
+        media,
+        wear_amplification: LOG_WEAR,
+        log: true,
+        compression: journalled_compression(),
+        ..class
+    };
     let consumer = class("consumer", "TLC", 2000.0, 10.0);
     let read_intensive = class("read intensive", "MLC", 3000.0, 9.4);
     let data_centre = class("data centre", "MLC", 5000.0, 3.0);
@@ -61,17 +76,30 @@ pub fn classes() -> [Class; 8] {
 /// Tested for virtual machines without trim ("In the case of ESS values").
 pub const LOG_WEAR: f64 = 1.43;
 
-/// 45 % of what is written is data, a quarter of which compression removes; 55 % is journal and metadata, of which it removes 85 % ("How
-/// Compression Is Used").
+/// 45 % of what is written is data, a quarter of which compression removes; 55 % is journal and
+/// metadata, of which it removes 85 % ("How Compression Is Used").
 pub fn journalled_compression() -> f64 {
     0.45 * 0.25 + 0.55 * 0.85
 }
 
 /// Computes one column.
-pub fn overwrites(class: &Class, drives: u32, topology: Topology) -> Result<Overwrites, DoesNotFit> {
+pub fn overwrites(
+    class: &Class,
+    drives: u32,
+    topology: Topology,
+) -> Result<Overwrites, DoesNotFit> {
     let data = topology.data_drives(drives)?;
-    let amplification = if class.log { f64::from(drives) / f64::from(data) } else { topology.random_writes() };
+    let amplification = if class.log {
+        f64::from(drives) / f64::from(data)
+    } else {
+        topology.random_writes()
+    };
     let single = class.erase_cycles / class.wear_amplification / FIVE_YEARS_DAYS;
     let set = single / amplification;
-    Ok(Overwrites { single, amplification, set, compressed: set / (1.0 - class.compression) })
+    Ok(Overwrites {
+        single,
+        amplification,
+        set,
+        compressed: set / (1.0 - class.compression),
+    })
 }

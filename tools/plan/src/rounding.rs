@@ -1,7 +1,8 @@
 //! Numbers as the published tables print them.
 //!
-//! Tables round half up from the unrounded value. A value such as 1.005 is a little less than that in binary; so a half counts as one if it
-//! is within a billionth of it, which is far more than the arithmetic here loses and far less than any table prints.
+//! Tables round half up from the unrounded value. A value such as 1.005 is a little less than that
+//! in binary; so a half counts as one if it is within a billionth of it, which is far more than the
+//! arithmetic here loses and far less than any table prints.
 
 /// Widest relative distance below a half that still counts as a half.
 const SLACK: f64 = 1e-9;
@@ -20,8 +21,12 @@ pub fn printed(value: f64, decimals: u32) -> String {
     }
     let decimals = decimals.min(15) as usize;
     let text = format!("{:.decimals$}", half_up(value, decimals as u32));
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
-    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or(("", text.as_str()), |digits| ("-", digits));
+    let (whole, fraction) = digits
+        .split_once('.')
+        .map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
     let mut grouped = String::with_capacity(text.len() + whole.len() / 3);
     for (index, digit) in whole.chars().enumerate() {
         if index > 0 && (whole.len() - index).is_multiple_of(3) {
@@ -41,13 +46,33 @@ mod tests {
 
     #[test]
     fn halves_go_up_also_where_binary_is_a_little_below() {
-        assert_eq!((printed(1.005, 2), printed(0.915, 2), printed(2.5, 0)), ("1.01".to_owned(), "0.92".to_owned(), "3".to_owned()));
-        assert_eq!((printed(1.00499, 2), printed(2.499_999, 0)), ("1.00".to_owned(), "2".to_owned()));
+        assert_eq!(
+            (printed(1.005, 2), printed(0.915, 2), printed(2.5, 0)),
+            ("1.01".to_owned(), "0.92".to_owned(), "3".to_owned())
+        );
+        assert_eq!(
+            (printed(1.00499, 2), printed(2.499_999, 0)),
+            ("1.00".to_owned(), "2".to_owned())
+        );
     }
 
     #[test]
     fn thousands_have_commas() {
-        assert_eq!((printed(999.0, 0), printed(1000.0, 0), printed(1_531_800.0, 0)), ("999".to_owned(), "1,000".to_owned(), "1,531,800".to_owned()));
-        assert_eq!((printed(-12_345.678, 1), printed(f64::NAN, 2), printed(f64::INFINITY, 2)), ("-12,345.7".to_owned(), "-".to_owned(), "-".to_owned()));
+        assert_eq!(
+            (
+                printed(999.0, 0),
+                printed(1000.0, 0),
+                printed(1_531_800.0, 0)
+            ),
+            ("999".to_owned(), "1,000".to_owned(), "1,531,800".to_owned())
+        );
+        assert_eq!(
+            (
+                printed(-12_345.678, 1),
+                printed(f64::NAN, 2),
+                printed(f64::INFINITY, 2)
+            ),
+            ("-12,345.7".to_owned(), "-".to_owned(), "-".to_owned())
+        );
     }
 }

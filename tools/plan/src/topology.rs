@@ -1,4 +1,5 @@
-//! How drives are joined: how many of them hold data, what a write costs the set, and how many random writes it takes at once.
+//! How drives are joined: how many of them hold data, what a write costs the set, and how many
+//! random writes it takes at once.
 //!
 //! | topology, n drives | data drives | writes to drives for each random write in place | drives' worth of random writes |
 //! |---|---|---|---|
@@ -8,8 +9,8 @@
 //! | RAID-60, g groups | n - 2g | 3 | g |
 //! | RAID-10 | n / 2 | 2 | n / 2 |
 //!
-//! Written in full rows a byte costs n / data drives whatever the topology. (2014 paper, "Next, we need to consider the impact of Raid"
-//! and tables 1 to 7.)
+//! Written in full rows a byte costs n / data drives whatever the topology. (2014 paper, "Next, we
+//! need to consider the impact of Raid" and tables 1 to 7.)
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -54,19 +55,49 @@ pub struct DoesNotFit {
 impl Topology {
     /// Drives' worth of space that holds data, of `drives`.
     pub fn data_drives(self, drives: u32) -> Result<u32, DoesNotFit> {
-        let fits = |good: bool, data: u32, rule: &'static str| if good { Ok(data) } else { Err(DoesNotFit { topology: self, drives, rule }) };
-        let group = |groups: u32| drives.checked_div(groups).filter(|size| size * groups == drives);
+        let fits = |good: bool, data: u32, rule: &'static str| {
+            if good {
+                Ok(data)
+            } else {
+                Err(DoesNotFit {
+                    topology: self,
+                    drives,
+                    rule,
+                })
+            }
+        };
+        let group = |groups: u32| {
+            drives
+                .checked_div(groups)
+                .filter(|size| size * groups == drives)
+        };
         match self {
             Self::Raid0 => fits(drives >= 1, drives, "it takes at least one"),
-            Self::Raid5 => fits(drives >= 3, drives.saturating_sub(1), "it takes at least three"),
-            Self::Raid6 => fits(drives >= 4, drives.saturating_sub(2), "it takes at least four"),
-            Self::Raid50 { groups } => {
-                fits(group(groups).is_some_and(|size| size >= 3), drives.saturating_sub(groups), "it takes equal groups of at least three")
-            }
-            Self::Raid60 { groups } => {
-                fits(group(groups).is_some_and(|size| size >= 4), drives.saturating_sub(groups.saturating_mul(2)), "it takes equal groups of at least four")
-            }
-            Self::Raid10 => fits(drives >= 2 && drives.is_multiple_of(2), drives / 2, "it takes an even number"),
+            Self::Raid5 => fits(
+                drives >= 3,
+                drives.saturating_sub(1),
+                "it takes at least three",
+            ),
+            Self::Raid6 => fits(
+                drives >= 4,
+                drives.saturating_sub(2),
+                "it takes at least four",
+            ),
+            Self::Raid50 { groups } => fits(
+                group(groups).is_some_and(|size| size >= 3),
+                drives.saturating_sub(groups),
+                "it takes equal groups of at least three",
+            ),
+            Self::Raid60 { groups } => fits(
+                group(groups).is_some_and(|size| size >= 4),
+                drives.saturating_sub(groups.saturating_mul(2)),
+                "it takes equal groups of at least four",
+            ),
+            Self::Raid10 => fits(
+                drives >= 2 && drives.is_multiple_of(2),
+                drives / 2,
+                "it takes an even number",
+            ),
         }
     }
 
@@ -88,7 +119,8 @@ impl Topology {
         }
     }
 
-    /// How many drives' rate of random writes the set takes: a parity group as a whole takes one write at a time.
+    /// How many drives' rate of random writes the set takes: a parity group as a whole takes one
+    /// write at a time.
     pub fn random_drives(self, drives: u32) -> u32 {
         match self {
             Self::Raid0 => drives,
@@ -98,8 +130,8 @@ impl Topology {
         }
     }
 
-    /// Reads and writes of drives for one random block: read, modify, write; and: read the rest of the row, write the new parity.
-    /// Copies read nothing.
+    /// Reads and writes of drives for one random block: read, modify, write; and: read the rest of
+    /// the row, write the new parity. Copies read nothing.
     pub fn in_place(self, drives: u32) -> Result<[InPlace; 2], DoesNotFit> {
         let data = self.data_drives(drives)?;
         let writes = self.random_writes() as u32;
@@ -109,7 +141,16 @@ impl Topology {
         };
         Ok(match self.parities() {
             0 => [InPlace { reads: 0, writes }; 2],
-            parities => [InPlace { reads: 1 + parities, writes }, InPlace { reads: data / groups - 1, writes }],
+            parities => [
+                InPlace {
+                    reads: 1 + parities,
+                    writes,
+                },
+                InPlace {
+                    reads: data / groups - 1,
+                    writes,
+                },
+            ],
         })
     }
 }
@@ -141,7 +182,8 @@ impl fmt::Display for Topology {
 impl FromStr for Topology {
     type Err = String;
 
-    /// `0`, `5`, `6`, `10`, `50`, `60`, the last two with `xG` for G groups (three if it is left out); `RAID-` in front may be left out.
+    /// `0`, `5`, `6`, `10`, `50`, `60`, the last two with `xG` for G groups (three if it is left
+    /// out); `RAID-` in front may be left out.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let lower = text.to_ascii_lowercase();
         let plain = lower.trim_start_matches("raid").trim_start_matches('-');
@@ -155,7 +197,9 @@ impl FromStr for Topology {
             "10" if !grouped => Ok(Self::Raid10),
             "50" if groups > 0 => Ok(Self::Raid50 { groups }),
             "60" if groups > 0 => Ok(Self::Raid60 { groups }),
-            _ => Err(format!("'{text}' is not a topology; write it as 0, 5, 6, 10, 50, 60, 50x4 or 60x2")),
+            _ => Err(format!(
+                "'{text}' is not a topology; write it as 0, 5, 6, 10, 50, 60, 50x4 or 60x2"
+            )),
         }
     }
 }
@@ -166,8 +210,21 @@ mod tests {
 
     #[test]
     fn names_read_back() {
-        for name in ["RAID-0", "RAID-5", "RAID-6", "RAID-10", "RAID-50", "RAID-60", "RAID-50x4", "RAID-60x2"] {
-            assert_eq!(name.parse::<Topology>().map(|topology| topology.to_string()), Ok(name.to_owned()));
+        for name in [
+            "RAID-0",
+            "RAID-5",
+            "RAID-6",
+            "RAID-10",
+            "RAID-50",
+            "RAID-60",
+            "RAID-50x4",
+            "RAID-60x2",
+        ] {
+            assert_eq!(
+                name.parse::<Topology>()
+                    .map(|topology| topology.to_string()),
+                Ok(name.to_owned())
+            );
         }
         for wrong in ["", "7", "5x3", "50x0", "60x", "50xx", "raid"] {
             assert!(wrong.parse::<Topology>().is_err(), "{wrong}");
@@ -176,18 +233,74 @@ mod tests {
 
     #[test]
     fn sets_that_cannot_be_made_are_refused() {
-        assert!(Topology::Raid5.data_drives(2).is_err() && Topology::Raid6.data_drives(3).is_err() && Topology::Raid10.data_drives(5).is_err());
-        let wrong = Topology::Raid50 { groups: 5 }.data_drives(24).expect_err("24 drives do not make five equal groups");
-        assert_eq!(wrong.to_string(), "RAID-50x5 cannot be made of 24 drives: it takes equal groups of at least three");
-        assert!(Topology::Raid60 { groups: u32::MAX }.data_drives(24).is_err() && Topology::Raid50 { groups: 0 }.data_drives(24).is_err());
+        assert!(
+            Topology::Raid5.data_drives(2).is_err()
+                && Topology::Raid6.data_drives(3).is_err()
+                && Topology::Raid10.data_drives(5).is_err()
+        );
+        let wrong = Topology::Raid50 { groups: 5 }
+            .data_drives(24)
+            .expect_err("24 drives do not make five equal groups");
+        assert_eq!(
+            wrong.to_string(),
+            "RAID-50x5 cannot be made of 24 drives: it takes equal groups of at least three"
+        );
+        assert!(
+            Topology::Raid60 { groups: u32::MAX }
+                .data_drives(24)
+                .is_err()
+                && Topology::Raid50 { groups: 0 }.data_drives(24).is_err()
+        );
     }
 
     #[test]
     fn in_place_reads_what_it_must() {
         // RAID-6 of 24: either the block and both parities, or the other 21 blocks of the row.
-        assert_eq!(Topology::Raid6.in_place(24), Ok([InPlace { reads: 3, writes: 3 }, InPlace { reads: 21, writes: 3 }]));
-        assert_eq!(Topology::Raid5.in_place(3), Ok([InPlace { reads: 2, writes: 2 }, InPlace { reads: 1, writes: 2 }]));
-        assert_eq!(Topology::Raid50 { groups: 3 }.in_place(24), Ok([InPlace { reads: 2, writes: 2 }, InPlace { reads: 6, writes: 2 }]));
-        assert_eq!(Topology::Raid10.in_place(24), Ok([InPlace { reads: 0, writes: 2 }; 2]));
+        assert_eq!(
+            Topology::Raid6.in_place(24),
+            Ok([
+                InPlace {
+                    reads: 3,
+                    writes: 3
+                },
+                InPlace {
+                    reads: 21,
+                    writes: 3
+                }
+            ])
+        );
+        assert_eq!(
+            Topology::Raid5.in_place(3),
+            Ok([
+                InPlace {
+                    reads: 2,
+                    writes: 2
+                },
+                InPlace {
+                    reads: 1,
+                    writes: 2
+                }
+            ])
+        );
+        assert_eq!(
+            Topology::Raid50 { groups: 3 }.in_place(24),
+            Ok([
+                InPlace {
+                    reads: 2,
+                    writes: 2
+                },
+                InPlace {
+                    reads: 6,
+                    writes: 2
+                }
+            ])
+        );
+        assert_eq!(
+            Topology::Raid10.in_place(24),
+            Ok([InPlace {
+                reads: 0,
+                writes: 2
+            }; 2])
+        );
     }
 }

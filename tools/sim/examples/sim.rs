@@ -1,4 +1,5 @@
-//! Runs seeds of the simulator; `--help` has its arguments. Ends with code 1 if a seed fails, with 2 if an argument is wrong.
+//! Runs seeds of the simulator; `--help` has its arguments. Ends with code 1 if a seed fails, with
+//! 2 if an argument is wrong.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
 use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, Tries, run_without};
 
-/// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to name seeds.
+/// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to
+/// name seeds.
 const HELP: &str = "\
 Runs seeds of the simulator: the real engine on virtual members and a virtual clock. One seed is one run, and the same one each time.
 
@@ -36,7 +38,8 @@ cargo xtask sim also takes --seeds N (a number of seeds), --from A, and --seed S
 /// Lines of a script that are shown without `--verbose`.
 const LAST_LINES: usize = 80;
 
-/// Seconds after which a seed counts as hanging: far more than any seed takes on a machine that has other work too.
+/// Seconds after which a seed counts as hanging: far more than any seed takes on a machine that has
+/// other work too.
 const HANG_S: u64 = 120;
 
 /// Failures that are made short, when all seeds have run; of further ones there is one line.
@@ -64,11 +67,24 @@ struct Arguments {
 fn arguments() -> Result<Option<Arguments>, String> {
     let options = RunOptions::default();
     let left_out = LeftOut::default();
-    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, moment: None, devices: false, left_out, options };
+    let mut parsed = Arguments {
+        seeds: 0..100,
+        jobs: 1,
+        verbose: false,
+        shrink: true,
+        exhaustive: None,
+        moment: None,
+        devices: false,
+        left_out,
+        options,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+        let number = |text: String| {
+            text.parse::<u64>()
+                .map_err(|error| format!("{text}: {error}"))
+        };
         match word.as_str() {
             "--seeds" => {
                 let text = value()?;
@@ -103,7 +119,11 @@ fn arguments() -> Result<Option<Arguments>, String> {
                 }
             }
             "--help" | "-h" => return Ok(None),
-            other => return Err(format!("unknown argument {other}: --help shows what there is")),
+            other => {
+                return Err(format!(
+                    "unknown argument {other}: --help shows what there is"
+                ));
+            }
         }
     }
     Ok(Some(parsed))
@@ -125,12 +145,24 @@ fn repeat(arguments: &Arguments, seed: u64) -> String {
         Planted::InEngine(Plant::KeptWaiting) => " --canary waits",
         Planted::InEngine(Plant::EarlySwitch) => " --canary switch",
     };
-    let mode = arguments.exhaustive.map_or_else(|| format!(" --blocks {}", options.block_operations), |actions| format!(" --exhaustive {actions}"));
+    let mode = arguments.exhaustive.map_or_else(
+        || format!(" --blocks {}", options.block_operations),
+        |actions| format!(" --exhaustive {actions}"),
+    );
     let beyond = if options.beyond { " --beyond" } else { "" };
-    let commit = std::env::var("WINDROW_COMMIT").map_or_else(|_| String::new(), |commit| format!("at commit {commit}: "));
-    let cut = options.cut_at.map_or_else(String::new, |cut| format!(" --cut {cut}"));
-    let without = if arguments.left_out == LeftOut::default() { String::new() } else { format!(" --without {}", arguments.left_out) };
-    format!("  to repeat it, {commit}cargo xtask sim --seed {seed}{mode}{beyond}{canary}{cut}{without}")
+    let commit = std::env::var("WINDROW_COMMIT")
+        .map_or_else(|_| String::new(), |commit| format!("at commit {commit}: "));
+    let cut = options
+        .cut_at
+        .map_or_else(String::new, |cut| format!(" --cut {cut}"));
+    let without = if arguments.left_out == LeftOut::default() {
+        String::new()
+    } else {
+        format!(" --without {}", arguments.left_out)
+    };
+    format!(
+        "  to repeat it, {commit}cargo xtask sim --seed {seed}{mode}{beyond}{canary}{cut}{without}"
+    )
 }
 
 /// Lines of progress on standard error, now and then.
@@ -142,7 +174,11 @@ struct Progress {
 
 impl Progress {
     fn new(total: u64) -> Self {
-        Self { began: Instant::now(), told: Instant::now(), total }
+        Self {
+            began: Instant::now(),
+            told: Instant::now(),
+            total,
+        }
     }
 
     fn tell(&mut self, done: u64, failed: usize, more: &str) {
@@ -152,14 +188,26 @@ impl Progress {
         self.told = Instant::now();
         let rate = done as f64 / self.began.elapsed().as_secs_f64();
         let left = self.total.saturating_sub(done) as f64 / rate;
-        eprintln!("{done} of {} seeds, {failed} failed, {:.0} a minute, {:.0} min left{more}", self.total, rate * 60.0, left / 60.0);
+        eprintln!(
+            "{done} of {} seeds, {failed} failed, {:.0} a minute, {:.0} min left{more}",
+            self.total,
+            rate * 60.0,
+            left / 60.0
+        );
     }
 }
 
 /// One line of what went wrong, and how to repeat it.
 fn tell(arguments: &Arguments, failed: &Outcome) {
-    let violation = failed.violation.as_ref().map(ToString::to_string).unwrap_or_default();
-    println!("seed {} FAILS after {} block operations, {} power cuts: {violation}", failed.seed, failed.block_operations, failed.power_cuts);
+    let violation = failed
+        .violation
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    println!(
+        "seed {} FAILS after {} block operations, {} power cuts: {violation}",
+        failed.seed, failed.block_operations, failed.power_cuts
+    );
     println!("{}", repeat(arguments, failed.seed));
 }
 
@@ -169,32 +217,87 @@ fn explain(arguments: &Arguments, failed: &Outcome) {
     let outcome = if arguments.shrink && is_whole {
         eprintln!("looking for a short run of seed {} that fails", failed.seed);
         let short = shrink(failed.seed, &arguments.options, failed);
-        let violation = short.outcome.violation.as_ref().map(ToString::to_string).unwrap_or_default();
-        println!("seed {}, made short: {} of its {} steps and {violation}", failed.seed, short.outcome.script.len(), failed.steps);
-        let options = RunOptions { cut_at: Some(short.cut_at), ..arguments.options };
-        println!("{}", repeat(&Arguments { options, left_out: short.left_out, seeds: 0..0, ..*arguments }, failed.seed));
+        let violation = short
+            .outcome
+            .violation
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        println!(
+            "seed {}, made short: {} of its {} steps and {violation}",
+            failed.seed,
+            short.outcome.script.len(),
+            failed.steps
+        );
+        let options = RunOptions {
+            cut_at: Some(short.cut_at),
+            ..arguments.options
+        };
+        println!(
+            "{}",
+            repeat(
+                &Arguments {
+                    options,
+                    left_out: short.left_out,
+                    seeds: 0..0,
+                    ..*arguments
+                },
+                failed.seed
+            )
+        );
         short.outcome
     } else if arguments.verbose || !is_whole {
-        run_without(failed.seed, &RunOptions { story: true, ..arguments.options }, &arguments.left_out)
+        run_without(
+            failed.seed,
+            &RunOptions {
+                story: true,
+                ..arguments.options
+            },
+            &arguments.left_out,
+        )
     } else {
         return;
     };
-    let lines = if arguments.verbose { outcome.story } else { outcome.script };
-    let skip = if arguments.verbose { 0 } else { lines.len().saturating_sub(LAST_LINES) };
+    let lines = if arguments.verbose {
+        outcome.story
+    } else {
+        outcome.script
+    };
+    let skip = if arguments.verbose {
+        0
+    } else {
+        lines.len().saturating_sub(LAST_LINES)
+    };
     if skip > 0 {
         println!("  | ... {skip} lines, shown by --verbose ...");
     }
     lines[skip..].iter().for_each(|line| println!("  | {line}"));
 }
 
-/// A thread that runs the seeds it is given, one after another. (A new thread for each would begin with new memory, and fault it in.)
-fn start_worker(seeds: &Arc<Mutex<Receiver<u64>>>, outcomes: &Sender<Outcome>, arguments: &Arguments) {
-    let (seeds, outcomes, options, left_out) = (seeds.clone(), outcomes.clone(), arguments.options, arguments.left_out.clone());
+/// A thread that runs the seeds it is given, one after another. (A new thread for each would begin
+/// with new memory, and fault it in.)
+fn start_worker(
+    seeds: &Arc<Mutex<Receiver<u64>>>,
+    outcomes: &Sender<Outcome>,
+    arguments: &Arguments,
+) {
+    let (seeds, outcomes, options, left_out) = (
+        seeds.clone(),
+        outcomes.clone(),
+        arguments.options,
+        arguments.left_out.clone(),
+    );
     std::thread::spawn(move || {
         loop {
-            let next = seeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
+            let next = seeds
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .recv();
             let Ok(seed) = next else { return };
-            if outcomes.send(run_without(seed, &options, &left_out)).is_err() {
+            if outcomes
+                .send(run_without(seed, &options, &left_out))
+                .is_err()
+            {
                 return;
             }
         }
@@ -214,7 +317,8 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     let mut failed = 0;
     loop {
         while running.len() < arguments.jobs
-            && let Some(seed) = seeds.find(|seed| !arguments.devices || Scenario::has_journal_devices(*seed))
+            && let Some(seed) =
+                seeds.find(|seed| !arguments.devices || Scenario::has_journal_devices(*seed))
         {
             running.push((seed, Instant::now()));
             // The receiver lives here, too.
@@ -229,7 +333,10 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
                 failed += 1;
                 tell(arguments, &outcome);
             }
-            outcomes.push(Outcome { story: Vec::new(), ..outcome });
+            outcomes.push(Outcome {
+                story: Vec::new(),
+                ..outcome
+            });
         }
         progress.tell(outcomes.len() as u64, failed, "");
         running.retain(|(seed, since)| {
@@ -247,7 +354,12 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
 /// Every power cut of short runs.
 fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
     let next = std::sync::atomic::AtomicU64::new(arguments.seeds.start);
-    let results = Mutex::new((Vec::new(), Progress::new(arguments.seeds.end.saturating_sub(arguments.seeds.start)), 0, 0));
+    let results = Mutex::new((
+        Vec::new(),
+        Progress::new(arguments.seeds.end.saturating_sub(arguments.seeds.start)),
+        0,
+        0,
+    ));
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs {
             scope.spawn(|| {
@@ -275,8 +387,14 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
             });
         }
     });
-    let (results, progress, ..) = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let passed: Vec<Tried> = results.iter().filter_map(|(_, result)| result.as_ref().ok()).copied().collect();
+    let (results, progress, ..) = results
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let passed: Vec<Tried> = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().ok())
+        .copied()
+        .collect();
     let failed = results.len() - passed.len();
     let sum = |of: fn(&Tried) -> u64| passed.iter().map(of).sum::<u64>();
     println!(
@@ -314,7 +432,10 @@ fn main() -> ExitCode {
     let (mut outcomes, hanging) = run_all(&arguments);
     let seconds = began.elapsed().as_secs_f64();
     outcomes.sort_by_key(|outcome| outcome.seed);
-    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
+    let failed: Vec<&Outcome> = outcomes
+        .iter()
+        .filter(|outcome| outcome.violation.is_some())
+        .collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let fewest = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).min().unwrap_or(0);
     println!(
@@ -361,9 +482,20 @@ fn main() -> ExitCode {
         );
     }
     let in_vain = Tries::never_succeeded(outcomes.iter().map(|outcome| &outcome.tries));
-    in_vain.iter().for_each(|(kind, runs)| println!("REFUSED: {kind}, in all of {runs} runs that asked for it: no reason is that frequent"));
-    failed.iter().take(TOLD_MAX).for_each(|outcome| explain(&arguments, outcome));
-    hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
+    in_vain.iter().for_each(|(kind, runs)| {
+        println!(
+            "REFUSED: {kind}, in all of {runs} runs that asked for it: no reason is that frequent"
+        )
+    });
+    failed
+        .iter()
+        .take(TOLD_MAX)
+        .for_each(|outcome| explain(&arguments, outcome));
+    hanging.iter().for_each(|seed| {
+        println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s")
+    });
     // Not a return: threads of hanging seeds never end.
-    std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty() || !in_vain.is_empty()));
+    std::process::exit(i32::from(
+        !failed.is_empty() || !hanging.is_empty() || !in_vain.is_empty(),
+    ));
 }

@@ -1,15 +1,18 @@
 //! What blocks contain, so that wrong bytes tell where they come from.
 //!
-//! The model thinks in sectors of 512 bytes and knows the content of each by one number, its *stamp*: [`ZERO`] and [`ONES`] for
-//! sectors of equal bytes, else a number that is unique to one write of one block. The bytes of a stamped sector are:
+//! The model thinks in sectors of 512 bytes and knows the content of each by one number, its
+//! *stamp*: [`ZERO`] and [`ONES`] for sectors of equal bytes, else a number that is unique to one
+//! write of one block. The bytes of a stamped sector are:
 //! ```text
 //! word 0        stamp
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
 //! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one; of some only some bits of each byte
 //! ```
-//! Stamps from [`FIRST_COMMON`] on are of content that many blocks have: their sectors know neither volume nor block.
+//! Stamps from [`FIRST_COMMON`] on are of content that many blocks have: their sectors know neither
+//! volume nor block.
 //!
-//! So blocks are compressible to different degrees, some not at all, some by entropy coding alone (zstd).
+//! So blocks are compressible to different degrees, some not at all, some by entropy coding alone
+//! (zstd).
 
 use windrow_units::{BLOCK_SIZE, VolumeId};
 
@@ -23,7 +26,8 @@ pub const ZERO: u64 = 0;
 pub const ONES: u64 = u64::MAX;
 /// What is observed when a sector is none of ours; never written.
 pub const GARBAGE: u64 = 1;
-/// Stamp of the sectors of a block that was never written, or trimmed as a whole. They read as zeroes; block status tells them from zeroes.
+/// Stamp of the sectors of a block that was never written, or trimmed as a whole. They read as
+/// zeroes; block status tells them from zeroes.
 pub const HOLE: u64 = 2;
 /// Stamp of sectors of zeroes of which nobody can know any more if they are a hole.
 pub const EMPTY: u64 = 3;
@@ -45,16 +49,28 @@ fn location(volume: VolumeId, lba: u64, sector: usize, stamp: u64) -> u64 {
 const RANDOM_WORDS: [u32; 8] = [62, 62, 55, 48, 40, 24, 12, 2];
 
 /// Bits of pseudo-random bytes that are used, by the stamp.
-const BITS: [u64; 6] = [u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0x0f0f_0f0f_0f0f_0f0f, 0x0303_0303_0303_0303];
+const BITS: [u64; 6] = [
+    u64::MAX,
+    u64::MAX,
+    u64::MAX,
+    u64::MAX,
+    0x0f0f_0f0f_0f0f_0f0f,
+    0x0303_0303_0303_0303,
+];
 
 #[inline]
 fn filler(stamp: u64, location: u64) -> impl Iterator<Item = u64> {
     let mut x = windrow_random::mix(stamp ^ location.rotate_left(32));
     let drawn = windrow_random::mix(stamp) as usize;
-    let (mut random, bits) = (RANDOM_WORDS[drawn % RANDOM_WORDS.len()], BITS[drawn / RANDOM_WORDS.len() % BITS.len()]);
+    let (mut random, bits) = (
+        RANDOM_WORDS[drawn % RANDOM_WORDS.len()],
+        BITS[drawn / RANDOM_WORDS.len() % BITS.len()],
+    );
     std::iter::repeat_with(move || {
         if random > 0 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             random -= 1;
         }
         (x ^ (x >> 29)) & bits
@@ -82,7 +98,11 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 
 fn is_authentic(bytes: &[u8]) -> bool {
     let (stamp, location) = (word(bytes, 0), word(bytes, 1));
-    stamp >= FIRST_STAMP && bytes[16..].chunks_exact(8).zip(filler(stamp, location)).all(|(slot, word)| slot == word.to_le_bytes())
+    stamp >= FIRST_STAMP
+        && bytes[16..]
+            .chunks_exact(8)
+            .zip(filler(stamp, location))
+            .all(|(slot, word)| slot == word.to_le_bytes())
 }
 
 /// The stamp of a sector that was read, [`GARBAGE`] if its bytes do not belong at this location.
@@ -102,8 +122,17 @@ pub fn describe_sector(bytes: &[u8]) -> String {
         return format!("512 bytes of {:#04x}", bytes[0]);
     }
     let (stamp, location) = (word(bytes, 0), word(bytes, 1));
-    let from = format!("stamp {stamp} of volume {} block {} sector {}", location >> 40, location >> 3 & ((1 << 37) - 1), location & 7);
-    if is_authentic(bytes) { from } else { format!("garbage (as if {from})") }
+    let from = format!(
+        "stamp {stamp} of volume {} block {} sector {}",
+        location >> 40,
+        location >> 3 & ((1 << 37) - 1),
+        location & 7
+    );
+    if is_authentic(bytes) {
+        from
+    } else {
+        format!("garbage (as if {from})")
+    }
 }
 
 #[cfg(test)]

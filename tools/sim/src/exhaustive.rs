@@ -1,7 +1,10 @@
-//! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a member command, in copies of the world,
-//! with every set of the unflushed writes that may survive (all sets of up to six writes; of more: all, none, each one alone, all but
-//! each one, and some drawn ones; then each one torn), and after those that keep all writes or none with every placement of one and two faults within redundancy
-//! (see `world/branches.rs`). Half of the pools have a journal, of the smallest size, and most of their actions are flushed; some have it on devices.
+//! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a
+//! member command, in copies of the world, with every set of the unflushed writes that may survive
+//! (all sets of up to six writes; of more: all, none, each one alone, all but each one, and some
+//! drawn ones; then each one torn), and after those that keep all writes or none with every
+//! placement of one and two faults within redundancy (see `world/branches.rs`). Half of the pools
+//! have a journal, of the smallest size, and most of their actions are flushed; some have it on
+//! devices.
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
@@ -18,7 +21,8 @@ use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
-/// Extents of a member, at least: pools whose maps may be larger (`reduction=capacity`, deduplication) need more.
+/// Extents of a member, at least: pools whose maps may be larger (`reduction=capacity`,
+/// deduplication) need more.
 const EXTENTS: u64 = 160;
 const SEGMENT_ROWS: u32 = 8;
 /// Blocks of all volumes: few, so that they are written over again and again.
@@ -27,7 +31,8 @@ const VOLUME_BLOCKS: u64 = 24;
 /// Bytes of the journal on each member.
 const JOURNAL_BYTES: u64 = 64 << 10;
 
-/// Memory for the map: a page for each volume that there may be, and for some that are being deleted.
+/// Memory for the map: a page for each volume that there may be, and for some that are being
+/// deleted.
 const MAP_BYTES: u64 = 12 * BLOCK_BYTES;
 
 /// What a run tried.
@@ -43,7 +48,8 @@ pub struct Tried {
     pub starts: u64,
     /// Starts with faults on top of the power cut.
     pub with_faults: u64,
-    /// Images that had been started before: what came of it was held against the model of another moment.
+    /// Images that had been started before: what came of it was held against the model of another
+    /// moment.
     pub again: u64,
 }
 
@@ -52,41 +58,100 @@ pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation>
     run_at(seed, actions, canary, None).map_err(|(_, violation)| violation)
 }
 
-/// The same, with the number of the moment of a failure. With `only` the power goes at that moment alone. (What the starts of others gave is held against nothing then.)
-pub fn run_at(seed: u64, actions: u64, canary: Planted, only: Option<u64>) -> Result<Tried, (u64, Violation)> {
+/// The same, with the number of the moment of a failure. With `only` the power goes at that moment
+/// alone. (What the starts of others gave is held against nothing then.)
+pub fn run_at(
+    seed: u64,
+    actions: u64,
+    canary: Planted,
+    only: Option<u64>,
+) -> Result<Tried, (u64, Violation)> {
     let moment = Cell::new(0);
-    let result = catch_unwind(AssertUnwindSafe(|| all(seed, actions, canary, only, &moment))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        all(seed, actions, canary, only, &moment)
+    }))
+    .unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
         Err(Violation::new(Broken::Panic, text.unwrap_or_default()))
     });
     result.map_err(|violation| (moment.get(), violation))
 }
 
 fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
-    let (redundancy, count) = rng.pick(&[(Redundancy::None, 1), (Redundancy::Copies(2), 2), (Redundancy::Single, 3), (Redundancy::Double, 4)]);
+    let (redundancy, count) = rng.pick(&[
+        (Redundancy::None, 1),
+        (Redundancy::Copies(2), 2),
+        (Redundancy::Single, 3),
+        (Redundancy::Double, 4),
+    ]);
     let mut drawn = Scenario::draw(seed, 0);
     // The smallest journal: it goes round and is full within a few flushes.
-    drawn.journal.iter_mut().for_each(|journal| journal.bytes_each = Some(JOURNAL_BYTES));
-    let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
-    let limits = Limits { pending_bytes: 1 << 20, map_bytes: MAP_BYTES, waiting_requests: 64, ..drawn.limits };
-    let tiny = Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn };
+    drawn
+        .journal
+        .iter_mut()
+        .for_each(|journal| journal.bytes_each = Some(JOURNAL_BYTES));
+    let size = RESERVED_BYTES
+        + drawn
+            .journal
+            .as_ref()
+            .and_then(|journal| journal.bytes_each)
+            .unwrap_or(0)
+        + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
+    let limits = Limits {
+        pending_bytes: 1 << 20,
+        map_bytes: MAP_BYTES,
+        waiting_requests: 64,
+        ..drawn.limits
+    };
+    let tiny = Scenario {
+        redundancy,
+        sizes: vec![size; count],
+        chunk_rows: 4,
+        segment_rows: SEGMENT_ROWS,
+        limits,
+        ..drawn
+    };
     tiny.of_sufficient_size(u64::from(SEGMENT_ROWS) * BLOCK_BYTES)
 }
 
-fn all(seed: u64, actions: u64, canary: Planted, only: Option<u64>, moment: &Cell<u64>) -> Result<Tried, Violation> {
+fn all(
+    seed: u64,
+    actions: u64,
+    canary: Planted,
+    only: Option<u64>,
+    moment: &Cell<u64>,
+) -> Result<Tried, Violation> {
     let mut rng = Rng::stream(seed, "exhaustive");
     let scenario = scenario(seed, &mut rng);
-    let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, discard_journal: false, limits: scenario.limits };
-    let mut members = VirtualMembers::new(&scenario.all_sizes(), scenario.discard_fill, Rng::stream(seed, "members"));
+    let options = OpenOptions {
+        host: Uuid::from_random(rng.bytes16()),
+        read_only: false,
+        force: false,
+        discard_journal: false,
+        limits: scenario.limits,
+    };
+    let mut members = VirtualMembers::new(
+        &scenario.all_sizes(),
+        scenario.discard_fill,
+        Rng::stream(seed, "members"),
+    );
     members.set_power_safe(scenario.power_safe());
-    Engine::format(&mut members, &scenario.spec(&mut rng)).map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
+    Engine::format(&mut members, &scenario.spec(&mut rng))
+        .map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
     let mut world = World::new(seed, members, false);
     world.planted = canary;
-    let report = world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("{failure:?}")))?;
+    let report = world
+        .start(&options)
+        .map_err(|failure| Violation::new(Broken::Open, format!("{failure:?}")))?;
     let status = world.status();
     world.model.reopened(&report, &status, 0)?;
     match canary {
-        Planted::DroppedFlush => world.members.set_canary(Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 }),
+        Planted::DroppedFlush => world.members.set_canary(Canary::DroppedFlush {
+            members: scenario.redundancy.tolerance() + 1,
+        }),
         Planted::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
         Planted::None | Planted::InEngine(_) => {}
     }
@@ -113,24 +178,50 @@ fn all(seed: u64, actions: u64, canary: Planted, only: Option<u64>, moment: &Cel
             break;
         }
         // A moment differs from the one before by a command that has ended.
-        let received = (0..world.members.member_count()).map(|m| world.members.member(MemberId(m as u8)).received);
-        let ended: u64 = received.map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
+        let received = (0..world.members.member_count())
+            .map(|m| world.members.member(MemberId(m as u8)).received);
+        let ended: u64 = received
+            .map(|r| r.written_bytes + r.flushes + r.discarded_bytes)
+            .sum();
         if ended != seen {
             seen = ended;
             moment.set(moment.get() + 1);
-            if !scenario.journal.as_ref().is_none_or(|journal| journal.devices.is_empty()) {
+            if !scenario
+                .journal
+                .as_ref()
+                .is_none_or(|journal| journal.devices.is_empty())
+            {
                 let log = world.durable_orders().0;
                 world.model.keep_history(log);
             }
             if only.is_none_or(|only| only == moment.get()) {
                 // Each moment has numbers of its own, so that it can be had alone.
                 let mut sets = Rng::stream(seed, &format!("moment {}", moment.get()));
-                world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut sets, &mut cuts)?;
+                world.try_all_cuts(
+                    &options,
+                    scenario.redundancy.tolerance(),
+                    &mut sets,
+                    &mut cuts,
+                )?;
             }
         }
     }
-    let Cuts { cuts, starts, with_faults, again, images, .. } = cuts;
-    Ok(Tried { moments: moment.get(), cuts, images: images.len() as u64, starts, with_faults, again })
+    let Cuts {
+        cuts,
+        starts,
+        with_faults,
+        again,
+        images,
+        ..
+    } = cuts;
+    Ok(Tried {
+        moments: moment.get(),
+        cuts,
+        images: images.len() as u64,
+        starts,
+        with_faults,
+        again,
+    })
 }
 
 fn act(world: &mut World, action: Action) {
@@ -141,7 +232,10 @@ fn act(world: &mut World, action: Action) {
         Action::Count => world.command(Control::CountSharing),
         Action::Properties(properties) => world.command(Control::SetProperties(properties)),
         Action::Dedup(volume, dedup) => world.command(Control::VolumeDedup { volume, dedup }),
-        Action::Compression(volume, compression) => world.command(Control::VolumeCompression { volume, compression }),
+        Action::Compression(volume, compression) => world.command(Control::VolumeCompression {
+            volume,
+            compression,
+        }),
         Action::Sync(volume, sync) => world.command(Control::VolumeSync { volume, sync }),
         Action::Scrub(command) => world.command(Control::Scrub(command)),
     }

@@ -1,11 +1,13 @@
 //! The members of a simulated pool: media, faults, and the two ways to reach them.
 //!
-//! *Synchronous*, as [`MemberIo`], while a pool is created or opened. A countdown can cut the power after so many writes and flushes:
-//! from then on every call answers `PowerCut`, and the write that was under way may be on the medium in part.
+//! *Synchronous*, as [`MemberIo`], while a pool is created or opened. A countdown can cut the power
+//! after so many writes and flushes: from then on every call answers `PowerCut`, and the write that
+//! was under way may be on the medium in part.
 //!
-//! *Asynchronous*, for the engine in service: [`VirtualMembers::start`] when the engine sends a command, [`VirtualMembers::finish`]
-//! when the driver's virtual time says that it ends. A write becomes visible at its end; a flush covers writes that had ended before its
-//! start; a discard destroys at its start, of a member that hangs at its end.
+//! *Asynchronous*, for the engine in service: [`VirtualMembers::start`] when the engine sends a
+//! command, [`VirtualMembers::finish`] when the driver's virtual time says that it ends. A write
+//! becomes visible at its end; a flush covers writes that had ended before its start; a discard
+//! destroys at its start, of a member that hangs at its end.
 
 mod media;
 
@@ -73,13 +75,26 @@ pub struct VirtualMembers {
 impl VirtualMembers {
     /// Empty members of these sizes.
     pub fn new(sizes: &[u64], discard_fill: u8, rng: Rng) -> Self {
-        let members: Vec<_> = sizes.iter().map(|size| VirtualMember::new(*size, discard_fill)).collect();
-        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, countdown: None, cut: false, rng }
+        let members: Vec<_> = sizes
+            .iter()
+            .map(|size| VirtualMember::new(*size, discard_fill))
+            .collect();
+        Self {
+            ailments: vec![Ailment::default(); members.len()],
+            members,
+            canary: Canary::None,
+            countdown: None,
+            cut: false,
+            rng,
+        }
     }
 
     /// New sizes; members only grow.
     pub fn resize(&mut self, sizes: &[u64]) {
-        self.members.iter_mut().zip(sizes).for_each(|(member, size)| member.grow(*size));
+        self.members
+            .iter_mut()
+            .zip(sizes)
+            .for_each(|(member, size)| member.grow(*size));
     }
 
     /// A member.
@@ -104,7 +119,12 @@ impl VirtualMembers {
 
     /// A hash of what is on all media that are there.
     pub fn hash(&self) -> u64 {
-        self.members.iter().zip(&self.ailments).fold(0, |hash, (member, ailment)| mix(hash ^ if ailment.gone { 1 } else { member.hash() }))
+        self.members
+            .iter()
+            .zip(&self.ailments)
+            .fold(0, |hash, (member, ailment)| {
+                mix(hash ^ if ailment.gone { 1 } else { member.hash() })
+            })
     }
 
     /// Turns over bits of a range of a member.
@@ -112,9 +132,13 @@ impl VirtualMembers {
         self.members[member.index()].corrupt(&mut self.rng, offset, length);
     }
 
-    /// Writes to the devices of these members, a bit mask, are durable when they end; to the others, when they are flushed.
+    /// Writes to the devices of these members, a bit mask, are durable when they end; to the
+    /// others, when they are flushed.
     pub fn set_power_safe(&mut self, members: u64) {
-        self.members.iter_mut().enumerate().for_each(|(index, member)| member.power_safe = members >> index & 1 == 1);
+        self.members
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, member)| member.power_safe = members >> index & 1 == 1);
     }
 
     /// Plants a canary from now on.
@@ -139,9 +163,11 @@ impl VirtualMembers {
         }
     }
 
-    /// The power goes and comes back. `in_flight`: commands that had been started and had not ended.
+    /// The power goes and comes back. `in_flight`: commands that had been started and had not
+    /// ended.
     pub fn power_cut(&mut self, in_flight: Vec<Started>) {
-        let mut writes: Vec<Vec<(u64, Vec<u8>)>> = self.members.iter().map(|_| Vec::new()).collect();
+        let mut writes: Vec<Vec<(u64, Vec<u8>)>> =
+            self.members.iter().map(|_| Vec::new()).collect();
         for started in in_flight {
             if let MemberOp::Write { offset, buf } = &started.command.op
                 && !self.ailments[started.command.member.index()].gone
@@ -153,7 +179,10 @@ impl VirtualMembers {
             member.power_cut(&mut self.rng, writes);
         }
         for ailment in &mut self.ailments {
-            *ailment = Ailment { gone: ailment.gone, ..Ailment::default() };
+            *ailment = Ailment {
+                gone: ailment.gone,
+                ..Ailment::default()
+            };
         }
         self.cut = false;
         self.countdown = None;
@@ -165,14 +194,15 @@ impl VirtualMembers {
         self.ailments.push(Ailment::default());
     }
 
-    /// A new, empty device in the place of a member. Returns the old one, as its power went long ago.
+    /// A new, empty device in the place of a member. Returns the old one, as its power went long
+    /// ago.
     pub fn exchange(&mut self, member: MemberId, device: VirtualMember) -> VirtualMember {
         self.ailments[member.index()] = Ailment::default();
         std::mem::replace(&mut self.members[member.index()], device)
     }
 
-    /// A copy, without cache, as a power cut leaves it of which exactly that survives of the unflushed writes that `survival` says, by a number that counts
-    /// all of them.
+    /// A copy, without cache, as a power cut leaves it of which exactly that survives of the
+    /// unflushed writes that `survival` says, by a number that counts all of them.
     pub fn after_cut(&self, in_flight: &[&Started], survival: impl Fn(usize) -> Survival) -> Self {
         let mut number = 0;
         let mut next = || {
@@ -180,7 +210,9 @@ impl VirtualMembers {
             survival(number - 1)
         };
         let members = self.members.iter().enumerate().map(|(index, member)| {
-            let own = in_flight.iter().filter(|started| started.command.member.index() == index);
+            let own = in_flight
+                .iter()
+                .filter(|started| started.command.member.index() == index);
             let writes = own.filter_map(|started| match &started.command.op {
                 MemberOp::Write { offset, buf } => Some((*offset, &buf[..])),
                 _ => None,
@@ -188,45 +220,82 @@ impl VirtualMembers {
             member.after_cut(&mut next, writes)
         });
         let members = members.collect();
-        Self { members, ailments: self.ailments.clone(), canary: self.canary, countdown: None, cut: false, rng: self.rng.clone() }
+        Self {
+            members,
+            ailments: self.ailments.clone(),
+            canary: self.canary,
+            countdown: None,
+            cut: false,
+            rng: self.rng.clone(),
+        }
     }
 
-    /// The engine sends a command. `is_late`: its member hangs, so that nothing comes of it before its end.
+    /// The engine sends a command. `is_late`: its member hangs, so that nothing comes of it before
+    /// its end.
     pub fn start(&mut self, command: MemberCommand, is_late: bool) -> Started {
         let member = &mut self.members[command.member.index()];
         let gone = self.ailments[command.member.index()].gone;
         let mut mark = 0;
         match &command.op {
             MemberOp::Flush => mark = member.flush_begin(),
-            MemberOp::Discard { offset, length } if !gone && !is_late => member.discard(*offset, *length),
+            MemberOp::Discard { offset, length } if !gone && !is_late => {
+                member.discard(*offset, *length)
+            }
             _ => {}
         }
-        Started { command, mark, is_late }
+        Started {
+            command,
+            mark,
+            is_late,
+        }
     }
 
     /// A command ends.
     pub fn finish(&mut self, started: Started) -> MemberDone {
-        let Started { command, mark, is_late } = started;
+        let Started {
+            command,
+            mark,
+            is_late,
+        } = started;
         let (member, tag) = (command.member, command.tag);
         let (result, buf) = match command.op {
-            MemberOp::Read { offset, mut buf } => (self.do_read(member, offset, &mut buf), Some(buf)),
+            MemberOp::Read { offset, mut buf } => {
+                (self.do_read(member, offset, &mut buf), Some(buf))
+            }
             MemberOp::Write { offset, buf } => (self.do_write(member, offset, &buf), Some(buf)),
             MemberOp::Flush => (self.do_flush(member, mark), None),
-            MemberOp::Discard { offset, length } => (self.do_discard(member, offset, length, is_late), None),
+            MemberOp::Discard { offset, length } => {
+                (self.do_discard(member, offset, length, is_late), None)
+            }
         };
-        MemberDone { member, tag, buf, result }
+        MemberDone {
+            member,
+            tag,
+            buf,
+            result,
+        }
     }
 
     fn fault(&mut self, member: MemberId, kind: MemberErrorKind, offset: u64) -> MemberError {
         self.members[member.index()].received.errors += 1;
-        MemberError { member, kind, offset, code: 5 }
+        MemberError {
+            member,
+            kind,
+            offset,
+            code: 5,
+        }
     }
 
     fn check_present(&mut self, member: MemberId, offset: u64) -> Result<(), MemberError> {
         match self.ailments.get(member.index()) {
             Some(ailment) if !ailment.gone => Ok(()),
             Some(_) => Err(self.fault(member, MemberErrorKind::Gone, offset)),
-            None => Err(MemberError { member, kind: MemberErrorKind::Gone, offset, code: 19 }),
+            None => Err(MemberError {
+                member,
+                kind: MemberErrorKind::Gone,
+                offset,
+                code: 19,
+            }),
         }
     }
 
@@ -236,7 +305,10 @@ impl VirtualMembers {
         // What was asked for counts, as the engine counts it, also if nothing comes of it.
         member.received.read_bytes += buf.len() as u64;
         let fails = take_one(&mut self.ailments[id.index()].failing_reads);
-        if fails || offset + buf.len() as u64 > member.size() || !member.is_readable(offset, buf.len() as u64) {
+        if fails
+            || offset + buf.len() as u64 > member.size()
+            || !member.is_readable(offset, buf.len() as u64)
+        {
             buf.fill(0x5a);
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
@@ -248,7 +320,10 @@ impl VirtualMembers {
         self.check_present(id, offset)?;
         let member = &mut self.members[id.index()];
         let ailment = &mut self.ailments[id.index()];
-        if offset + buf.len() as u64 > member.size() || ailment.worn_out || std::mem::take(&mut ailment.next_write_fails) {
+        if offset + buf.len() as u64 > member.size()
+            || ailment.worn_out
+            || std::mem::take(&mut ailment.next_write_fails)
+        {
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
         member.received.written_bytes += buf.len() as u64;
@@ -257,7 +332,11 @@ impl VirtualMembers {
         }
         let wrong = take_one(&mut self.ailments[id.index()].misdirected_writes);
         let last = (member.size() - buf.len() as u64) / BLOCK_BYTES;
-        let offset = if wrong { self.rng.below(last + 1) * BLOCK_BYTES } else { offset };
+        let offset = if wrong {
+            self.rng.below(last + 1) * BLOCK_BYTES
+        } else {
+            offset
+        };
         member.write(offset, buf);
         if member.power_safe {
             let mark = member.flush_begin();
@@ -281,7 +360,13 @@ impl VirtualMembers {
         Ok(())
     }
 
-    fn do_discard(&mut self, id: MemberId, offset: u64, length: u64, is_late: bool) -> Result<(), MemberError> {
+    fn do_discard(
+        &mut self,
+        id: MemberId,
+        offset: u64,
+        length: u64,
+        is_late: bool,
+    ) -> Result<(), MemberError> {
         self.check_present(id, 0)?;
         if is_late {
             self.members[id.index()].discard(offset, length);
@@ -314,16 +399,27 @@ impl MemberIo for VirtualMembers {
     }
 
     fn is_present(&self, member: MemberId) -> bool {
-        self.ailments.get(member.index()).is_some_and(|ailment| !ailment.gone)
+        self.ailments
+            .get(member.index())
+            .is_some_and(|ailment| !ailment.gone)
     }
 
     fn size(&self, member: MemberId) -> u64 {
-        if self.is_present(member) { self.members[member.index()].size() } else { 0 }
+        if self.is_present(member) {
+            self.members[member.index()].size()
+        } else {
+            0
+        }
     }
 
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         if self.cut {
-            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::PowerCut,
+                offset,
+                code: 0,
+            });
         }
         self.do_read(member, offset, buf)
     }
@@ -335,16 +431,29 @@ impl MemberIo for VirtualMembers {
                 // Under way when the power went: it may be on the medium, wholly or in part.
                 self.members[member.index()].write(offset, buf);
             }
-            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::PowerCut,
+                offset,
+                code: 0,
+            });
         }
         self.do_write(member, offset, buf)
     }
 
     fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
         if self.power_goes() {
-            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset: 0, code: 0 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::PowerCut,
+                offset: 0,
+                code: 0,
+            });
         }
-        let mark = self.members.get(member.index()).map_or(0, VirtualMember::flush_begin);
+        let mark = self
+            .members
+            .get(member.index())
+            .map_or(0, VirtualMember::flush_begin);
         self.do_flush(member, mark)
     }
 }

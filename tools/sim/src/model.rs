@@ -1,13 +1,16 @@
 //! The dumb truth: what every operation does to every block, and what may be seen of it.
 //!
 //! Rules that the model holds the engine to:
-//! 1. A read returns, for each block, content that a legal history explains (see [`block`]): everything acknowledged before the read was
-//!    submitted has happened, what was in flight together with it may have.
-//! 2. Orders are unique, above everything acknowledged before the request was submitted, and a write has one for each block.
-//! 3. A completed flush promises every order acknowledged before it was submitted, a FUA request its own orders, an answered volume
-//!    operation itself, a clean shutdown everything.
-//! 4. After a crash with P accepted: P covers all promises, exactly the orders up to P are in effect; requests that were never answered may be
-//!    in effect if their order can be at or below P.
+//! 1. A read returns, for each block, content that a legal history explains (see [`block`]):
+//!    everything acknowledged before the read was submitted has happened, what was in flight
+//!    together with it may have.
+//! 2. Orders are unique, above everything acknowledged before the request was submitted, and a
+//!    write has one for each block.
+//! 3. A completed flush promises every order acknowledged before it was submitted, a FUA request
+//!    its own orders, an answered volume operation itself, a clean shutdown everything.
+//! 4. After a crash with P accepted: P covers all promises, exactly the orders up to P are in
+//!    effect; requests that were never answered may be in effect if their order can be at or below
+//!    P.
 
 pub mod block;
 mod recovery;
@@ -52,7 +55,13 @@ pub struct VolumeModel {
 
 impl VolumeModel {
     fn new(name: String, blocks: u64) -> Self {
-        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false, settings: Default::default() }
+        Self {
+            name,
+            blocks: vec![BlockModel::default(); blocks as usize],
+            resizing: None,
+            deleting: false,
+            settings: Default::default(),
+        }
     }
 
     /// Size in bytes.
@@ -62,7 +71,10 @@ impl VolumeModel {
 
     /// Blocks that are not about to be cut off or added: requests within them must not fail.
     pub fn steady_blocks(&self) -> u64 {
-        (self.blocks.len() as u64).min(self.resizing.map_or(u64::MAX, |resizing| resizing.from.min(resizing.to)))
+        (self.blocks.len() as u64).min(
+            self.resizing
+                .map_or(u64::MAX, |resizing| resizing.from.min(resizing.to)),
+        )
     }
 }
 
@@ -90,7 +102,8 @@ pub struct Model {
     acknowledged: u64,
     /// Every order up to this one was promised to survive.
     promised: u64,
-    /// What is beyond this order may still be given up with a journal: only what is older becomes history.
+    /// What is beyond this order may still be given up with a journal: only what is older becomes
+    /// history.
     history: Option<u64>,
     /// The newest order when a volume operation was answered last.
     changed: u64,
@@ -104,11 +117,14 @@ pub struct Model {
     pub served: Served,
     /// More has failed than the redundancy covers: a request may fail, but never bring wrong bytes.
     pub lenient: bool,
-    /// Damage has filled the pool: what brings data may be refused, all of it or what is left of it.
+    /// Damage has filled the pool: what brings data may be refused, all of it or what is left of
+    /// it.
     pub exhausted: bool,
-    /// Pages of maps may be scarce: zeroed ranges get none, and a start may give up pages of zeroes.
+    /// Pages of maps may be scarce: zeroed ranges get none, and a start may give up pages of
+    /// zeroes.
     pub scarce_pages: bool,
-    /// Flushes of some volume were something else once: how many were served is the engine's affair.
+    /// Flushes of some volume were something else once: how many were served is the engine's
+    /// affair.
     unusual_sync: bool,
 }
 
@@ -140,13 +156,22 @@ impl Model {
 
     /// The oldest requests in flight, in words.
     pub fn describe_in_flight(&self) -> String {
-        let oldest = self.in_flight.iter().take(3).map(|(id, request)| format!("{}: volume {} {:?}", id.0, request.volume, request.asked));
-        oldest.map(|text| text.chars().take(120).collect()).collect::<Vec<String>>().join("; ")
+        let oldest = self.in_flight.iter().take(3).map(|(id, request)| {
+            format!("{}: volume {} {:?}", id.0, request.volume, request.asked)
+        });
+        oldest
+            .map(|text| text.chars().take(120).collect())
+            .collect::<Vec<String>>()
+            .join("; ")
     }
 
     /// Bytes of write requests in flight.
     pub fn write_bytes_in_flight(&self) -> u64 {
-        self.in_flight.values().filter(|request| request.asked.is_write()).map(|request| request.asked.blocks() * BLOCK_BYTES).sum()
+        self.in_flight
+            .values()
+            .filter(|request| request.asked.is_write())
+            .map(|request| request.asked.blocks() * BLOCK_BYTES)
+            .sum()
     }
 
     /// The highest order acknowledged.
@@ -174,7 +199,8 @@ impl Model {
         self.changed = self.changed.max(newest);
     }
 
-    /// True if the state at any order from this one on is known: it lies behind the last start, and behind the last volume operation.
+    /// True if the state at any order from this one on is known: it lies behind the last start, and
+    /// behind the last volume operation.
     pub fn knows(&self, order: u64) -> bool {
         order >= self.accepted && order >= self.changed
     }
@@ -182,7 +208,9 @@ impl Model {
     /// A journal is given up: of what was promised only this is left for certain.
     pub fn give_up(&mut self, order: u64) {
         self.promised = self.promised.min(order);
-        self.volumes.values_mut().for_each(|volume| volume.settings.lose());
+        self.volumes
+            .values_mut()
+            .for_each(|volume| volume.settings.lose());
     }
 
     /// What can never be undone.
@@ -192,9 +220,13 @@ impl Model {
 
     /// True if a request in flight touches these blocks of a volume.
     pub fn is_touched(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> bool {
-        self.in_flight
-            .values()
-            .any(|request| request.volume == volume && request.asked.block_range().is_some_and(|range| range.start < blocks.end && blocks.start < range.end))
+        self.in_flight.values().any(|request| {
+            request.volume == volume
+                && request
+                    .asked
+                    .block_range()
+                    .is_some_and(|range| range.start < blocks.end && blocks.start < range.end)
+        })
     }
 
     /// A volume operation is submitted.
@@ -202,13 +234,19 @@ impl Model {
         match change {
             VolumeChange::Create(name, blocks) => _ = self.creating.insert(name.clone(), *blocks),
             VolumeChange::Resize(volume, blocks) => {
-                for request in self.in_flight.values_mut().filter(|request| request.volume == *volume) {
+                for request in self
+                    .in_flight
+                    .values_mut()
+                    .filter(|request| request.volume == *volume)
+                {
                     request.lower_limit(*blocks);
                 }
                 if let Some(volume) = self.volumes.get_mut(volume) {
                     let from = volume.blocks.len() as u64;
                     volume.resizing = Some(Resizing { from, to: *blocks });
-                    volume.blocks.resize_with(from.max(*blocks) as usize, BlockModel::default);
+                    volume
+                        .blocks
+                        .resize_with(from.max(*blocks) as usize, BlockModel::default);
                 }
             }
             VolumeChange::Delete(volume) => {
@@ -220,29 +258,51 @@ impl Model {
     }
 
     /// A volume operation is answered. It is durable.
-    pub fn complete_change(&mut self, change: &VolumeChange, result: &Result<ControlReply, ControlError>) -> Result<(), Violation> {
+    pub fn complete_change(
+        &mut self,
+        change: &VolumeChange,
+        result: &Result<ControlReply, ControlError>,
+    ) -> Result<(), Violation> {
         match (change, result) {
             (VolumeChange::Create(name, blocks), Ok(ControlReply::Volume(id))) => {
                 self.creating.remove(name);
-                ensure!(!self.volumes.contains_key(id), Protocol, "volume id {id} was given twice");
-                self.volumes.insert(*id, VolumeModel::new(name.clone(), *blocks));
+                ensure!(
+                    !self.volumes.contains_key(id),
+                    Protocol,
+                    "volume id {id} was given twice"
+                );
+                self.volumes
+                    .insert(*id, VolumeModel::new(name.clone(), *blocks));
             }
-            (VolumeChange::Create(name, _), Err(ControlError::NoSpace(_))) => _ = self.creating.remove(name),
+            (VolumeChange::Create(name, _), Err(ControlError::NoSpace(_))) => {
+                _ = self.creating.remove(name)
+            }
             (VolumeChange::Resize(id, blocks), Ok(ControlReply::Done)) => {
                 if let Some(volume) = self.volumes.get_mut(id) {
-                    volume.blocks.resize_with(*blocks as usize, BlockModel::default);
+                    volume
+                        .blocks
+                        .resize_with(*blocks as usize, BlockModel::default);
                     volume.resizing = None;
                 }
             }
             (VolumeChange::Resize(id, blocks), Err(ControlError::NoSpace(_))) => {
                 if let Some(volume) = self.volumes.get_mut(id) {
                     let from = volume.resizing.take().map_or(0, |resizing| resizing.from);
-                    ensure!(*blocks > from, Error, "volume {id} can not be made smaller: {result:?}");
+                    ensure!(
+                        *blocks > from,
+                        Error,
+                        "volume {id} can not be made smaller: {result:?}"
+                    );
                     volume.blocks.truncate(from as usize);
                 }
             }
             (VolumeChange::Delete(id), Ok(ControlReply::Done)) => _ = self.volumes.remove(id),
-            _ => return Err(Violation::new(crate::Broken::Error, format!("{change:?} was answered with {result:?}"))),
+            _ => {
+                return Err(Violation::new(
+                    crate::Broken::Error,
+                    format!("{change:?} was answered with {result:?}"),
+                ));
+            }
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What a refused start says is lost or missing, held against what is known of it: it must name something, and nothing that can not be.
+//! What a refused start says is lost or missing, held against what is known of it: it must name
+//! something, and nothing that can not be.
 
 use crate::members::VirtualMembers;
 use crate::violation::{Violation, ensure};
@@ -8,26 +9,50 @@ use windrow_io::MemberIo;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, ZoneMap};
 
-/// Losses name batches and orders. The log had everything up to `log` for certain, and no order above `newest` was given.
+/// Losses name batches and orders. The log had everything up to `log` for certain, and no order
+/// above `newest` was given.
 pub fn check_losses(losses: &Losses, log: u64, newest: u64) -> Result<(), Violation> {
-    ensure!(!losses.0.is_empty(), Open, "refused for losses, and none is named");
+    ensure!(
+        !losses.0.is_empty(),
+        Open,
+        "refused for losses, and none is named"
+    );
     for loss in &losses.0 {
-        let is_whole = loss.seq <= loss.durable_seq && loss.row <= loss.end_row && loss.blocks.iter().all(|run| run.count > 0);
+        let is_whole = loss.seq <= loss.durable_seq
+            && loss.row <= loss.end_row
+            && loss.blocks.iter().all(|run| run.count > 0);
         ensure!(is_whole, Open, "a loss of nothing: {loss}");
-        let Some((first, last)) = loss.orders.map(|(first, last)| (first.0, last.0)) else { continue };
-        ensure!(first <= last && log < first && last <= newest, Open, "lost are orders {log} to {newest} at most, but it says: {loss}");
+        let Some((first, last)) = loss.orders.map(|(first, last)| (first.0, last.0)) else {
+            continue;
+        };
+        ensure!(
+            first <= last && log < first && last <= newest,
+            Open,
+            "lost are orders {log} to {newest} at most, but it says: {loss}"
+        );
     }
     Ok(())
 }
 
-/// A start without journal devices is refused: the devices that it misses are some of these, and what it calls lost was given and is not in the log for certain.
-pub fn check_journal_refusal(error: &OpenError, devices: &[MemberId], log: u64, newest: u64) -> Result<(), Violation> {
+/// A start without journal devices is refused: the devices that it misses are some of these, and
+/// what it calls lost was given and is not in the log for certain.
+pub fn check_journal_refusal(
+    error: &OpenError,
+    devices: &[MemberId],
+    log: u64,
+    newest: u64,
+) -> Result<(), Violation> {
     match error {
         OpenError::Lost(losses) => check_losses(losses, log, newest),
         OpenError::JournalMissing { which } => {
             let named = named_members(which);
-            let are_devices = !named.is_empty() && named.iter().all(|member| devices.contains(member));
-            ensure!(are_devices, Open, "the journal devices are {devices:?}, missing are said to be {which}");
+            let are_devices =
+                !named.is_empty() && named.iter().all(|member| devices.contains(member));
+            ensure!(
+                are_devices,
+                Open,
+                "the journal devices are {devices:?}, missing are said to be {which}"
+            );
             Ok(())
         }
         _ => Ok(()),
@@ -45,16 +70,21 @@ pub struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Where losses name a place, more of it is damaged than the redundancy covers. (Orders that are in no batch may have been in any stream: then the next place of each is named,
-    /// and one of these places is enough.)
+    /// Where losses name a place, more of it is damaged than the redundancy covers. (Orders that
+    /// are in no batch may have been in any stream: then the next place of each is named, and one
+    /// of these places is enough.)
     pub fn check_places(&self, losses: &Losses) -> Result<(), Violation> {
         let zones = ZoneMap::new(self.ruling.zones.clone());
-        let placed = losses.0.iter().filter(|loss| loss.segment != SegmentId::NONE && zones.contains(loss.segment));
+        let placed = losses
+            .0
+            .iter()
+            .filter(|loss| loss.segment != SegmentId::NONE && zones.contains(loss.segment));
         let struck = |loss: &Loss| self.struck_members(&zones, loss);
         let is_struck = |loss: &Loss| struck(loss).len() > zones.shape(loss.segment).tolerance();
         let (good, others): (Vec<&Loss>, Vec<&Loss>) = placed.partition(|loss| is_struck(loss));
         for loss in others {
-            let of_another = loss.orders.is_some() && good.iter().any(|other| other.orders == loss.orders);
+            let of_another =
+                loss.orders.is_some() && good.iter().any(|other| other.orders == loss.orders);
             ensure!(
                 of_another,
                 Open,
@@ -74,16 +104,25 @@ impl Struck<'_> {
             let (mut before, mut after) = (vec![0; length as usize], vec![0; length as usize]);
             self.whole.member(member).read(offset, &mut before);
             self.now.member(member).read(offset, &mut after);
-            !self.now.is_present(member) || !self.now.member(member).is_readable(offset, length) || before != after
+            !self.now.is_present(member)
+                || !self.now.member(member).is_readable(offset, length)
+                || before != after
         };
         let extents = (0..usize::from(shape.width)).map(|position| place.extent(position));
-        extents.filter(|(member, start)| is_struck(*member, start + u64::from(loss.row) * BLOCK_BYTES)).map(|(member, _)| member).collect()
+        extents
+            .filter(|(member, start)| is_struck(*member, start + u64::from(loss.row) * BLOCK_BYTES))
+            .map(|(member, _)| member)
+            .collect()
     }
 }
 
 /// The members that a refusal names, in a list of the form `3 (identifier), 5 (identifier; more)`.
 pub fn named_members(which: &str) -> BTreeSet<MemberId> {
-    which.split("), ").filter_map(|one| one.split(' ').next()?.parse().ok()).map(MemberId).collect()
+    which
+        .split("), ")
+        .filter_map(|one| one.split(' ').next()?.parse().ok())
+        .map(MemberId)
+        .collect()
 }
 
 #[cfg(test)]
@@ -94,8 +133,13 @@ mod tests {
 
     #[test]
     fn members_are_named_by_number() {
-        let named = named_members("3 (00ff), 12 (01; what is there is of generation 4, the pool of 7), 5 (02)");
-        assert_eq!(named.into_iter().collect::<Vec<_>>(), [3, 5, 12].map(MemberId));
+        let named = named_members(
+            "3 (00ff), 12 (01; what is there is of generation 4, the pool of 7), 5 (02)",
+        );
+        assert_eq!(
+            named.into_iter().collect::<Vec<_>>(),
+            [3, 5, 12].map(MemberId)
+        );
         assert!(named_members("").is_empty());
     }
 

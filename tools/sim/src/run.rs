@@ -1,9 +1,10 @@
 //! One run: everything that a seed means, from creation to the last comparison.
 //!
-//! Create the pool and cut the power at once: creation must be durable. Then, for each cycle: start (some starts are cut off and tried
-//! again), read everything back and compare, work with faults within redundancy, end by a power cut or a shutdown. At the end: start,
-//! compare, flush, rest, leak and counter checks, two scrubs (what the first one
-//! repairs the second one must not find), shutdown, power cut, start with too many members absent (refused), start, compare.
+//! Create the pool and cut the power at once: creation must be durable. Then, for each cycle: start
+//! (some starts are cut off and tried again), read everything back and compare, work with faults
+//! within redundancy, end by a power cut or a shutdown. At the end: start, compare, flush, rest,
+//! leak and counter checks, two scrubs (what the first one repairs the second one must not find),
+//! shutdown, power cut, start with too many members absent (refused), start, compare.
 
 mod beyond;
 mod check;
@@ -64,8 +65,14 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
     let violation = match result {
         Ok(result) => result.err(),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-            Some(Violation::new(Broken::Panic, text.unwrap_or_else(|| "a panic without text".to_string())))
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            Some(Violation::new(
+                Broken::Panic,
+                text.unwrap_or_else(|| "a panic without text".to_string()),
+            ))
         }
     };
     Outcome {
@@ -95,7 +102,11 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         maps_rebuilt: run.maps_rebuilt,
         starts_after_losses: run.losses.starts,
         starts_of_full_rings: run.full_rings.starts,
-        cleaned_spread: if run.world.spread == Spread::default() { None } else { Some(run.segments_cleaned) },
+        cleaned_spread: if run.world.spread == Spread::default() {
+            None
+        } else {
+            Some(run.segments_cleaned)
+        },
         tries: run.world.tries.clone(),
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -118,7 +129,8 @@ struct Run {
     /// Block operations done, and how many there may be.
     done: u64,
     bound: u64,
-    /// Block operations of cycles that ended early, as the power had to go at the loss of a journal device: done in cycles of their own.
+    /// Block operations of cycles that ended early, as the power had to go at the loss of a journal
+    /// device: done in cycles of their own.
     owed: u64,
     power_cuts: u64,
     checkpoints: u64,
@@ -127,9 +139,11 @@ struct Run {
     repacked_bytes: u64,
     gaps_readmitted: u64,
     wrong_blocks: u64,
-    /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
+    /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but
+    /// nothing on them changed silently.
     curable: BTreeSet<MemberId>,
-    /// Scrubs have put members right, as far as something lives on them: batches in which nothing does keep their damage.
+    /// Scrubs have put members right, as far as something lives on them: batches in which nothing
+    /// does keep their damage.
     cured: bool,
     /// Members rebuilt.
     rebuilt: u64,
@@ -175,15 +189,23 @@ impl Run {
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
             Planted::None | Planted::InEngine(_) => Canary::None,
-            Planted::DroppedFlush => Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 },
+            Planted::DroppedFlush => Canary::DroppedFlush {
+                members: scenario.redundancy.tolerance() + 1,
+            },
             Planted::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
                 Canary::DiscardBeforeFlush
             }
         };
-        let mut members = VirtualMembers::new(&scenario.all_sizes(), scenario.discard_fill, Rng::stream(seed, "members"));
+        let mut members = VirtualMembers::new(
+            &scenario.all_sizes(),
+            scenario.discard_fill,
+            Rng::stream(seed, "members"),
+        );
         members.set_power_safe(scenario.power_safe());
-        let ids = (scenario.sizes.len() as u8..scenario.all_sizes().len() as u8).map(MemberId).collect();
+        let ids = (scenario.sizes.len() as u8..scenario.all_sizes().len() as u8)
+            .map(MemberId)
+            .collect();
         let devices = devices::Devices::new(seed, if options.beyond { Vec::new() } else { ids });
         let host = Uuid::from_random(rng.bytes16());
         let mut world = World::new(seed, members, options.story);
@@ -252,7 +274,10 @@ impl Run {
             self.live(&cycle)?;
         }
         while self.owed > 0 && self.done < self.bound {
-            let rest = Cycle { blocks: std::mem::take(&mut self.owed), ..Cycle::idle() };
+            let rest = Cycle {
+                blocks: std::mem::take(&mut self.owed),
+                ..Cycle::idle()
+            };
             if self.is_done(|| "what is left of cycles that ended early".to_owned()) {
                 self.live(&rest)?;
             }
@@ -267,15 +292,27 @@ impl Run {
         self.end(cycle)
     }
 
-    /// Creates the pool. Members too small for the engine's reserve get more room, as a user would do.
+    /// Creates the pool. Members too small for the engine's reserve get more room, as a user would
+    /// do.
     fn create(&mut self) -> Result<(), Violation> {
         let spec = self.scenario.spec(&mut self.rng);
-        self.world.trace.tell(|| format!("scenario: {:?}", self.scenario));
+        self.world
+            .trace
+            .tell(|| format!("scenario: {:?}", self.scenario));
         let mut refused = String::new();
         for growth in 0..12 {
             let mut spec = spec.clone();
-            let sizes: Vec<u64> = spec.members.iter().map(|(_, size)| size + growth * (32 * u64::from(self.scenario.segment_rows) * BLOCK_BYTES)).collect();
-            spec.members.iter_mut().zip(&sizes).for_each(|(member, size)| member.1 = *size);
+            let sizes: Vec<u64> = spec
+                .members
+                .iter()
+                .map(|(_, size)| {
+                    size + growth * (32 * u64::from(self.scenario.segment_rows) * BLOCK_BYTES)
+                })
+                .collect();
+            spec.members
+                .iter_mut()
+                .zip(&sizes)
+                .for_each(|(member, size)| member.1 = *size);
             if growth > 0 {
                 self.world.members.resize(&sizes);
             }
@@ -288,7 +325,10 @@ impl Run {
                 Err(error) => refused = error.to_string(),
             }
         }
-        Err(Violation::new(Broken::Open, format!("the pool can not be created: {refused}")))
+        Err(Violation::new(
+            Broken::Open,
+            format!("the pool can not be created: {refused}"),
+        ))
     }
 
     /// Starts, some times cut off, and compares everything.
@@ -296,7 +336,9 @@ impl Run {
         if cycle.returns && self.is_done(|| "dead members return".to_owned()) {
             self.return_members();
         }
-        let replaces = cycle.replaces && self.start_works() && self.is_done(|| "a member is replaced".to_owned());
+        let replaces = cycle.replaces
+            && self.start_works()
+            && self.is_done(|| "a member is replaced".to_owned());
         let was_shown = replaces && self.replace_member()?;
         if cycle.slots_rot && self.is_done(|| "superblock slots rot".to_owned()) {
             self.rot_slots();
@@ -304,7 +346,8 @@ impl Run {
         if cycle.foreign_host && self.owned && self.is_done(|| "another host tries".to_owned()) {
             self.refuse_foreign_host()?;
         }
-        // (A read-only start may show what has no promise, and puts it on record nowhere: a device that left now could take it along. Seed 9600747.)
+        // (A read-only start may show what has no promise, and puts it on record nowhere: a device
+        // that left now could take it along. Seed 9600747.)
         if was_shown {
             self.devices.ambush = None;
         } else if cycle.blocks > 0 && !self.devices.ids.is_empty() {
@@ -322,13 +365,21 @@ impl Run {
             self.world.members.set_countdown(Some(*count));
             match self.open() {
                 Err(StartFailure::PowerCut) => {
-                    self.world.trace.tell(|| format!("start cut off after {count} writes and flushes"));
+                    self.world
+                        .trace
+                        .tell(|| format!("start cut off after {count} writes and flushes"));
                     self.cut_power();
                     self.clean = false;
                 }
-                Err(StartFailure::Refused(text)) => return Err(Violation::new(Broken::Open, format!("start refused: {text}"))),
+                Err(StartFailure::Refused(text)) => {
+                    return Err(Violation::new(
+                        Broken::Open,
+                        format!("start refused: {text}"),
+                    ));
+                }
                 Ok(report) => {
-                    // It needed fewer writes than the countdown: cut it right after the start instead.
+                    // It needed fewer writes than the countdown: cut it right after the start
+                    // instead.
                     self.opened(&report)?;
                     self.cut_power();
                     self.clean = false;
@@ -337,8 +388,12 @@ impl Run {
             self.world.members.set_countdown(None);
         }
         self.settle_devices()?;
-        // (What a read-only start finds is put on record nowhere: with reads that fail by chance, the next one may find more. Seed 44837.)
-        if cycle.look_first && !self.reads_are_fickle() && self.is_done(|| "a read-only start".to_owned()) {
+        // (What a read-only start finds is put on record nowhere: with reads that fail by chance,
+        // the next one may find more. Seed 44837.)
+        if cycle.look_first
+            && !self.reads_are_fickle()
+            && self.is_done(|| "a read-only start".to_owned())
+        {
             self.look()?;
         }
         self.rebuild_from_batches()?;
@@ -346,7 +401,12 @@ impl Run {
         self.note(|| "start".to_owned());
         let report = match self.open() {
             Ok(report) => report,
-            Err(failure) => return Err(Violation::new(Broken::Open, format!("start failed: {failure:?}"))),
+            Err(failure) => {
+                return Err(Violation::new(
+                    Broken::Open,
+                    format!("start failed: {failure:?}"),
+                ));
+            }
         };
         self.compare_predicted(predicted, report.accepted_order)?;
         self.opened(&report)?;
@@ -355,11 +415,23 @@ impl Run {
         self.compare()?;
         if self.workload.is_none() {
             // What packs takes more blocks than there is room for whole ones.
-            let more = if self.scenario.properties.reduction == Reduction::Capacity { 2 } else { 1 };
-            let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000 * more;
+            let more = if self.scenario.properties.reduction == Reduction::Capacity {
+                2
+            } else {
+                1
+            };
+            let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES
+                * self.scenario.fill_per_mille
+                / 1000
+                * more;
             self.spread_volumes();
             let mut workload = Workload::new(self.seed, blocks);
-            if self.scenario.journal.as_ref().is_some_and(|journal| journal.bytes_each != Some(0)) {
+            if self
+                .scenario
+                .journal
+                .as_ref()
+                .is_some_and(|journal| journal.bytes_each != Some(0))
+            {
                 workload = workload.with_syncs(self.seed);
             }
             if self.world.spread != Spread::default() {
@@ -368,26 +440,43 @@ impl Run {
             let first = workload.first_volume();
             self.workload = Some(workload);
             self.act(first);
-            self.world.run_while("the first volume", |world| world.unanswered() > 0)?;
+            self.world
+                .run_while("the first volume", |world| world.unanswered() > 0)?;
         }
         Ok(())
     }
 
-    /// Volumes of a pool with a spread map put so few blocks into each page that there are as many pages as were drawn when the pool is full.
+    /// Volumes of a pool with a spread map put so few blocks into each page that there are as many
+    /// pages as were drawn when the pool is full.
     fn spread_volumes(&mut self) {
         let status = self.world.status();
-        let pages = self.scenario.spread_per_mille.filter(|_| !self.goes_beyond).map(|share| status.map_pages_max * share / 1000);
+        let pages = self
+            .scenario
+            .spread_per_mille
+            .filter(|_| !self.goes_beyond)
+            .map(|share| status.map_pages_max * share / 1000);
         if let Some(pages) = pages {
-            self.world.spread = Spread::runs_of((status.plan.usable_bytes / BLOCK_BYTES).div_ceil(pages.max(1)));
+            self.world.spread =
+                Spread::runs_of((status.plan.usable_bytes / BLOCK_BYTES).div_ceil(pages.max(1)));
         }
     }
 
     /// A host that the pool does not belong to: nothing but a refusal happens.
     fn refuse_foreign_host(&mut self) -> Result<(), Violation> {
         let host = Uuid::from_random(self.rng.bytes16());
-        let options = OpenOptions { host, read_only: false, force: false, discard_journal: false, limits: self.scenario.limits };
+        let options = OpenOptions {
+            host,
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
         let started = self.world.start(&options);
-        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "another host started the pool");
+        ensure!(
+            matches!(started, Err(StartFailure::Refused(_))),
+            Open,
+            "another host started the pool"
+        );
         self.world.check_untouched()
     }
 
@@ -396,12 +485,18 @@ impl Run {
         let (model, newest) = (self.world.model.clone(), self.newest_order);
         match self.open_with(true) {
             Ok(report) => self.opened(&report)?,
-            Err(failure) => return Err(Violation::new(Broken::Open, format!("read-only start failed: {failure:?}"))),
+            Err(failure) => {
+                return Err(Violation::new(
+                    Broken::Open,
+                    format!("read-only start failed: {failure:?}"),
+                ));
+            }
         }
         self.compare()?;
         self.world.check_untouched()?;
         self.world.power_cut();
-        // What a returning journal device alone has is read by a start that takes it back: that one decides what is in effect (seed 35000550).
+        // What a returning journal device alone has is read by a start that takes it back: that one
+        // decides what is in effect (seed 35000550).
         self.world.model.unlook(model);
         self.newest_order = newest;
         Ok(())
@@ -412,7 +507,10 @@ impl Run {
     }
 
     fn open_with(&mut self, read_only: bool) -> Result<OpenReport, StartFailure> {
-        let mut options = OpenOptions { read_only, ..self.options() };
+        let mut options = OpenOptions {
+            read_only,
+            ..self.options()
+        };
         match self.world.start(&options) {
             Err(StartFailure::Refused(_)) if self.quorum_is_lost() => {
                 options.force = true;
@@ -424,25 +522,37 @@ impl Run {
 
     /// True if half of the members or fewer are there: an import by itself may be refused.
     fn quorum_is_lost(&self) -> bool {
-        let there = |member: &&MemberId| self.world.members.is_present(**member) && !self.world.ailing.contains(*member);
+        let there = |member: &&MemberId| {
+            self.world.members.is_present(**member) && !self.world.ailing.contains(*member)
+        };
         let count = self.data.len();
         let present = self.data.iter().filter(there).count();
         // (When a removal ends, those that stay may have to be more than half of themselves.)
         let stays = |member: &&MemberId| !self.may_be_leaving(**member);
-        if self.leaving().is_some() && self.data.iter().filter(stays).filter(there).count() * 2 < count {
+        if self.leaving().is_some()
+            && self.data.iter().filter(stays).filter(there).count() * 2 < count
+        {
             return true;
         }
         // (While a growth is on its way, also as many as the redundancy covers.)
-        present * 2 <= count || (self.scenario.grows > 0 && present <= self.scenario.redundancy.tolerance())
+        present * 2 <= count
+            || (self.scenario.grows > 0 && present <= self.scenario.redundancy.tolerance())
     }
 
     fn opened(&mut self, report: &OpenReport) -> Result<(), Violation> {
         self.note_removed();
         self.note_members();
         let status = self.world.status();
-        self.world.model.reopened(report, &status, self.newest_order)?;
-        self.gaps_readmitted += u64::from(report.accepted_order > report.log_order && report.void_orders > 0);
-        ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
+        self.world
+            .model
+            .reopened(report, &status, self.newest_order)?;
+        self.gaps_readmitted +=
+            u64::from(report.accepted_order > report.log_order && report.void_orders > 0);
+        ensure!(
+            report.clean || !self.clean,
+            Durability,
+            "the pool was exported, but the start says that it was not clean"
+        );
         self.has_voids |= report.accepted_order.0 < self.newest_order;
         self.newest_order = status.order.0;
         self.devices_opened();
@@ -452,30 +562,51 @@ impl Run {
     /// Reads every block of every volume, several reads at a time.
     fn compare(&mut self) -> Result<(), Violation> {
         self.compare_reads()?;
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<_> = self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in volumes {
             for first in (0..blocks).step_by(STATUS_BLOCKS as usize) {
-                self.world.look_at_status(id, first, STATUS_BLOCKS.min(blocks - first));
+                self.world
+                    .look_at_status(id, first, STATUS_BLOCKS.min(blocks - first));
             }
-            self.world.run_while("comparing block status", |world| world.unanswered() > 0)?;
+            self.world
+                .run_while("comparing block status", |world| world.unanswered() > 0)?;
         }
         let uncertain = self.world.model.uncertain_blocks();
-        ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
+        ensure!(
+            uncertain == 0,
+            Protocol,
+            "{uncertain} blocks are uncertain after reading everything"
+        );
         Ok(())
     }
 
     /// Reads everything and compares it.
     fn compare_reads(&mut self) -> Result<(), Violation> {
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<_> = self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in volumes {
             for first in (0..blocks).step_by(READ_BACK_BLOCKS as usize) {
-                self.world.read_back(id, first, READ_BACK_BLOCKS.min(blocks - first));
+                self.world
+                    .read_back(id, first, READ_BACK_BLOCKS.min(blocks - first));
                 if self.world.unanswered() >= 16 {
-                    self.world.run_while("comparing", |world| world.unanswered() >= 8)?;
+                    self.world
+                        .run_while("comparing", |world| world.unanswered() >= 8)?;
                 }
             }
         }
-        self.world.run_while("comparing", |world| world.unanswered() > 0)?;
+        self.world
+            .run_while("comparing", |world| world.unanswered() > 0)?;
         Ok(())
     }
 
@@ -486,26 +617,46 @@ impl Run {
             Action::Checkpoint => self.world.command(Control::Checkpoint),
             Action::Count => self.world.command(Control::CountSharing),
             Action::Scrub(command) => self.world.command(Control::Scrub(command)),
-            Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
-            Action::Dedup(volume, dedup) => self.world.command(Control::VolumeDedup { volume, dedup }),
-            Action::Compression(volume, compression) => self.world.command(Control::VolumeCompression { volume, compression }),
+            Action::Properties(properties) => {
+                self.world.command(Control::SetProperties(properties))
+            }
+            Action::Dedup(volume, dedup) => {
+                self.world.command(Control::VolumeDedup { volume, dedup })
+            }
+            Action::Compression(volume, compression) => {
+                self.world.command(Control::VolumeCompression {
+                    volume,
+                    compression,
+                })
+            }
             Action::Sync(volume, sync) => self.world.command(Control::VolumeSync { volume, sync }),
         }
     }
 
     fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
-        let Some(mut workload) = self.workload.take() else { return Ok(()) };
+        let Some(mut workload) = self.workload.take() else {
+            return Ok(());
+        };
         let planned = self.done + cycle.blocks;
         let end = self.bound.min(planned);
         if self.exchange.is_none() {
             self.resume_exchange();
         }
         let of_devices = self.devices.draw_faults(cycle.blocks).into_iter();
-        let mut of_devices: std::collections::VecDeque<_> = of_devices.map(|(after, fault)| (self.done + after, fault)).collect();
-        let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
+        let mut of_devices: std::collections::VecDeque<_> = of_devices
+            .map(|(after, fault)| (self.done + after, fault))
+            .collect();
+        let mut faults: std::collections::VecDeque<_> = cycle
+            .faults
+            .iter()
+            .map(|(after, fault)| (self.done + after, *fault))
+            .collect();
         while self.done < end && !self.is_ambushed() {
             let mut burst = workload.burst();
-            while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
+            while burst > 0
+                && self.done < end
+                && (self.world.unanswered() as u64) < workload.depth()
+            {
                 let (action, cost) = workload.next(&self.world.model);
                 if self.is_done(|| format!("{action:?}")) {
                     self.act(action);
@@ -513,13 +664,18 @@ impl Run {
                 self.done += cost;
                 burst -= 1;
             }
-            while let Some((_, fault)) = faults.front().copied().filter(|(at, _)| *at <= self.done) {
+            while let Some((_, fault)) = faults.front().copied().filter(|(at, _)| *at <= self.done)
+            {
                 faults.pop_front();
                 if self.is_done(|| format!("{fault:?} of a member")) {
                     self.plant(fault);
                 }
             }
-            while let Some((_, fault)) = of_devices.front().copied().filter(|(at, _)| *at <= self.done) {
+            while let Some((_, fault)) = of_devices
+                .front()
+                .copied()
+                .filter(|(at, _)| *at <= self.done)
+            {
                 of_devices.pop_front();
                 if self.is_done(|| format!("{fault:?} of a journal device")) {
                     self.plant_on_device(fault);
@@ -534,9 +690,18 @@ impl Run {
             let alive = self.turn()?;
             self.check_loss()?;
             self.check_full_ring()?;
-            ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
+            ensure!(
+                alive || self.world.unanswered() == 0,
+                Stuck,
+                "nothing under way; {}",
+                self.world.summary()
+            );
         }
-        self.owed += if self.done < end { planned - self.done } else { 0 };
+        self.owed += if self.done < end {
+            planned - self.done
+        } else {
+            0
+        };
         self.workload = Some(workload);
         Ok(())
     }
@@ -560,9 +725,20 @@ impl Run {
             }
             End::Crash | End::CrashAndLoss => {}
         }
-        // While the loss is put on record, or when it is and the log has not got yet what the device had promised.
-        let turns = if self.is_ambushed() { self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40]) } else { cycle.turns_to_crash };
-        for _ in 0..turns + if hanging.is_some() { self.hangs.turns() } else { 0 } {
+        // While the loss is put on record, or when it is and the log has not got yet what the
+        // device had promised.
+        let turns = if self.is_ambushed() {
+            self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40])
+        } else {
+            cycle.turns_to_crash
+        };
+        for _ in 0..turns
+            + if hanging.is_some() {
+                self.hangs.turns()
+            } else {
+                0
+            }
+        {
             if let Some(hanging) = &mut hanging {
                 self.hanging_step(hanging)?;
             }
@@ -586,7 +762,9 @@ impl Run {
         } else {
             self.cut_power();
         }
-        if cycle.end == End::CrashAndLoss && self.is_done(|| "a member does not come back".to_owned()) {
+        if cycle.end == End::CrashAndLoss
+            && self.is_done(|| "a member does not come back".to_owned())
+        {
             self.lose_member();
         }
         Ok(())

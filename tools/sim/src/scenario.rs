@@ -1,4 +1,5 @@
-//! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
+//! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the
+//! power goes.
 
 use crate::workload::{draw_policy, draw_properties, draw_rates, draw_way, draws_capacity};
 use windrow_engine::limits::MAX_CHUNK_ROWS;
@@ -28,9 +29,11 @@ pub enum Fault {
     LostWrites,
     /// The next writes are acknowledged and land at other addresses of the member.
     MisdirectedWrites,
-    /// Everything takes 10 to 1000 times as long, for a while or for ever. Nothing is wrong: any member may be slow.
+    /// Everything takes 10 to 1000 times as long, for a while or for ever. Nothing is wrong: any
+    /// member may be slow.
     Slow,
-    /// One command hangs for up to minutes, then ends as if nothing had been. Nothing is wrong here either.
+    /// One command hangs for up to minutes, then ends as if nothing had been. Nothing is wrong here
+    /// either.
     Stall,
     /// A member answers no reads for a while, then all of them. Nothing is wrong here either.
     Mute,
@@ -69,7 +72,10 @@ impl Fault {
 
     /// True if a rebuild puts the member right: nothing on it changed silently.
     pub fn is_curable(self) -> bool {
-        matches!(self, Self::Death | Self::WriteError | Self::FlushError | Self::TransientReads)
+        matches!(
+            self,
+            Self::Death | Self::WriteError | Self::FlushError | Self::TransientReads
+        )
     }
 }
 
@@ -148,11 +154,13 @@ pub struct Scenario {
     pub limits: Limits,
     /// The size of all volumes together, in thousandths of what the pool can hold.
     pub fill_per_mille: u64,
-    /// Pages of the map that blocks are spread over, in thousandths of those that there may be: each in a leaf of its own; `None`: volumes are dense.
+    /// Pages of the map that blocks are spread over, in thousandths of those that there may be:
+    /// each in a leaf of its own; `None`: volumes are dense.
     pub spread_per_mille: Option<u64>,
     /// Content of discarded ranges.
     pub discard_fill: u8,
-    /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of turns.
+    /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of
+    /// turns.
     pub exchanges_per_mille: u64,
     /// The journal.
     pub journal: Option<JournalSpec>,
@@ -168,25 +176,32 @@ pub struct Scenario {
     pub cycles: Vec<Cycle>,
 }
 
-/// Half of the pools have a journal; often one that is small enough to be full. Some of them have devices of their own for it.
+/// Half of the pools have a journal; often one that is small enough to be full. Some of them have
+/// devices of their own for it.
 fn draw_journal(seed: u64) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
     let granule = rng.pick(&[512, 512, 4096]);
-    if !rng.chance(if Streams::draw(seed).is_some() { 800 } else { 500 }) {
+    if !rng.chance(if Streams::draw(seed).is_some() {
+        800
+    } else {
+        500
+    }) {
         return None;
     }
     let mut journal = JournalSpec::internal(Some(bytes_each), granule);
     if rng.chance(450) {
         let bytes = RESERVED_BYTES + rng.pick(&[64 << 10, 128 << 10, 1 << 20]);
-        journal.devices = (0..rng.between(1, 2)).map(|_| (Uuid::from_random(rng.bytes16()), bytes)).collect();
+        journal.devices = (0..rng.between(1, 2))
+            .map(|_| (Uuid::from_random(rng.bytes16()), bytes))
+            .collect();
         journal.power_safe = rng.chance(300);
     }
     Some(journal)
 }
 
-/// A pool that affords several streams of users, and a load that fills them: synchronous writes of few blocks, again and again the same ones. Most other
-/// pools never get so far.
+/// A pool that affords several streams of users, and a load that fills them: synchronous writes of
+/// few blocks, again and again the same ones. Most other pools never get so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
     /// What the pool has from the start.
@@ -214,11 +229,17 @@ impl Streams {
 
     /// The same properties but for those that open the streams.
     pub fn open(&self, properties: Properties) -> Properties {
-        Properties { placement: self.placement, spare_per_mille: self.spare_per_mille, seal_age_ms: 100, ..properties }
+        Properties {
+            placement: self.placement,
+            spare_per_mille: self.spare_per_mille,
+            seal_age_ms: 100,
+            ..properties
+        }
     }
 }
 
-/// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken (docs/journal.md, Cost).
+/// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken
+/// (docs/journal.md, Cost).
 fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     let limits = Limits {
         pending_bytes: rng.between(1, 8) << 20,
@@ -227,16 +248,44 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
         waiting_requests: 4096,
         ..Limits::default()
     };
-    // Members here are small: with the usual windows next to nothing would ever be held back (docs/latency.md).
+    // Members here are small: with the usual windows next to nothing would ever be held back
+    // (docs/latency.md).
     let mut windows = Rng::stream(seed, "windows");
-    let [foreground_window_bytes, background_window_bytes] =
-        [limits.foreground_window_bytes, limits.background_window_bytes].map(|usual| windows.pick(&[0, 64 << 10, 128 << 10, usual]));
-    let index_bytes = Rng::stream(seed, "index of fingerprints").pick(&[0, 1 << 10, 8 << 10, 24 << 10, 64 << 10, limits.index_bytes]);
-    let limits = Limits { foreground_window_bytes, background_window_bytes, index_bytes, ..limits };
+    let [foreground_window_bytes, background_window_bytes] = [
+        limits.foreground_window_bytes,
+        limits.background_window_bytes,
+    ]
+    .map(|usual| windows.pick(&[0, 64 << 10, 128 << 10, usual]));
+    let index_bytes = Rng::stream(seed, "index of fingerprints").pick(&[
+        0,
+        1 << 10,
+        8 << 10,
+        24 << 10,
+        64 << 10,
+        limits.index_bytes,
+    ]);
+    let limits = Limits {
+        foreground_window_bytes,
+        background_window_bytes,
+        index_bytes,
+        ..limits
+    };
     let mut rng = Rng::stream(seed, "ways of flushes");
-    let (flush_cost_bytes, journal_device_bytes) = (rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), rng.pick(&[16 << 10, 64 << 10, 256 << 10]));
-    let flush_cost_bytes = if Streams::draw(seed).is_some() { limits.flush_cost_bytes } else { flush_cost_bytes };
-    Limits { flush_cost_bytes, journal_device_bytes, packs_records: rng.chance(700), ..limits }
+    let (flush_cost_bytes, journal_device_bytes) = (
+        rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]),
+        rng.pick(&[16 << 10, 64 << 10, 256 << 10]),
+    );
+    let flush_cost_bytes = if Streams::draw(seed).is_some() {
+        limits.flush_cost_bytes
+    } else {
+        flush_cost_bytes
+    };
+    Limits {
+        flush_cost_bytes,
+        journal_device_bytes,
+        packs_records: rng.chance(700),
+        ..limits
+    }
 }
 
 /// No member is larger.
@@ -256,15 +305,31 @@ impl Scenario {
         choices.extend((count >= 2).then_some(Redundancy::Copies(2)));
         choices.extend((count >= 3).then_some(Redundancy::Copies(3)));
         choices.extend((count >= 4).then_some(Redundancy::Copies(4)));
-        choices.extend((count >= 3).then_some([Redundancy::Single; 2]).into_iter().flatten());
-        choices.extend((count >= 4).then_some([Redundancy::Double; 3]).into_iter().flatten());
+        choices.extend(
+            (count >= 3)
+                .then_some([Redundancy::Single; 2])
+                .into_iter()
+                .flatten(),
+        );
+        choices.extend(
+            (count >= 4)
+                .then_some([Redundancy::Double; 3])
+                .into_iter()
+                .flatten(),
+        );
         let redundancy = rng.pick(&choices);
         let chunk_rows = rng.pick(&[4, 8, 16]);
-        let data = redundancy.shape(count, chunk_rows, chunk_rows).map_or(1, |shape| u64::from(shape.data));
+        let data = redundancy
+            .shape(count, chunk_rows, chunk_rows)
+            .map_or(1, |shape| u64::from(shape.data));
         let wanted_rows = rng.between(32, 96) / data;
-        let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
+        let segment_rows = (wanted_rows as u32)
+            .clamp(8, 64)
+            .next_multiple_of(chunk_rows)
+            .min(64);
         let extents = rng.between(24, 72);
-        // Small pools can not afford streams beyond the first ones: some are large enough for several.
+        // Small pools can not afford streams beyond the first ones: some are large enough for
+        // several.
         let mut sizes_drawn = Rng::stream(seed, "large pools");
         let streams = Streams::draw(seed);
         let spread_per_mille = draw_spread(seed);
@@ -282,32 +347,58 @@ impl Scenario {
         };
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
         let journal = draw_journal(seed);
-        let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
+        let journal_bytes = journal
+            .as_ref()
+            .and_then(|journal| journal.bytes_each)
+            .unwrap_or(0);
         let uneven = rng.chance(300);
         let sizes = (0..count)
             .map(|_| {
-                let more = if uneven { rng.pick(&[0, 0, extents / 2, extents]) } else { 0 };
-                RESERVED_BYTES + journal_bytes + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
+                let more = if uneven {
+                    rng.pick(&[0, 0, extents / 2, extents])
+                } else {
+                    0
+                };
+                RESERVED_BYTES
+                    + journal_bytes
+                    + (extents + more) * extent_bytes
+                    + rng.below(2) * BLOCK_BYTES
             })
             .collect();
         let mut policies = Rng::stream(seed, "policy");
         let properties = draw_policy(&mut policies, draw_properties(&mut rng));
         let properties = draw_rates(&mut Rng::stream(seed, "rates"), properties);
         let properties = streams.map_or(properties, |streams| streams.open(properties));
-        let reduction = if draws_capacity(seed) { draw_way(&mut Rng::stream(seed, "first reduction")) } else { Reduction::Spare };
-        let properties = Properties { reduction, ..properties };
+        let reduction = if draws_capacity(seed) {
+            draw_way(&mut Rng::stream(seed, "first reduction"))
+        } else {
+            Reduction::Spare
+        };
+        let properties = Properties {
+            reduction,
+            ..properties
+        };
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let fill_per_mille = streams.map_or(fill_per_mille, |streams| streams.fill_per_mille);
-        // Nearly full pools with a map that is spread are those whose checkpoints need all of their reserve.
-        let fill_per_mille =
-            if spread_per_mille.is_some() { Rng::stream(seed, "fill of spread maps").pick(&[900, 950, 980, 1000, 1000]) } else { fill_per_mille };
+        // Nearly full pools with a map that is spread are those whose checkpoints need all of their
+        // reserve.
+        let fill_per_mille = if spread_per_mille.is_some() {
+            Rng::stream(seed, "fill of spread maps").pick(&[900, 950, 980, 1000, 1000])
+        } else {
+            fill_per_mille
+        };
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
-        let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
+        let exchanges_per_mille = if redundancy.tolerance() > 0 {
+            rng.pick(&[0, 0, 1, 3])
+        } else {
+            0
+        };
         let (grows, grows_per_mille) = (rng.pick(&[0, 0, 0, 1, 1, 2, 3]), rng.pick(&[1, 3, 10]));
         let mut removal = Rng::stream(seed, "removal");
-        let (removes, removes_per_mille) = (removal.pick(&[0, 0, 1, 1, 2, 3]), removal.pick(&[1, 3, 10]));
+        let (removes, removes_per_mille) =
+            (removal.pick(&[0, 0, 1, 1, 2, 3]), removal.pick(&[1, 3, 10]));
         let drawn = Self {
             sizes,
             redundancy,
@@ -329,20 +420,27 @@ impl Scenario {
         drawn.of_sufficient_size(extent_bytes)
     }
 
-    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger; where that does not end, as
-    /// the map grows with them, chunks and segments do (seed 8300101).
+    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants
+    /// many segments where they are short) get larger; where that does not end, as the map grows
+    /// with them, chunks and segments do (seed 8300101).
     pub(crate) fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
         let mut drawn = self.sizes.clone();
-        while let Err(FormatError::TooSmall { segments, needed }) = Engine::plan(&self.spec(&mut Rng::stream(0, "any names"))) {
-            self.sizes.iter_mut().for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
+        while let Err(FormatError::TooSmall { segments, needed }) =
+            Engine::plan(&self.spec(&mut Rng::stream(0, "any names")))
+        {
+            self.sizes
+                .iter_mut()
+                .for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
             if self.sizes.iter().all(|size| *size <= LARGEST_BYTES) {
                 continue;
             }
             self.sizes.clone_from(&drawn);
             if self.chunk_rows < MAX_CHUNK_ROWS {
-                (self.chunk_rows, self.segment_rows, extent_bytes) = (2 * self.chunk_rows, 2 * self.segment_rows, 2 * extent_bytes);
+                (self.chunk_rows, self.segment_rows, extent_bytes) =
+                    (2 * self.chunk_rows, 2 * self.segment_rows, 2 * extent_bytes);
             } else {
-                // The space that one member has alone cannot keep the map of all of them (seed 43000361).
+                // The space that one member has alone cannot keep the map of all of them (seed
+                // 43000361).
                 let largest = drawn.iter().copied().max().unwrap_or(LARGEST_BYTES);
                 self.sizes.fill(largest);
                 drawn.fill(largest);
@@ -353,15 +451,24 @@ impl Scenario {
 
     /// The sizes of all members that there are at first: those for data, then the journal devices.
     pub fn all_sizes(&self) -> Vec<u64> {
-        let devices = self.journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1);
+        let devices = self
+            .journal
+            .iter()
+            .flat_map(|journal| &journal.devices)
+            .map(|device| device.1);
         self.sizes.iter().copied().chain(devices).collect()
     }
 
     /// Journal devices that need no flush, as a bit mask.
     pub fn power_safe(&self) -> u64 {
         let devices = self.sizes.len()..self.all_sizes().len();
-        let safe = self.journal.as_ref().is_some_and(|journal| journal.power_safe);
-        devices.filter(|_| safe).fold(0, |mask, member| mask | 1 << member)
+        let safe = self
+            .journal
+            .as_ref()
+            .is_some_and(|journal| journal.power_safe);
+        devices
+            .filter(|_| safe)
+            .fold(0, |mask, member| mask | 1 << member)
     }
 
     /// The pool to create.
@@ -373,7 +480,11 @@ impl Scenario {
             segment_rows: Some(self.segment_rows),
             align_bytes: BLOCK_BYTES,
             pool: Uuid::from_random(rng.bytes16()),
-            members: self.sizes.iter().map(|size| (Uuid::from_random(rng.bytes16()), *size)).collect(),
+            members: self
+                .sizes
+                .iter()
+                .map(|size| (Uuid::from_random(rng.bytes16()), *size))
+                .collect(),
             created_unix_s: 1_700_000_000,
             journal: self.journal.clone(),
             properties: self.properties,
@@ -381,10 +492,12 @@ impl Scenario {
     }
 }
 
-/// A sixth of the pools have spread maps: over as many pages as there may be, over half of them, or over more, so that the map is full before the pool.
+/// A sixth of the pools have spread maps: over as many pages as there may be, over half of them, or
+/// over more, so that the map is full before the pool.
 fn draw_spread(seed: u64) -> Option<u64> {
     let mut rng = Rng::stream(seed, "spread maps");
-    rng.chance(160).then(|| rng.pick(&[1000, 1000, 1000, 500, 1500]))
+    rng.chance(160)
+        .then(|| rng.pick(&[1000, 1000, 1000, 500, 1500]))
 }
 
 fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
@@ -393,11 +506,25 @@ fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
     let mut left = blocks;
     let mut cycles = Vec::new();
     for index in 0..count {
-        let own = if index + 1 == count { left } else { rng.below(2 * left / (count - index)).min(left) };
+        let own = if index + 1 == count {
+            left
+        } else {
+            rng.below(2 * left / (count - index)).min(left)
+        };
         left -= own;
-        let cut_starts = if rng.chance(300) { (0..rng.between(1, 2)).map(|_| rng.below(60)).collect() } else { Vec::new() };
-        let planned = if faulty { rng.pick(&[0, 1, 1, 2, 3]) } else { 0 };
-        let mut faults: Vec<(u64, Fault)> = (0..planned).map(|_| (rng.below(own + 1), Fault::draw(rng))).collect();
+        let cut_starts = if rng.chance(300) {
+            (0..rng.between(1, 2)).map(|_| rng.below(60)).collect()
+        } else {
+            Vec::new()
+        };
+        let planned = if faulty {
+            rng.pick(&[0, 1, 1, 2, 3])
+        } else {
+            0
+        };
+        let mut faults: Vec<(u64, Fault)> = (0..planned)
+            .map(|_| (rng.below(own + 1), Fault::draw(rng)))
+            .collect();
         faults.sort_by_key(|(after, _)| *after);
         let end = match rng.below(100) {
             0..50 => End::Crash,
@@ -407,9 +534,22 @@ fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
             75..85 => End::Crash,
             _ => End::Shutdown,
         };
-        let (look_first, returns, turns_to_crash) = (rng.chance(150), rng.chance(400), rng.below(60));
-        let (slots_rot, foreign_host, replaces) = (rng.chance(250), rng.chance(150), faulty && rng.chance(200));
-        cycles.push(Cycle { blocks: own, cut_starts, faults, look_first, returns, replaces, slots_rot, foreign_host, end, turns_to_crash });
+        let (look_first, returns, turns_to_crash) =
+            (rng.chance(150), rng.chance(400), rng.below(60));
+        let (slots_rot, foreign_host, replaces) =
+            (rng.chance(250), rng.chance(150), faulty && rng.chance(200));
+        cycles.push(Cycle {
+            blocks: own,
+            cut_starts,
+            faults,
+            look_first,
+            returns,
+            replaces,
+            slots_rot,
+            foreign_host,
+            end,
+            turns_to_crash,
+        });
     }
     cycles
 }

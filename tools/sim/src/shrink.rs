@@ -1,10 +1,13 @@
 //! Makes a failing run short.
 //!
-//! 1 The smallest number of block operations with which it still fails, by a binary search. 2 Of its steps (`run/steps.rs`) ever smaller pieces are left out, halves
-//! first and single ones last; what is not needed to break the same promise stays out (delta debugging: Zeller and Hildebrandt, Simplifying and Isolating
-//! Failure-Inducing Input, 2002). 3 What is left is run once more with its script and its story.
+//! 1 The smallest number of block operations with which it still fails, by a binary search. 2 Of
+//!   its steps (`run/steps.rs`) ever smaller pieces are left out, halves
+//! first and single ones last; what is not needed to break the same promise stays out (delta
+//! debugging: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002). 3
+//! What is left is run once more with its script and its story.
 //!
-//! Failures are not monotonous, neither in operations nor in steps, so the result is a short failing run, not always the shortest.
+//! Failures are not monotonous, neither in operations nor in steps, so the result is a short
+//! failing run, not always the shortest.
 
 use crate::run::{LeftOut, Outcome, RunOptions, run_seed, run_without};
 use crate::violation::Broken;
@@ -27,16 +30,43 @@ pub struct Short {
 pub fn shrink(seed: u64, options: &RunOptions, failed: &Outcome) -> Short {
     let broken = failed.violation.as_ref().map(|violation| violation.broken);
     let cut_at = fewest_operations(seed, options, failed);
-    let options = RunOptions { cut_at: Some(cut_at), story: false, ..*options };
+    let options = RunOptions {
+        cut_at: Some(cut_at),
+        story: false,
+        ..*options
+    };
     let left_out = leave_out(seed, &options, broken);
-    let outcome = run_without(seed, &RunOptions { story: true, ..options }, &left_out);
-    Short { cut_at, left_out, outcome }
+    let outcome = run_without(
+        seed,
+        &RunOptions {
+            story: true,
+            ..options
+        },
+        &left_out,
+    );
+    Short {
+        cut_at,
+        left_out,
+        outcome,
+    }
 }
 
 /// All of them, if a run that was cut off does not fail.
 fn fewest_operations(seed: u64, options: &RunOptions, failed: &Outcome) -> u64 {
     let broken = failed.violation.as_ref().map(|violation| violation.broken);
-    let fails = |cut_at: u64| breaks(&run_seed(seed, &RunOptions { cut_at: Some(cut_at), story: false, ..*options }), broken);
+    let fails = |cut_at: u64| {
+        breaks(
+            &run_seed(
+                seed,
+                &RunOptions {
+                    cut_at: Some(cut_at),
+                    story: false,
+                    ..*options
+                },
+            ),
+            broken,
+        )
+    };
     let (mut low, mut high) = (0, failed.block_operations);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -46,7 +76,11 @@ fn fewest_operations(seed: u64, options: &RunOptions, failed: &Outcome) -> u64 {
             low = middle + 1;
         }
     }
-    if fails(high) { high } else { options.cut_at.unwrap_or(u64::MAX) }
+    if fails(high) {
+        high
+    } else {
+        options.cut_at.unwrap_or(u64::MAX)
+    }
 }
 
 fn leave_out(seed: u64, options: &RunOptions, broken: Option<Broken>) -> LeftOut {
@@ -77,5 +111,8 @@ fn leave_out(seed: u64, options: &RunOptions, broken: Option<Broken>) -> LeftOut
 }
 
 fn breaks(outcome: &Outcome, broken: Option<Broken>) -> bool {
-    outcome.violation.as_ref().is_some_and(|violation| Some(violation.broken) == broken)
+    outcome
+        .violation
+        .as_ref()
+        .is_some_and(|violation| Some(violation.broken) == broken)
 }

@@ -12,7 +12,10 @@ pub struct Trace {
 impl Trace {
     /// A trace; with `story` it also remembers what happened in words.
     pub fn new(story: bool) -> Self {
-        Self { hash: 0, story: story.then(Vec::new) }
+        Self {
+            hash: 0,
+            story: story.then(Vec::new),
+        }
     }
 
     /// Adds a number to the hash.
@@ -27,7 +30,9 @@ impl Trace {
         for chunk in bytes.chunks_exact(32) {
             for (lane, word) in lanes.iter_mut().zip(chunk.chunks_exact(8)) {
                 let word = u64::from_le_bytes(std::array::from_fn(|i| word[i]));
-                *lane = (*lane ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                *lane = (*lane ^ word)
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .rotate_left(29);
             }
         }
         lanes.into_iter().for_each(|lane| self.add(lane));

@@ -39,7 +39,10 @@ pub struct Violation {
 impl Violation {
     /// A violation.
     pub fn new(broken: Broken, text: impl Into<String>) -> Self {
-        Self { broken, text: text.into() }
+        Self {
+            broken,
+            text: text.into(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the clients do: phases of different mixes, over several volumes, with overlapping, unaligned and bursting requests.
+//! What the clients do: phases of different mixes, over several volumes, with overlapping,
+//! unaligned and bursting requests.
 
 use crate::content::{FIRST_COMMON, FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
@@ -56,7 +57,8 @@ struct Phase {
 struct Sharing {
     rng: Rng,
     met: BTreeSet<VolumeId>,
-    /// Volumes that share, how often that changes, and blocks that have content of the common ones, in thousandths.
+    /// Volumes that share, how often that changes, and blocks that have content of the common ones,
+    /// in thousandths.
     sharing_per_mille: u64,
     changes_per_mille: u64,
     common_per_mille: u64,
@@ -67,26 +69,55 @@ struct Sharing {
 impl Sharing {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "dedup");
-        let sharing_per_mille = if Streams::draw(seed).is_some_and(|streams| !streams.shares) { 0 } else { rng.pick(&[0, 0, 500, 1000]) };
+        let sharing_per_mille = if Streams::draw(seed).is_some_and(|streams| !streams.shares) {
+            0
+        } else {
+            rng.pick(&[0, 0, 500, 1000])
+        };
         let some = |value: u64| if sharing_per_mille == 0 { 0 } else { value };
-        let (changes_per_mille, common_per_mille) = (some(rng.pick(&[0, 2, 20])), some(rng.pick(&[100, 500, 900])));
+        let (changes_per_mille, common_per_mille) = (
+            some(rng.pick(&[0, 2, 20])),
+            some(rng.pick(&[100, 500, 900])),
+        );
         let contents = rng.pick(&[2, 12, 64]);
-        Self { rng, met: BTreeSet::new(), sharing_per_mille, changes_per_mille, common_per_mille, contents }
+        Self {
+            rng,
+            met: BTreeSet::new(),
+            sharing_per_mille,
+            changes_per_mille,
+            common_per_mille,
+            contents,
+        }
     }
 
     /// A volume that was not met before may be set to share, and now and then one changes.
     fn next(&mut self, model: &Model) -> Option<Action> {
-        let volumes = || model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id);
+        let volumes = || {
+            model
+                .volumes()
+                .iter()
+                .filter(|(_, volume)| !volume.deleting)
+                .map(|(id, _)| *id)
+        };
         let kinds = [Dedup::Hash, Dedup::Verify, Dedup::Verify];
         if let Some(volume) = volumes().find(|id| !self.met.contains(id)) {
             self.met.insert(volume);
-            return self.rng.chance(self.sharing_per_mille).then(|| Action::Dedup(volume, self.rng.pick(&kinds)));
+            return self
+                .rng
+                .chance(self.sharing_per_mille)
+                .then(|| Action::Dedup(volume, self.rng.pick(&kinds)));
         }
         if !self.rng.chance(self.changes_per_mille) {
             return None;
         }
         let volumes: Vec<VolumeId> = volumes().collect();
-        (!volumes.is_empty()).then(|| Action::Dedup(self.rng.pick(&volumes), self.rng.pick(&[Dedup::Off, Dedup::Hash, Dedup::Verify, Dedup::Verify])))
+        (!volumes.is_empty()).then(|| {
+            Action::Dedup(
+                self.rng.pick(&volumes),
+                self.rng
+                    .pick(&[Dedup::Off, Dedup::Hash, Dedup::Verify, Dedup::Verify]),
+            )
+        })
     }
 }
 
@@ -97,8 +128,8 @@ pub struct Workload {
     stamp: u64,
     cursor: u64,
     names: u64,
-    /// What is drawn of compression alone, so that everything else stays as it is; the volumes that were met; how many of them compress, and how often that
-    /// changes, in thousandths.
+    /// What is drawn of compression alone, so that everything else stays as it is; the volumes that
+    /// were met; how many of them compress, and how often that changes, in thousandths.
     compression: Rng,
     met: BTreeSet<VolumeId>,
     compressing_per_mille: u64,
@@ -127,11 +158,20 @@ impl Workload {
         let mut rng = Rng::stream(seed, "workload");
         let phase = draw_phase(&mut rng);
         let mut compression = Rng::stream(seed, "compression");
-        let (compressing_per_mille, changes_per_mille) = (compression.pick(&[0, 0, 500, 1000]), compression.pick(&[0, 2, 20]));
+        let (compressing_per_mille, changes_per_mille) = (
+            compression.pick(&[0, 0, 500, 1000]),
+            compression.pick(&[0, 2, 20]),
+        );
         let mut ways = draws_capacity(seed).then(|| Rng::stream(seed, "reduction changes"));
         // Where nothing is compressed both ways are much alike.
-        let compressing_per_mille = ways.as_mut().map_or(compressing_per_mille, |rng| rng.pick(&[compressing_per_mille, 1000, 1000, 800]));
-        let changes_per_mille = if compressing_per_mille == 0 { 0 } else { changes_per_mille };
+        let compressing_per_mille = ways.as_mut().map_or(compressing_per_mille, |rng| {
+            rng.pick(&[compressing_per_mille, 1000, 1000, 800])
+        });
+        let changes_per_mille = if compressing_per_mille == 0 {
+            0
+        } else {
+            changes_per_mille
+        };
         Self {
             rng,
             phase,
@@ -153,7 +193,8 @@ impl Workload {
         }
     }
 
-    /// The pool has a journal that stays: in some runs what flushes of a volume do is changed now and then.
+    /// The pool has a journal that stays: in some runs what flushes of a volume do is changed now
+    /// and then.
     pub fn with_syncs(mut self, seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "sync");
         self.syncs = rng.chance(400).then_some(rng);
@@ -176,22 +217,38 @@ impl Workload {
         self.rng.between(1, self.phase.burst)
     }
 
-    /// The next phase: now and then a burst that writes volumes from end to end, until the pool is as full as it gets, and goes on over it.
+    /// The next phase: now and then a burst that writes volumes from end to end, until the pool is
+    /// as full as it gets, and goes on over it.
     fn next_phase(&mut self) -> Phase {
         let phase = draw_phase(&mut self.rng);
         if self.streams.is_some() && self.policies.chance(700) {
             return synchronous_phase(&mut self.policies, phase);
         }
-        let overwrites = self.pressure.as_mut().and_then(|rng| rng.chance(600).then(|| overwriting_phase(rng, phase)));
+        let overwrites = self
+            .pressure
+            .as_mut()
+            .and_then(|rng| rng.chance(600).then(|| overwriting_phase(rng, phase)));
         if let Some(phase) = overwrites {
             return phase;
         }
-        if !self.rng.chance(if self.pressure.is_some() { 500 } else { 60 }) {
+        if !self
+            .rng
+            .chance(if self.pressure.is_some() { 500 } else { 60 })
+        {
             return phase;
         }
         // In a pool of next to nothing both may be none.
         let requests_left = ((self.space_blocks / 24).min(400) + self.rng.below(50)).max(1);
-        Phase { requests_left, depth: 64, burst: 32, weights: [2, 95, 0, 0, 1, 1, 1, 0], blocks_max: 64, fill_per_mille: 0, sequential: true, ..phase }
+        Phase {
+            requests_left,
+            depth: 64,
+            burst: 32,
+            weights: [2, 95, 0, 0, 1, 1, 1, 0],
+            blocks_max: 64,
+            fill_per_mille: 0,
+            sequential: true,
+            ..phase
+        }
     }
 
     /// The volume to begin with.
@@ -202,7 +259,10 @@ impl Workload {
 
     fn create(&mut self, blocks: u64) -> Action {
         self.names += 1;
-        Action::Change(VolumeChange::Create(format!("volume-{}", self.names), blocks.max(1)))
+        Action::Change(VolumeChange::Create(
+            format!("volume-{}", self.names),
+            blocks.max(1),
+        ))
     }
 
     /// The next action; its cost in block operations.
@@ -216,9 +276,19 @@ impl Workload {
         if let Some(rng) = &mut self.syncs
             && rng.chance(4)
         {
-            let volumes: Vec<VolumeId> = model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id).collect();
+            let volumes: Vec<VolumeId> = model
+                .volumes()
+                .iter()
+                .filter(|(_, volume)| !volume.deleting)
+                .map(|(id, _)| *id)
+                .collect();
             if !volumes.is_empty() {
-                let mode = rng.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Always, SyncMode::Disabled]);
+                let mode = rng.pick(&[
+                    SyncMode::Standard,
+                    SyncMode::Always,
+                    SyncMode::Always,
+                    SyncMode::Disabled,
+                ]);
                 return (Action::Sync(rng.pick(&volumes), mode), 1);
             }
         }
@@ -226,14 +296,30 @@ impl Workload {
             self.phase = self.next_phase();
         }
         self.phase.requests_left -= 1;
-        // Now and then requests also go where a volume is about to end or to begin, or to one that is about to vanish.
+        // Now and then requests also go where a volume is about to end or to begin, or to one that
+        // is about to vanish.
         let (to_the_end, to_the_doomed) = (self.rng.chance(400), self.rng.chance(100));
-        let volumes = model.volumes().iter().filter(|(_, volume)| to_the_doomed || !volume.deleting);
-        let size = |volume: &VolumeModel| if to_the_end { volume.blocks.len() as u64 } else { volume.steady_blocks() };
-        let usable: Vec<(VolumeId, u64)> = volumes.map(|(id, volume)| (*id, size(volume))).collect();
+        let volumes = model
+            .volumes()
+            .iter()
+            .filter(|(_, volume)| to_the_doomed || !volume.deleting);
+        let size = |volume: &VolumeModel| {
+            if to_the_end {
+                volume.blocks.len() as u64
+            } else {
+                volume.steady_blocks()
+            }
+        };
+        let usable: Vec<(VolumeId, u64)> =
+            volumes.map(|(id, volume)| (*id, size(volume))).collect();
         let total: u64 = self.phase.weights.iter().sum();
         let mut at = self.rng.below(total);
-        let kind = self.phase.weights.iter().position(|weight| at.checked_sub(*weight).map(|rest| at = rest).is_none()).unwrap_or(0);
+        let kind = self
+            .phase
+            .weights
+            .iter()
+            .position(|weight| at.checked_sub(*weight).map(|rest| at = rest).is_none())
+            .unwrap_or(0);
         if usable.is_empty() {
             return (self.first_volume(), 1);
         }
@@ -256,27 +342,57 @@ impl Workload {
 
     /// A volume that was not met before may be set to compress, and now and then one changes.
     fn compression(&mut self, model: &Model) -> Option<Action> {
-        let volumes = || model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id);
+        let volumes = || {
+            model
+                .volumes()
+                .iter()
+                .filter(|(_, volume)| !volume.deleting)
+                .map(|(id, _)| *id)
+        };
         if let Some(volume) = volumes().find(|id| !self.met.contains(id)) {
             self.met.insert(volume);
-            return self.compression.chance(self.compressing_per_mille).then(|| Action::Compression(volume, self.compression.pick(&Compression::ALL[1..])));
+            return self
+                .compression
+                .chance(self.compressing_per_mille)
+                .then(|| {
+                    Action::Compression(volume, self.compression.pick(&Compression::ALL[1..]))
+                });
         }
         if !self.compression.chance(self.changes_per_mille) {
             return None;
         }
         let volumes: Vec<VolumeId> = volumes().collect();
-        (!volumes.is_empty()).then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&Compression::ALL)))
+        (!volumes.is_empty()).then(|| {
+            Action::Compression(
+                self.compression.pick(&volumes),
+                self.compression.pick(&Compression::ALL),
+            )
+        })
     }
 
     fn scrub(&mut self) -> ScrubCommand {
         let bytes_per_second = self.rng.pick(&[0, 0, 100 << 20, 5 << 20]);
-        let start = ScrubCommand::Start { unix_s: 0, bytes_per_second };
-        self.rng.pick(&[start, start, start, ScrubCommand::Pause, ScrubCommand::Resume, ScrubCommand::Stop])
+        let start = ScrubCommand::Start {
+            unix_s: 0,
+            bytes_per_second,
+        };
+        self.rng.pick(&[
+            start,
+            start,
+            start,
+            ScrubCommand::Pause,
+            ScrubCommand::Resume,
+            ScrubCommand::Stop,
+        ])
     }
 
     fn request(&mut self, kind: usize, volume_blocks: u64) -> Asked {
         let long = matches!(kind, 2 | 3) && self.rng.chance(100);
-        let wanted = if long { self.rng.between(1, volume_blocks) } else { self.length() };
+        let wanted = if long {
+            self.rng.between(1, volume_blocks)
+        } else {
+            self.length()
+        };
         let blocks = wanted.min(volume_blocks);
         let first = self.first_block(volume_blocks - blocks + 1, blocks);
         let (at, count) = self.align(first, blocks);
@@ -286,10 +402,25 @@ impl Workload {
             1 => {
                 let touched = (at + count).div_ceil(SECTORS as u64) - at / SECTORS as u64;
                 let stamps = (0..touched).map(|_| self.stamp()).collect();
-                Asked::Write { at, count, stamps, fua }
+                Asked::Write {
+                    at,
+                    count,
+                    stamps,
+                    fua,
+                }
             }
-            2 => Asked::Zero { at, count, no_hole: None, fua },
-            3 => Asked::Zero { at, count, no_hole: Some(self.rng.chance(500)), fua },
+            2 => Asked::Zero {
+                at,
+                count,
+                no_hole: None,
+                fua,
+            },
+            3 => Asked::Zero {
+                at,
+                count,
+                no_hole: Some(self.rng.chance(500)),
+                fua,
+            },
             4 => Asked::Flush,
             _ => Asked::Status { at, count },
         }
@@ -297,7 +428,11 @@ impl Workload {
 
     fn length(&mut self) -> u64 {
         let max = self.phase.blocks_max;
-        if self.rng.chance(600) { self.rng.between(1, max.min(2)) } else { self.rng.between(1, max) }
+        if self.rng.chance(600) {
+            self.rng.between(1, max.min(2))
+        } else {
+            self.rng.between(1, max)
+        }
     }
 
     fn first_block(&mut self, bound: u64, blocks: u64) -> u64 {
@@ -335,10 +470,18 @@ impl Workload {
     }
 
     fn change(&mut self, model: &Model) -> Action {
-        let space: u64 = model.volumes().values().map(|volume| volume.blocks.len() as u64).sum();
+        let space: u64 = model
+            .volumes()
+            .values()
+            .map(|volume| volume.blocks.len() as u64)
+            .sum();
         let room = self.space_blocks.saturating_sub(space);
-        let usable: Vec<(VolumeId, u64)> =
-            model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, volume)| (*id, volume.steady_blocks())).collect();
+        let usable: Vec<(VolumeId, u64)> = model
+            .volumes()
+            .iter()
+            .filter(|(_, volume)| !volume.deleting)
+            .map(|(id, volume)| (*id, volume.steady_blocks()))
+            .collect();
         let kind = self.rng.below(12);
         if kind >= 10 {
             return Action::Properties(self.properties());
@@ -347,16 +490,23 @@ impl Workload {
             return self.first_volume();
         }
         let (volume, blocks) = self.rng.pick(&usable);
-        let busy = model.volumes().get(&volume).is_none_or(|volume| volume.resizing.is_some());
+        let busy = model
+            .volumes()
+            .get(&volume)
+            .is_none_or(|volume| volume.resizing.is_some());
         match kind {
             0..3 if model.volumes().len() < VOLUMES_MAX => {
                 let blocks = self.rng.between(1, room.max(1));
                 self.create(blocks)
             }
             3..5 if usable.len() > 1 && !busy => Action::Change(VolumeChange::Delete(volume)),
-            // What was asked of blocks that were cut off must have been answered before there are others in their place.
+            // What was asked of blocks that were cut off must have been answered before there are
+            // others in their place.
             5..7 if !busy && room > 0 && !model.is_touched(volume, blocks..u64::MAX) => {
-                Action::Change(VolumeChange::Resize(volume, blocks + self.rng.between(1, room)))
+                Action::Change(VolumeChange::Resize(
+                    volume,
+                    blocks + self.rng.between(1, room),
+                ))
             }
             7..9 if !busy && blocks > 1 => {
                 let smaller = self.rng.between(blocks / 2, blocks - 1).max(1);
@@ -373,35 +523,71 @@ impl Workload {
             Some(streams) if self.policies.chance(800) => streams.open(properties),
             _ => properties,
         };
-        Properties { reduction: self.ways.as_mut().map_or(Reduction::Spare, draw_way), ..properties }
+        Properties {
+            reduction: self.ways.as_mut().map_or(Reduction::Spare, draw_way),
+            ..properties
+        }
     }
 }
 
-/// A third of the seeds have pools whose reduction is capacity, at first or after some change of properties.
+/// A third of the seeds have pools whose reduction is capacity, at first or after some change of
+/// properties.
 pub fn draws_capacity(seed: u64) -> bool {
     Rng::stream(seed, "reduction").chance(333)
 }
 
 /// One of the ways.
 pub fn draw_way(rng: &mut Rng) -> Reduction {
-    rng.pick(&[Reduction::Capacity, Reduction::Capacity, Reduction::Capacity, Reduction::Spare])
+    rng.pick(&[
+        Reduction::Capacity,
+        Reduction::Capacity,
+        Reduction::Capacity,
+        Reduction::Spare,
+    ])
 }
 
-/// The properties with another policy: half of them have the placement that every pool has, and one of the two victim rules that were drawn.
+/// The properties with another policy: half of them have the placement that every pool has, and one
+/// of the two victim rules that were drawn.
 pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
-    let (placement, victim_policy, victim_number) =
-        (rng.between(1, u64::from(Properties::PLACEMENT_MAX)) as u8, rng.between(1, 6) as u8, rng.pick(&[0, 1, 3, 200]));
-    let victim_policy = if placement == 6 && rng.chance(700) { 6 } else { victim_policy };
-    if rng.chance(400) { properties } else { Properties { placement, victim_policy, victim_number, ..properties } }
+    let (placement, victim_policy, victim_number) = (
+        rng.between(1, u64::from(Properties::PLACEMENT_MAX)) as u8,
+        rng.between(1, 6) as u8,
+        rng.pick(&[0, 1, 3, 200]),
+    );
+    let victim_policy = if placement == 6 && rng.chance(700) {
+        6
+    } else {
+        victim_policy
+    };
+    if rng.chance(400) {
+        properties
+    } else {
+        Properties {
+            placement,
+            victim_policy,
+            victim_number,
+            ..properties
+        }
+    }
 }
 
-/// The properties with other rates of rebuilds and another bound of reads: half of them have those by default.
+/// The properties with other rates of rebuilds and another bound of reads: half of them have those
+/// by default.
 pub fn draw_rates(rng: &mut Rng, properties: Properties) -> Properties {
     // The members are small: a rebuild at the lowest rate takes minutes.
     let rebuild_rate_min = rng.pick(&[64 << 10, 1 << 20, 10 << 20, 1 << 30]);
     let rebuild_rate = rng.pick(&[0, rebuild_rate_min, 4 * rebuild_rate_min]);
     let read_latency_bound_ms = rng.pick(&[0, 1, 1, 5, 50, 1000]);
-    if rng.chance(500) { properties } else { Properties { rebuild_rate, rebuild_rate_min, read_latency_bound_ms, ..properties } }
+    if rng.chance(500) {
+        properties
+    } else {
+        Properties {
+            rebuild_rate,
+            rebuild_rate_min,
+            read_latency_bound_ms,
+            ..properties
+        }
+    }
 }
 
 /// Properties of a pool.
@@ -419,7 +605,16 @@ pub fn draw_properties(rng: &mut Rng) -> Properties {
 /// Single blocks are overwritten at random, with few flushes.
 fn overwriting_phase(rng: &mut Rng, phase: Phase) -> Phase {
     let (depth, burst) = (rng.between(1, 32), rng.between(1, 8));
-    let weights = [1, 95, 0, 0, rng.pick(&[0, 1, 4]), 0, 0, rng.pick(&[0, 0, 1])];
+    let weights = [
+        1,
+        95,
+        0,
+        0,
+        rng.pick(&[0, 1, 4]),
+        0,
+        0,
+        rng.pick(&[0, 0, 1]),
+    ];
     Phase {
         requests_left: rng.between(200, 1500),
         depth,
@@ -483,7 +678,10 @@ mod tests {
     fn a_phase_has_requests_in_the_smallest_pool_too() {
         for seed in 0..500 {
             let mut workload = Workload::new(seed, 1);
-            assert!((0..100).all(|_| workload.next_phase().requests_left > 0), "seed {seed}");
+            assert!(
+                (0..100).all(|_| workload.next_phase().requests_left > 0),
+                "seed {seed}"
+            );
         }
     }
 }

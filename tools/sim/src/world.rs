@@ -1,7 +1,9 @@
-//! Drives one engine: virtual clock, member commands and jobs that end in an order drawn from the seed, answers checked by the model.
+//! Drives one engine: virtual clock, member commands and jobs that end in an order drawn from the
+//! seed, answers checked by the model.
 //!
-//! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2 everything that has ended by then, and what was
-//! submitted since, goes to the engine in one `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
+//! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2
+//! everything that has ended by then, and what was submitted since, goes to the engine in one
+//! `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
 
 mod answers;
 mod branches;
@@ -18,7 +20,10 @@ use crate::spread::Spread;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_engine::{ControlError, ControlId, ControlReply, Engine, Event, Job, OpenError, OpenOptions, OpenReport, Outbox, PoolStatus};
+use windrow_engine::{
+    ControlError, ControlId, ControlReply, Engine, Event, Job, OpenError, OpenOptions, OpenReport,
+    Outbox, PoolStatus,
+};
 use windrow_io::{BufPool, MemberCommand, MemberIo, MemberOp, RequestId};
 use windrow_random::Rng;
 use windrow_units::{MemberId, VolumeId};
@@ -27,8 +32,9 @@ use windrow_units::{MemberId, VolumeId};
 const IDLE_TURNS_MAX: u32 = 5_000;
 /// Turns between two checks of the engine's own books: they look at every segment.
 const SELF_CHECK_TURNS: u64 = 8;
-/// Turns without an answer after which a pool that owes one is stuck, however busy it is. (Beside a member that answers no reads for 100 s, reads that wait for their turn to go around
-/// it wake the engine every few milliseconds.)
+/// Turns without an answer after which a pool that owes one is stuck, however busy it is. (Beside a
+/// member that answers no reads for 100 s, reads that wait for their turn to go around it wake the
+/// engine every few milliseconds.)
 const SILENT_TURNS_MAX: u32 = 100_000;
 /// A turn that takes so long, with a command under way and nothing new to do, is one of waiting.
 const WAITS_NS: u64 = 100_000;
@@ -80,7 +86,8 @@ pub struct World {
     pub trace: Trace,
     /// Members with faults: the engine may latch them out and repair from others.
     pub ailing: BTreeSet<MemberId>,
-    /// Members of which reads failed since the start: what was on its way then may be repaired when they are well again.
+    /// Members of which reads failed since the start: what was on its way then may be repaired when
+    /// they are well again.
     pub flaky: BTreeSet<MemberId>,
     /// First blocks of what was read back and could not be had.
     pub unreadable: BTreeSet<(VolumeId, u64)>,
@@ -121,9 +128,11 @@ pub struct World {
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
     /// What the members had read when the start was over: recovery counts no reads.
     read_before: Vec<u64>,
-    /// The least that user data could fill since properties began to change, or in the last turn of a pool that grows.
+    /// The least that user data could fill since properties began to change, or in the last turn of
+    /// a pool that grows.
     usable_bytes: u64,
-    /// What user data filled before the last turn: what a trim took in it was there when a write was refused.
+    /// What user data filled before the last turn: what a trim took in it was there when a write
+    /// was refused.
     used_bytes: u64,
     /// Owners of the buffers that are not the engine.
     handles_outside: usize,
@@ -153,7 +162,9 @@ impl World {
     pub fn with_buffers(seed: u64, members: VirtualMembers, story: bool, buffers: BufPool) -> Self {
         let mut rng = Rng::stream(seed, "devices");
         let count = members.member_count();
-        let paces = (0..count).map(|_| pace::Pace::new(rng.between(50, 200))).collect();
+        let paces = (0..count)
+            .map(|_| pace::Pace::new(rng.between(50, 200)))
+            .collect();
         Self {
             members,
             model: Model::default(),
@@ -211,7 +222,11 @@ impl World {
     /// Starts the engine on the members as they are.
     pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
         // The engine that was here before is gone, and so is everything that it held.
-        assert_eq!(self.buffers.handles(), self.handles_outside, "buffers outlive their engine");
+        assert_eq!(
+            self.buffers.handles(),
+            self.handles_outside,
+            "buffers outlive their engine"
+        );
         self.members.reset_received();
         self.former_bytes = 0;
         self.flaky.clear();
@@ -230,11 +245,14 @@ impl World {
             engine.plant(bug);
         }
         self.trace.add(report.accepted_order.0);
-        self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
+        self.trace
+            .tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
         // It is told the time before anything else, as by any driver.
         self.wake_at_ns = Some(self.now_ns);
-        self.read_before = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).received.read_bytes).collect();
+        self.read_before = (0..self.members.member_count())
+            .map(|m| self.members.member(MemberId(m as u8)).received.read_bytes)
+            .collect();
         (self.stopping, self.exporting) = (false, false);
         self.read_only = options.read_only;
         self.handles_at_start = self.buffers.handles();
@@ -252,7 +270,8 @@ impl World {
         }
     }
 
-    /// What is durable in the log, and what in the log or in a journal; nothing is without an engine.
+    /// What is durable in the log, and what in the log or in a journal; nothing is without an
+    /// engine.
     pub fn durable_orders(&self) -> (u64, u64) {
         let orders = self.engine.as_ref().map(Engine::durable_orders);
         orders.map_or((0, 0), |(log, all)| (log.0, all.0))
@@ -260,12 +279,16 @@ impl World {
 
     /// True if the member is in service and not being rebuilt.
     pub fn is_whole(&self, member: MemberId) -> bool {
-        self.engine.as_ref().is_some_and(|engine| engine.is_whole(member))
+        self.engine
+            .as_ref()
+            .is_some_and(|engine| engine.is_whole(member))
     }
 
     /// True if flushes are served by journal devices.
     pub fn uses_journal_devices(&self) -> bool {
-        self.engine.as_ref().is_some_and(Engine::uses_journal_devices)
+        self.engine
+            .as_ref()
+            .is_some_and(Engine::uses_journal_devices)
     }
 
     /// True if there is an engine.
@@ -273,7 +296,8 @@ impl World {
         self.engine.is_some()
     }
 
-    /// The power goes: the engine is lost with everything in flight. Returns the newest order that it had given.
+    /// The power goes: the engine is lost with everything in flight. Returns the newest order that
+    /// it had given.
     pub fn power_cut(&mut self) -> u64 {
         let read_only = self.read_only;
         self.model.scarce_pages |= self.is_up() && self.pages_may_be_scarce();
@@ -284,10 +308,12 @@ impl World {
             }
             status.order.0
         });
-        let started = std::mem::take(&mut self.pending).into_values().filter_map(|pending| match pending {
-            Pending::Command(started) => Some(started),
-            Pending::Job(_) => None,
-        });
+        let started = std::mem::take(&mut self.pending)
+            .into_values()
+            .filter_map(|pending| match pending {
+                Pending::Command(started) => Some(started),
+                Pending::Job(_) => None,
+            });
         let started: Vec<Started> = started.collect();
         self.trace.tell(|| {
             let cached: usize = (0..self.paces.len()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
@@ -318,7 +344,9 @@ impl World {
     /// In a line: what waits, and what the engine says of itself.
     pub fn summary(&self) -> String {
         let requests = self.model.describe_in_flight();
-        let Some(engine) = &self.engine else { return format!("no engine; waiting: {requests}") };
+        let Some(engine) = &self.engine else {
+            return format!("no engine; waiting: {requests}");
+        };
         let status = engine.status();
         format!(
             "{} requests and {} control commands wait ({requests}); state {}, {} free of {} segments, {} of {} bytes used, {} pending, {} at risk, orders {} \
@@ -356,9 +384,17 @@ impl World {
             Some(time) if self.events.is_empty() => self.now_ns = self.now_ns.max(time),
             _ => self.now_ns += self.rng.below(2_000),
         }
-        let window = if self.rng.chance(300) { self.rng.below(100_000) } else { 0 };
+        let window = if self.rng.chance(300) {
+            self.rng.below(100_000)
+        } else {
+            0
+        };
         let until = self.now_ns + window;
-        while let Some(entry) = self.pending.first_entry().filter(|entry| entry.key().0 <= until) {
+        while let Some(entry) = self
+            .pending
+            .first_entry()
+            .filter(|entry| entry.key().0 <= until)
+        {
             let ended = entry.remove();
             self.ended(ended);
         }
@@ -370,22 +406,38 @@ impl World {
             // (A driver says it each time.)
             self.events.push(Event::Tick(self.now_ns));
         }
-        let Some(engine) = &mut self.engine else { return Ok(false) };
+        let Some(engine) = &mut self.engine else {
+            return Ok(false);
+        };
         (self.usable_bytes, self.map_bytes) = (u64::MAX, u64::MAX);
         self.used_bytes = engine.used_bytes();
         if self.grows || self.model.is_changing_properties() {
             let status = engine.status();
             self.usable_bytes = status.plan.usable_bytes;
-            self.map_bytes = if self.grows { status.limits.map_bytes } else { u64::MAX };
+            self.map_bytes = if self.grows {
+                status.limits.map_bytes
+            } else {
+                u64::MAX
+            };
         }
         if self.model.trims_edges() {
             let before = (self.usable_bytes, self.map_bytes, self.used_bytes);
-            if answers::is_full(&engine.status(), before, self.model.is_changing_properties(), self.model.bytes_in_flight()) {
+            if answers::is_full(
+                &engine.status(),
+                before,
+                self.model.is_changing_properties(),
+                self.model.bytes_in_flight(),
+            ) {
                 self.model.note_full();
             }
         }
         engine.apply(&mut self.events, &mut self.outbox);
-        ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
+        ensure!(
+            self.events.is_empty(),
+            Protocol,
+            "apply left {} events",
+            self.events.len()
+        );
         self.turns += 1;
         if self.turns.is_multiple_of(SELF_CHECK_TURNS)
             && let Err(text) = engine.self_check()
@@ -393,26 +445,48 @@ impl World {
             return Err(Violation::new(Broken::Protocol, text));
         }
         self.effects(began_ns)?;
-        ensure!(self.silent_turns < SILENT_TURNS_MAX, Stuck, "busy without an answer; {}", self.summary());
-        ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "nothing happens; {}", self.summary());
+        ensure!(
+            self.silent_turns < SILENT_TURNS_MAX,
+            Stuck,
+            "busy without an answer; {}",
+            self.summary()
+        );
+        ensure!(
+            self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0,
+            Stuck,
+            "nothing happens; {}",
+            self.summary()
+        );
         Ok(true)
     }
 
     /// Turns while the condition holds. An idle pool whose condition still holds is stuck.
-    pub fn run_while(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) -> Result<(), Violation> {
+    pub fn run_while(
+        &mut self,
+        what: &str,
+        mut condition: impl FnMut(&Self) -> bool,
+    ) -> Result<(), Violation> {
         for _ in 0..TURNS_MAX {
             if !condition(self) {
                 return Ok(());
             }
             let alive = self.turn()?;
-            ensure!(alive || !condition(self), Stuck, "{what}: nothing under way; {}", self.summary());
+            ensure!(
+                alive || !condition(self),
+                Stuck,
+                "{what}: nothing under way; {}",
+                self.summary()
+            );
         }
         Err(Self::without_end(what))
     }
 
     /// More turns than anything takes.
     pub fn without_end(what: &str) -> Violation {
-        Violation::new(Broken::Stuck, format!("{what}: no end after {TURNS_MAX} turns"))
+        Violation::new(
+            Broken::Stuck,
+            format!("{what}: no end after {TURNS_MAX} turns"),
+        )
     }
 
     /// Turns until nothing is under way and the engine wants nothing.
@@ -421,14 +495,21 @@ impl World {
         let mut quiet = 0;
         for _ in 0..REST_TURNS_MAX {
             let alive = self.turn()?;
-            quiet = if self.pending.is_empty() { quiet + 1 } else { 0 };
+            quiet = if self.pending.is_empty() {
+                quiet + 1
+            } else {
+                0
+            };
             // What waits for its time (a batch that is not full) is not at rest.
             let engine_is_quiet = self.engine.as_ref().is_none_or(Engine::is_quiet);
             if !alive || (quiet > 200 && (engine_is_quiet || quiet > 10_000)) {
                 return Ok(());
             }
         }
-        Err(Violation::new(Broken::Stuck, format!("the pool never comes to rest; {}", self.summary())))
+        Err(Violation::new(
+            Broken::Stuck,
+            format!("the pool never comes to rest; {}", self.summary()),
+        ))
     }
 
     fn ended(&mut self, pending: Pending) {
@@ -450,12 +531,24 @@ impl World {
     /// Carries out what the engine wants after a turn that began at this time.
     fn effects(&mut self, began_ns: u64) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
-        let busy = !(outbox.commands.is_empty() && outbox.jobs.is_empty() && outbox.completions.is_empty() && outbox.control.is_empty());
+        let busy = !(outbox.commands.is_empty()
+            && outbox.jobs.is_empty()
+            && outbox.completions.is_empty()
+            && outbox.control.is_empty());
         let answers = outbox.completions.len() + outbox.control.len();
-        // (A member may hang for minutes, and the engine look every millisecond whether it still does: seed 10282391.)
+        // (A member may hang for minutes, and the engine look every millisecond whether it still
+        // does: seed 10282391.)
         let waits = !busy && !self.pending.is_empty() && self.now_ns - began_ns >= WAITS_NS;
-        self.silent_turns = if answers > 0 || self.unanswered() == 0 { 0 } else { self.silent_turns + u32::from(!waits) };
-        self.idle_turns = if busy || !self.pending.is_empty() { 0 } else { self.idle_turns + 1 };
+        self.silent_turns = if answers > 0 || self.unanswered() == 0 {
+            0
+        } else {
+            self.silent_turns + u32::from(!waits)
+        };
+        self.idle_turns = if busy || !self.pending.is_empty() {
+            0
+        } else {
+            self.idle_turns + 1
+        };
         for command in outbox.commands.drain(..) {
             self.start_command(command)?;
         }
@@ -464,7 +557,10 @@ impl World {
             self.schedule(duration, Pending::Job(job));
         }
         // (Requests are refused for it in the same breath.)
-        self.model.exhausted |= outbox.notices.iter().any(|notice| matches!(notice, windrow_engine::Notice::Exhausted { .. }));
+        self.model.exhausted |= outbox
+            .notices
+            .iter()
+            .any(|notice| matches!(notice, windrow_engine::Notice::Exhausted { .. }));
         for completion in outbox.completions.drain(..) {
             self.completed(&completion)?;
         }
@@ -483,27 +579,45 @@ impl World {
 
     fn schedule(&mut self, duration_ns: u64, pending: Pending) {
         self.sequence += 1;
-        self.pending.insert((self.now_ns + duration_ns, self.sequence), pending);
+        self.pending
+            .insert((self.now_ns + duration_ns, self.sequence), pending);
     }
 
     fn start_command(&mut self, command: MemberCommand) -> Result<(), Violation> {
         let member = command.member.index();
-        ensure!(member < self.paces.len(), Protocol, "a command for member {}", command.member);
+        ensure!(
+            member < self.paces.len(),
+            Protocol,
+            "a command for member {}",
+            command.member
+        );
         let (kind, offset, length, micros) = match &command.op {
             MemberOp::Read { offset, buf } => (1, *offset, buf.len() as u64, 80),
-            MemberOp::Write { offset, buf } => (2, *offset, buf.len() as u64, 60 + buf.len() as u64 / 1024),
+            MemberOp::Write { offset, buf } => {
+                (2, *offset, buf.len() as u64, 60 + buf.len() as u64 / 1024)
+            }
             MemberOp::Flush => (3, 0, 0, 800),
             MemberOp::Discard { offset, length } => (4, *offset, *length, 100),
         };
-        self.trace.add(self.now_ns ^ kind << 56 ^ (member as u64) << 48);
+        self.trace
+            .add(self.now_ns ^ kind << 56 ^ (member as u64) << 48);
         self.trace.add(offset ^ length << 40);
         if let MemberOp::Write { buf, .. } = &command.op {
             self.trace.add_bytes(buf);
         }
         self.check_command(&command, kind, offset, length)?;
-        self.trace.tell(|| format!("{} member {member} {} at {offset} + {length}", self.now_ns, ["", "read", "write", "flush", "discard"][kind as usize]));
-        let duration = self.paces[member].duration_ns(self.now_ns, kind == 1, micros, &mut self.rng);
-        let started = self.members.start(command, self.paces[member].hangs(self.now_ns));
+        self.trace.tell(|| {
+            format!(
+                "{} member {member} {} at {offset} + {length}",
+                self.now_ns,
+                ["", "read", "write", "flush", "discard"][kind as usize]
+            )
+        });
+        let duration =
+            self.paces[member].duration_ns(self.now_ns, kind == 1, micros, &mut self.rng);
+        let started = self
+            .members
+            .start(command, self.paces[member].hangs(self.now_ns));
         self.schedule(duration, Pending::Command(started));
         Ok(())
     }

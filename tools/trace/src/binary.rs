@@ -1,12 +1,15 @@
 //! Traces of binary records of fixed layout.
 //!
-//! **blktrace**: 48 bytes and what they announce, in the byte order of the machine that recorded them: magic `0x65617407`, sequence, time ns (8),
-//! sector (8), bytes, action, pid, device, cpu, error (2), length of what follows (2). The low byte of `action` is the event (1 queued, 7 issued,
-//! 8 completed), its upper half flags: 1 read, 2 write, 4 flush before, 0x200 passed through, 0x400 note, 0x2000 discard, 0x8000 FUA... as the
-//! kernel's `blktrace_api.h` has them. Write-zeroes have the flag of writes and no other, so they are read as writes.
+//! **blktrace**: 48 bytes and what they announce, in the byte order of the machine that recorded
+//! them: magic `0x65617407`, sequence, time ns (8), sector (8), bytes, action, pid, device, cpu,
+//! error (2), length of what follows (2). The low byte of `action` is the event (1 queued, 7
+//! issued, 8 completed), its upper half flags: 1 read, 2 write, 4 flush before, 0x200 passed
+//! through, 0x400 note, 0x2000 discard, 0x8000 FUA... as the kernel's `blktrace_api.h` has them.
+//! Write-zeroes have the flag of writes and no other, so they are read as writes.
 //!
-//! **vscsi** (VMware, the CloudPhysics traces), little-endian: version 1 has records of 32 bytes: serial, length, segments (4 each), command,
-//! version (2 each), block of 512 bytes, time us (8 each). Version 2 has 40: command, version (2 each), serial, length, segments (4 each), block,
+//! **vscsi** (VMware, the CloudPhysics traces), little-endian: version 1 has records of 32 bytes:
+//! serial, length, segments (4 each), command, version (2 each), block of 512 bytes, time us (8
+//! each). Version 2 has 40: command, version (2 each), serial, length, segments (4 each), block,
 //! time, response time (8 each). Commands are SCSI's.
 
 use crate::devices::Devices;
@@ -44,7 +47,10 @@ fn byte_order(head: &[u8]) -> Option<bool> {
 
 /// The event of a record.
 pub fn blktrace_event(record: &[u8]) -> Option<Event> {
-    let fields = Fields { record, big: byte_order(record)? };
+    let fields = Fields {
+        record,
+        big: byte_order(record)?,
+    };
     if fields.u32(28) & (NOTE << 16) != 0 {
         return None;
     }
@@ -71,28 +77,49 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
-        self.record.get(at..at + N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+        self.record
+            .get(at..at + N)
+            .and_then(|bytes| bytes.try_into().ok())
+            .unwrap_or([0; N])
     }
 
     fn u16(&self, at: usize) -> u16 {
-        if self.big { u16::from_be_bytes(self.array(at)) } else { u16::from_le_bytes(self.array(at)) }
+        if self.big {
+            u16::from_be_bytes(self.array(at))
+        } else {
+            u16::from_le_bytes(self.array(at))
+        }
     }
 
     fn u32(&self, at: usize) -> u32 {
-        if self.big { u32::from_be_bytes(self.array(at)) } else { u32::from_le_bytes(self.array(at)) }
+        if self.big {
+            u32::from_be_bytes(self.array(at))
+        } else {
+            u32::from_le_bytes(self.array(at))
+        }
     }
 
     fn u64(&self, at: usize) -> u64 {
-        if self.big { u64::from_be_bytes(self.array(at)) } else { u64::from_le_bytes(self.array(at)) }
+        if self.big {
+            u64::from_be_bytes(self.array(at))
+        } else {
+            u64::from_le_bytes(self.array(at))
+        }
     }
 }
 
-/// Decodes one record of at least [`BLKTRACE_BYTES`]; only events of one kind count, or each request would be there three times.
+/// Decodes one record of at least [`BLKTRACE_BYTES`]; only events of one kind count, or each
+/// request would be there three times.
 pub fn blktrace(record: &[u8], event: Event, devices: &mut Devices) -> Result<Decoded, String> {
-    let Some(big) = byte_order(record) else { return Err("no blktrace record begins here".to_owned()) };
+    let Some(big) = byte_order(record) else {
+        return Err("no blktrace record begins here".to_owned());
+    };
     let fields = Fields { record, big };
     let bytes = BLKTRACE_BYTES + usize::from(fields.u16(46));
-    let nothing = Decoded { bytes, ..Decoded::default() };
+    let nothing = Decoded {
+        bytes,
+        ..Decoded::default()
+    };
     let flags = fields.u32(28) >> 16;
     if blktrace_event(record) != Some(event) || flags & (PASSED | NOTE) != 0 {
         return Ok(nothing);
@@ -110,11 +137,19 @@ pub fn blktrace(record: &[u8], event: Event, devices: &mut Devices) -> Result<De
     let main = match kind.filter(|_| length > 0) {
         None => None,
         Some(kind) => {
-            let offset = sector.checked_mul(SECTOR).ok_or("its sector is beyond 2^64 bytes")?;
-            Some(Request { fua: kind == Kind::Write && flags & FUA != 0, ..Request::new(kind, device, offset, length, time) })
+            let offset = sector
+                .checked_mul(SECTOR)
+                .ok_or("its sector is beyond 2^64 bytes")?;
+            Some(Request {
+                fua: kind == Kind::Write && flags & FUA != 0,
+                ..Request::new(kind, device, offset, length, time)
+            })
         }
     };
-    Ok(Decoded { bytes, requests: [before, main] })
+    Ok(Decoded {
+        bytes,
+        requests: [before, main],
+    })
 }
 
 /// The two layouts of vscsi traces.
@@ -142,17 +177,26 @@ impl Vscsi {
         }
     }
 
-    /// The layout whose version number stands where it must in each of the records that `head` holds, at least two of them.
+    /// The layout whose version number stands where it must in each of the records that `head`
+    /// holds, at least two of them.
     pub fn detect(head: &[u8]) -> Option<Self> {
-        [(Self::Two, 2), (Self::One, 1)].into_iter().find_map(|(layout, number)| {
-            let mut records = head.chunks_exact(layout.bytes()).map(|record| record.get(layout.version_at() + 1) == Some(&number));
-            (head.len() >= 2 * layout.bytes() && records.all(|right| right)).then_some(layout)
-        })
+        [(Self::Two, 2), (Self::One, 1)]
+            .into_iter()
+            .find_map(|(layout, number)| {
+                let mut records = head
+                    .chunks_exact(layout.bytes())
+                    .map(|record| record.get(layout.version_at() + 1) == Some(&number));
+                (head.len() >= 2 * layout.bytes() && records.all(|right| right)).then_some(layout)
+            })
     }
 
     /// The layout of a trace that is said to be one, by its first record.
     pub fn first(record: &[u8]) -> Option<Self> {
-        [(Self::Two, 2), (Self::One, 1)].into_iter().find_map(|(layout, number)| (record.get(layout.version_at() + 1) == Some(&number)).then_some(layout))
+        [(Self::Two, 2), (Self::One, 1)]
+            .into_iter()
+            .find_map(|(layout, number)| {
+                (record.get(layout.version_at() + 1) == Some(&number)).then_some(layout)
+            })
     }
 }
 
@@ -160,26 +204,51 @@ impl Vscsi {
 pub fn vscsi(record: &[u8], layout: Vscsi, devices: &mut Devices) -> Result<Decoded, String> {
     let fields = Fields { record, big: false };
     let (command, length, block, time) = match layout {
-        Vscsi::One => (fields.u16(12), fields.u32(4), fields.u64(16), fields.u64(24)),
+        Vscsi::One => (
+            fields.u16(12),
+            fields.u32(4),
+            fields.u64(16),
+            fields.u64(24),
+        ),
         Vscsi::Two => (fields.u16(0), fields.u32(8), fields.u64(16), fields.u64(24)),
     };
-    let version = record.get(layout.version_at() + 1).copied().unwrap_or_default();
+    let version = record
+        .get(layout.version_at() + 1)
+        .copied()
+        .unwrap_or_default();
     if version != if layout == Vscsi::One { 1 } else { 2 } {
         return Err(format!("its version is {version}"));
     }
     let bytes = layout.bytes();
-    // READ, WRITE and SYNCHRONIZE CACHE in their lengths of command. UNMAP says in its payload, which is not there, what it unmaps.
+    // READ, WRITE and SYNCHRONIZE CACHE in their lengths of command. UNMAP says in its payload,
+    // which is not there, what it unmaps.
     let kind = match command {
         0x08 | 0x28 | 0xa8 | 0x88 => Kind::Read,
         0x0a | 0x2a | 0xaa | 0x8a => Kind::Write,
         0x35 | 0x91 => Kind::Flush,
-        _ => return Ok(Decoded { bytes, ..Decoded::default() }),
+        _ => {
+            return Ok(Decoded {
+                bytes,
+                ..Decoded::default()
+            });
+        }
     };
     let device = devices.number(b"0")?;
     let time = time.checked_mul(1000).ok_or("its time is beyond 2^64 ns")?;
     if kind == Kind::Flush {
-        return Ok(Decoded { bytes, requests: [Some(Request::new(kind, device, 0, 0, time)), None] });
+        return Ok(Decoded {
+            bytes,
+            requests: [Some(Request::new(kind, device, 0, 0, time)), None],
+        });
     }
-    let offset = block.checked_mul(SECTOR).ok_or("its block is beyond 2^64 bytes")?;
-    Ok(Decoded { bytes, requests: [Some(Request::new(kind, device, offset, u64::from(length), time)), None] })
+    let offset = block
+        .checked_mul(SECTOR)
+        .ok_or("its block is beyond 2^64 bytes")?;
+    Ok(Decoded {
+        bytes,
+        requests: [
+            Some(Request::new(kind, device, offset, u64::from(length), time)),
+            None,
+        ],
+    })
 }

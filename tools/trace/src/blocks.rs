@@ -1,6 +1,7 @@
 //! Sets of blocks of 4 KiB, and the blocks that a trace writes laid side by side.
 //!
-//! A set is bitmaps of 16 MiB each that exist only where something was named, on any device. Their number is bounded.
+//! A set is bitmaps of 16 MiB each that exist only where something was named, on any device. Their
+//! number is bounded.
 
 use crate::request::{Kind, Request};
 use std::collections::BTreeMap;
@@ -26,7 +27,12 @@ pub struct Blocks {
 impl Blocks {
     /// None yet, and at most so many bitmaps.
     pub fn new(most: usize) -> Self {
-        Self { maps: BTreeMap::new(), most, count: 0, at_least: false }
+        Self {
+            maps: BTreeMap::new(),
+            most,
+            count: 0,
+            at_least: false,
+        }
     }
 
     /// How many there are.
@@ -52,7 +58,10 @@ impl Blocks {
             if self.maps.len() >= self.most && !self.maps.contains_key(&(device, map)) {
                 self.at_least = true;
             } else {
-                let words = self.maps.entry((device, map)).or_insert_with(|| Box::new([0; MAP_WORDS]));
+                let words = self
+                    .maps
+                    .entry((device, map))
+                    .or_insert_with(|| Box::new([0; MAP_WORDS]));
                 for bit in block % MAP_BLOCKS..=(until - 1) % MAP_BLOCKS {
                     let (word, mask) = ((bit / 64) as usize, 1u64 << (bit % 64));
                     self.count += u64::from(words[word] & mask == 0);
@@ -64,10 +73,12 @@ impl Blocks {
     }
 }
 
-/// The blocks that a trace writes, numbered from 0 in the order of devices and addresses, without gaps.
+/// The blocks that a trace writes, numbered from 0 in the order of devices and addresses, without
+/// gaps.
 ///
-/// Traces name a few blocks of large disks; a model that has a place for each block of its volume needs them side by side. Blocks that are
-/// neighbours and both written stay neighbours, so a request is one range. Made in two passes over the trace: all requests are added, then asked for.
+/// Traces name a few blocks of large disks; a model that has a place for each block of its volume
+/// needs them side by side. Blocks that are neighbours and both written stay neighbours, so a
+/// request is one range. Made in two passes over the trace: all requests are added, then asked for.
 #[derive(Clone, Debug)]
 pub struct Dense {
     blocks: Blocks,
@@ -80,7 +91,10 @@ const DENSE_MAPS_MOST: usize = 1 << 19;
 
 impl Default for Dense {
     fn default() -> Self {
-        Self { blocks: Blocks::new(DENSE_MAPS_MOST), before: BTreeMap::new() }
+        Self {
+            blocks: Blocks::new(DENSE_MAPS_MOST),
+            before: BTreeMap::new(),
+        }
     }
 }
 
@@ -88,7 +102,8 @@ impl Dense {
     /// Adds a request of the first pass: writes count.
     pub fn add(&mut self, request: &Request) {
         if request.kind == Kind::Write {
-            self.blocks.add(request.device, request.offset, request.length);
+            self.blocks
+                .add(request.device, request.offset, request.length);
             self.before.clear();
         }
     }
@@ -103,8 +118,9 @@ impl Dense {
         self.blocks.is_at_least()
     }
 
-    /// First block and number of blocks of a request of the second pass: what a read or write touches, and what a trim covers as a whole, as far as it
-    /// is ever written. `None` if that is nothing.
+    /// First block and number of blocks of a request of the second pass: what a read or write
+    /// touches, and what a trim covers as a whole, as far as it is ever written. `None` if that is
+    /// nothing.
     pub fn range(&mut self, request: &Request) -> Option<(u64, u64)> {
         let (from, to) = match request.kind {
             Kind::Flush => return None,
@@ -114,7 +130,10 @@ impl Dense {
         if request.length == 0 || to <= from {
             return None;
         }
-        let (first, end) = (self.rank(request.device, from), self.rank(request.device, to));
+        let (first, end) = (
+            self.rank(request.device, from),
+            self.rank(request.device, to),
+        );
         (end > first).then(|| (first, end - first))
     }
 
@@ -124,15 +143,28 @@ impl Dense {
             let mut count = 0;
             for (key, words) in &self.blocks.maps {
                 self.before.insert(*key, count);
-                count += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+                count += words
+                    .iter()
+                    .map(|word| u64::from(word.count_ones()))
+                    .sum::<u64>();
             }
         }
         let map = block / MAP_BLOCKS;
         // The bitmap of the block, or the last one before it.
-        let Some((key, words)) = self.blocks.maps.range(..=(device, map)).next_back() else { return 0 };
-        let within = if *key == (device, map) { (block % MAP_BLOCKS) as usize } else { MAP_BLOCKS as usize };
+        let Some((key, words)) = self.blocks.maps.range(..=(device, map)).next_back() else {
+            return 0;
+        };
+        let within = if *key == (device, map) {
+            (block % MAP_BLOCKS) as usize
+        } else {
+            MAP_BLOCKS as usize
+        };
         let (whole, rest) = (within / 64, within % 64);
-        let mut count = self.before.get(key).copied().unwrap_or(0) + words[..whole].iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let mut count = self.before.get(key).copied().unwrap_or(0)
+            + words[..whole]
+                .iter()
+                .map(|word| u64::from(word.count_ones()))
+                .sum::<u64>();
         if rest > 0 {
             count += u64::from((words[whole] & ((1 << rest) - 1)).count_ones());
         }
@@ -148,25 +180,49 @@ mod tests {
 
     #[test]
     fn written_blocks_lie_side_by_side() {
-        let write = |device, block: u64, count: u64| Request::new(Kind::Write, device, block * BLOCK, count * BLOCK, 0);
+        let write = |device, block: u64, count: u64| {
+            Request::new(Kind::Write, device, block * BLOCK, count * BLOCK, 0)
+        };
         let trim = |offset, length| Request::new(Kind::Trim, 0, offset, length, 0);
         let mut dense = Dense::default();
-        for request in [write(0, 10, 2), write(0, 1 << 30, 4), write(1, 0, 1), write(0, 11, 3)] {
+        for request in [
+            write(0, 10, 2),
+            write(0, 1 << 30, 4),
+            write(1, 0, 1),
+            write(0, 11, 3),
+        ] {
             dense.add(&request);
         }
         assert_eq!((dense.count(), dense.is_partial()), (9, false));
         assert_eq!(
-            (dense.range(&write(0, 10, 2)), dense.range(&write(0, (1 << 30) + 1, 3)), dense.range(&write(1, 0, 1))),
+            (
+                dense.range(&write(0, 10, 2)),
+                dense.range(&write(0, (1 << 30) + 1, 3)),
+                dense.range(&write(1, 0, 1))
+            ),
             (Some((0, 2)), Some((5, 3)), Some((8, 1)))
         );
         // A write of a part of a block touches it; a trim of a part takes nothing.
-        assert_eq!(dense.range(&Request::new(Kind::Write, 0, 10 * BLOCK + 1, 1, 0)), Some((0, 1)));
         assert_eq!(
-            (dense.range(&trim(10 * BLOCK + 1, 2 * BLOCK)), dense.range(&trim(10 * BLOCK, BLOCK - 1)), dense.range(&trim(0, u64::MAX))),
+            dense.range(&Request::new(Kind::Write, 0, 10 * BLOCK + 1, 1, 0)),
+            Some((0, 1))
+        );
+        assert_eq!(
+            (
+                dense.range(&trim(10 * BLOCK + 1, 2 * BLOCK)),
+                dense.range(&trim(10 * BLOCK, BLOCK - 1)),
+                dense.range(&trim(0, u64::MAX))
+            ),
             (Some((1, 1)), None, Some((0, 8)))
         );
         // What is never written has no number.
-        assert_eq!((dense.range(&Request::new(Kind::Read, 0, 0, BLOCK, 0)), dense.range(&Request::new(Kind::Read, 2, 0, BLOCK, 0))), (None, None));
+        assert_eq!(
+            (
+                dense.range(&Request::new(Kind::Read, 0, 0, BLOCK, 0)),
+                dense.range(&Request::new(Kind::Read, 2, 0, BLOCK, 0))
+            ),
+            (None, None)
+        );
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! The compact format. `docs/trace-format.md` has its byte tables.
 //!
-//! A head of 16 bytes, then chunks. A chunk is decoded on its own and has a checksum that knows where it stands, so that a damaged one is found
-//! and a tail that is cut costs no more than its last chunk. Requests are coded as differences to the one before: a sequential write of the same
+//! A head of 16 bytes, then chunks. A chunk is decoded on its own and has a checksum that knows
+//! where it stands, so that a damaged one is found and a tail that is cut costs no more than its
+//! last chunk. Requests are coded as differences to the one before: a sequential write of the same
 //! size on the same device takes one byte and its time.
 
 use crate::devices::{DEVICES_MOST, Devices};
@@ -44,11 +45,13 @@ impl Granule {
     }
 
     fn of_shift(shift: u8) -> Option<Self> {
-        [Self::Byte, Self::Sector, Self::Block].into_iter().find(|granule| granule.shift() == shift)
+        [Self::Byte, Self::Sector, Self::Block]
+            .into_iter()
+            .find(|granule| granule.shift() == shift)
     }
 
-    /// The request in whole granules: reads and writes touch all that they touch in part, trims take away only what they cover. `None` if
-    /// nothing is left.
+    /// The request in whole granules: reads and writes touch all that they touch in part, trims
+    /// take away only what they cover. `None` if nothing is left.
     pub fn align(self, request: &Request) -> Option<Request> {
         let size = 1u64 << self.shift();
         let down = |at: u64| at & !(size - 1);
@@ -56,11 +59,20 @@ impl Granule {
         let up = |at: u64| at.checked_add(size - 1).map_or(down(u64::MAX), down);
         let (from, to) = match request.kind {
             Kind::Flush => return Some(*request),
-            _ if request.length == 0 => return Some(Request { offset: down(request.offset), ..*request }),
+            _ if request.length == 0 => {
+                return Some(Request {
+                    offset: down(request.offset),
+                    ..*request
+                });
+            }
             Kind::Read | Kind::Write => (down(request.offset), up(request.end())),
             Kind::Trim => (up(request.offset), down(request.end())),
         };
-        (to > from).then(|| Request { offset: from, length: to - from, ..*request })
+        (to > from).then(|| Request {
+            offset: from,
+            length: to - from,
+            ..*request
+        })
     }
 }
 
@@ -132,12 +144,24 @@ impl Encoder {
         let mut out = MAGIC.to_vec();
         out.push(granule.shift());
         out.resize(HEAD_BYTES, 0);
-        Self { granule, before: Before::default(), payload: Vec::new(), count: 0, total: 0, named: 0, out, offset: HEAD_BYTES as u64 }
+        Self {
+            granule,
+            before: Before::default(),
+            payload: Vec::new(),
+            count: 0,
+            total: 0,
+            named: 0,
+            out,
+            offset: HEAD_BYTES as u64,
+        }
     }
 
-    /// Adds a request; false if nothing of it is left in whole granules. `names` are those of the devices, up to the request's at least.
+    /// Adds a request; false if nothing of it is left in whole granules. `names` are those of the
+    /// devices, up to the request's at least.
     pub fn add(&mut self, request: &Request, names: &[String]) -> bool {
-        let Some(request) = self.granule.align(request) else { return false };
+        let Some(request) = self.granule.align(request) else {
+            return false;
+        };
         if self.named <= request.device as usize {
             self.close();
             while self.named <= request.device as usize {
@@ -174,7 +198,10 @@ impl Encoder {
             put_number(&mut self.payload, u64::from(request.device));
         }
         if first & SAME_TIME == 0 {
-            put_number(&mut self.payload, zigzag(request.time_ns.wrapping_sub(before.time_ns)));
+            put_number(
+                &mut self.payload,
+                zigzag(request.time_ns.wrapping_sub(before.time_ns)),
+            );
         }
         if !is_flush {
             if first & FOLLOWS == 0 {
@@ -184,7 +211,9 @@ impl Encoder {
                 put_number(&mut self.payload, length);
             }
             *known = length;
-            before.ends.insert(request.device, offset.saturating_add(length));
+            before
+                .ends
+                .insert(request.device, offset.saturating_add(length));
         }
         before.device = request.device;
         before.time_ns = request.time_ns;
@@ -247,15 +276,29 @@ pub struct Decoder {
 
 impl Decoder {
     /// Reads the next chunk.
-    pub fn chunk(&mut self, input: &mut Input<'_>, devices: &mut Devices, ready: &mut VecDeque<Request>) -> Result<Chunk, TraceError> {
+    pub fn chunk(
+        &mut self,
+        input: &mut Input<'_>,
+        devices: &mut Devices,
+        ready: &mut VecDeque<Request>,
+    ) -> Result<Chunk, TraceError> {
         let offset = input.offset();
-        let damaged = |what: &str| TraceError::Damaged { place: Place::Offset(offset), what: what.to_owned() };
+        let damaged = |what: &str| TraceError::Damaged {
+            place: Place::Offset(offset),
+            what: what.to_owned(),
+        };
         let Some(granule) = self.granule else {
             let head = input.peek(HEAD_BYTES);
-            if head.len() < HEAD_BYTES || !head.starts_with(MAGIC) || head[9..].iter().any(|byte| *byte != 0) {
+            if head.len() < HEAD_BYTES
+                || !head.starts_with(MAGIC)
+                || head[9..].iter().any(|byte| *byte != 0)
+            {
                 return Err(damaged("no head of a compact trace"));
             }
-            self.granule = Some(Granule::of_shift(head[8]).ok_or_else(|| damaged("a head with a granule that is not known"))?);
+            self.granule = Some(
+                Granule::of_shift(head[8])
+                    .ok_or_else(|| damaged("a head with a granule that is not known"))?,
+            );
             input.consume(HEAD_BYTES);
             return Ok(Chunk::More);
         };
@@ -265,48 +308,85 @@ impl Decoder {
             Ok(head) => head,
             Err(_) => return Ok(Chunk::End { cut: true }),
         };
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, count) = (word(4) as usize, word(8));
-        if head[1..4] != [0; 3] || word(12) != 0 || length > PAYLOAD_BYTES_MOST || !(REQUESTS..=END).contains(&head[0]) {
+        if head[1..4] != [0; 3]
+            || word(12) != 0
+            || length > PAYLOAD_BYTES_MOST
+            || !(REQUESTS..=END).contains(&head[0])
+        {
             return Err(damaged("no head of a chunk"));
         }
         let whole = CHUNK_HEAD_BYTES + length;
         // One byte more tells whether anything follows.
         let bytes = input.peek(whole + 1);
-        let Some(payload) = bytes.get(CHUNK_HEAD_BYTES..whole) else { return Ok(Chunk::End { cut: true }) };
-        let stored = u64::from_le_bytes([head[16], head[17], head[18], head[19], head[20], head[21], head[22], head[23]]);
+        let Some(payload) = bytes.get(CHUNK_HEAD_BYTES..whole) else {
+            return Ok(Chunk::End { cut: true });
+        };
+        let stored = u64::from_le_bytes([
+            head[16], head[17], head[18], head[19], head[20], head[21], head[22], head[23],
+        ]);
         let is_last = bytes.len() == whole;
         if checksum(offset, &head[..16], payload) != stored {
-            return if is_last { Ok(Chunk::End { cut: true }) } else { Err(damaged("a chunk whose checksum does not fit")) };
+            return if is_last {
+                Ok(Chunk::End { cut: true })
+            } else {
+                Err(damaged("a chunk whose checksum does not fit"))
+            };
         }
         let end = match head[0] {
             REQUESTS => {
-                let records = Records { bytes: payload, at: 0, granule, before: Before::default(), devices: devices.names().len() };
-                let found =
-                    records.read(count).map_err(|(at, what)| TraceError::Record { place: Place::Offset(offset + (CHUNK_HEAD_BYTES + at) as u64), what })?;
+                let records = Records {
+                    bytes: payload,
+                    at: 0,
+                    granule,
+                    before: Before::default(),
+                    devices: devices.names().len(),
+                };
+                let found = records
+                    .read(count)
+                    .map_err(|(at, what)| TraceError::Record {
+                        place: Place::Offset(offset + (CHUNK_HEAD_BYTES + at) as u64),
+                        what,
+                    })?;
                 self.total += found.len() as u64;
                 ready.extend(found);
                 false
             }
             DEVICE => {
                 let known = devices.names().len();
-                let number = devices.number(payload).map_err(|what| TraceError::Record { place: Place::Offset(offset), what })?;
-                // A name that is there already, or one out of turn, would give numbers a second meaning.
+                let number = devices.number(payload).map_err(|what| TraceError::Record {
+                    place: Place::Offset(offset),
+                    what,
+                })?;
+                // A name that is there already, or one out of turn, would give numbers a second
+                // meaning.
                 if number as usize != known || number != count {
                     return Err(damaged("a name of a device out of turn"));
                 }
                 false
             }
             _ => {
-                let total: [u8; 8] = payload.try_into().map_err(|_| damaged("an end that says nothing"))?;
+                let total: [u8; 8] = payload
+                    .try_into()
+                    .map_err(|_| damaged("an end that says nothing"))?;
                 if !is_last || u64::from_le_bytes(total) != self.total {
-                    return Err(damaged(if is_last { "an end that counts another number of requests" } else { "something behind the end" }));
+                    return Err(damaged(if is_last {
+                        "an end that counts another number of requests"
+                    } else {
+                        "something behind the end"
+                    }));
                 }
                 true
             }
         };
         input.consume(whole);
-        Ok(if end { Chunk::End { cut: false } } else { Chunk::More })
+        Ok(if end {
+            Chunk::End { cut: false }
+        } else {
+            Chunk::More
+        })
     }
 }
 
@@ -321,16 +401,23 @@ struct Records<'a> {
 
 impl Records<'_> {
     fn read(mut self, count: u32) -> Result<Vec<Request>, (usize, String)> {
-        // A request takes a byte at least, so a count cannot ask for more memory than the chunk has.
+        // A request takes a byte at least, so a count cannot ask for more memory than the chunk
+        // has.
         let mut found = Vec::with_capacity((count as usize).min(self.bytes.len()));
         for _ in 0..count {
             let at = self.at;
             let request = self.request().map_err(|what| (at, what.to_owned()))?;
             // Whole granules may reach a little beyond what was asked for.
-            request.check_up_to(2 * TRANSFER_BYTES_MOST).map_err(|what| (at, what.to_owned()))?;
+            request
+                .check_up_to(2 * TRANSFER_BYTES_MOST)
+                .map_err(|what| (at, what.to_owned()))?;
             found.push(request);
         }
-        if self.at < self.bytes.len() { Err((self.at, "more bytes than requests".to_owned())) } else { Ok(found) }
+        if self.at < self.bytes.len() {
+            Err((self.at, "more bytes than requests".to_owned()))
+        } else {
+            Ok(found)
+        }
     }
 
     fn request(&mut self) -> Result<Request, &'static str> {
@@ -342,7 +429,8 @@ impl Records<'_> {
             return Err("a bit that has no meaning");
         }
         if first & SAME_DEVICE == 0 {
-            self.before.device = u32::try_from(self.number()?).map_err(|_| "a device beyond all names")?;
+            self.before.device =
+                u32::try_from(self.number()?).map_err(|_| "a device beyond all names")?;
         }
         let device = self.before.device;
         if device as usize >= self.devices.min(DEVICES_MOST) {
@@ -351,22 +439,40 @@ impl Records<'_> {
         if first & SAME_TIME == 0 {
             self.before.time_ns = self.before.time_ns.wrapping_add(unzigzag(self.number()?));
         }
-        let mut request = Request { fua: first & FUA != 0, ..Request::new(kind, device, 0, 0, self.before.time_ns) };
+        let mut request = Request {
+            fua: first & FUA != 0,
+            ..Request::new(kind, device, 0, 0, self.before.time_ns)
+        };
         if is_flush {
             return Ok(request);
         }
         let end = self.before.ends.get(&device).copied().unwrap_or(0);
-        let offset = if first & FOLLOWS != 0 { end } else { end.wrapping_add(unzigzag(self.number()?)) };
+        let offset = if first & FOLLOWS != 0 {
+            end
+        } else {
+            end.wrapping_add(unzigzag(self.number()?))
+        };
         let slot = usize::from(code(kind));
-        let length = if first & SAME_LENGTH != 0 { self.before.lengths[slot] } else { self.number()? };
+        let length = if first & SAME_LENGTH != 0 {
+            self.before.lengths[slot]
+        } else {
+            self.number()?
+        };
         self.before.lengths[slot] = length;
-        self.before.ends.insert(device, offset.saturating_add(length));
-        let bytes = |granules: u64| granules.checked_mul(1 << self.granule.shift()).ok_or("a place beyond 2^64 bytes");
+        self.before
+            .ends
+            .insert(device, offset.saturating_add(length));
+        let bytes = |granules: u64| {
+            granules
+                .checked_mul(1 << self.granule.shift())
+                .ok_or("a place beyond 2^64 bytes")
+        };
         (request.offset, request.length) = (bytes(offset)?, bytes(length)?);
         Ok(request)
     }
 
-    /// Seven bits a byte, the lowest first; the last byte has no top bit and is not 0 unless it is the only one.
+    /// Seven bits a byte, the lowest first; the last byte has no top bit and is not 0 unless it is
+    /// the only one.
     fn number(&mut self) -> Result<u64, &'static str> {
         let mut value = 0u64;
         for place in 0..10 {

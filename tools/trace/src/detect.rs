@@ -1,7 +1,8 @@
 //! Which format a trace has.
 //!
-//! Binary formats are recognised by their magic or by the version in each record, texts by trying: a format fits if it understands each of the first
-//! lines and finds a request in them. The formats of lines differ in where the operation stands, so that at most one fits.
+//! Binary formats are recognised by their magic or by the version in each record, texts by trying:
+//! a format fits if it understands each of the first lines and finds a request in them. The formats
+//! of lines differ in where the operation stands, so that at most one fits.
 
 use crate::binary::{self, Vscsi};
 use crate::compact;
@@ -73,7 +74,10 @@ pub const FORMATS: [(&str, Format); 15] = [
 impl Format {
     /// Its name.
     pub fn name(self) -> &'static str {
-        FORMATS.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+        FORMATS
+            .iter()
+            .find(|(_, format)| *format == self)
+            .map_or("", |(name, _)| name)
     }
 }
 
@@ -82,7 +86,11 @@ impl std::str::FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = || FORMATS.map(|(name, _)| name).join(", ");
-        FORMATS.iter().find(|(name, _)| *name == text).map(|(_, format)| *format).ok_or_else(|| format!("'{text}' is no format; there are {}", names()))
+        FORMATS
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, format)| *format)
+            .ok_or_else(|| format!("'{text}' is no format; there are {}", names()))
     }
 }
 
@@ -108,13 +116,27 @@ pub fn detect(head: &[u8], is_whole: bool) -> Result<Format, TraceError> {
     if is_blkparse(whole_lines(head, is_whole)) {
         return Ok(Format::Blkparse);
     }
-    const TEXTS: [Format; 9] =
-        [Format::Fiu, Format::Msr, Format::Alibaba, Format::Spc, Format::Tencent, Format::Csv, Format::DiskSim, Format::Mqsim, Format::Jesd219];
-    let fits = |format: &Format| lines_of(*format).is_some_and(|lines| fits(lines, whole_lines(head, is_whole)));
-    TEXTS
-        .into_iter()
-        .find(fits)
-        .ok_or_else(|| TraceError::Unknown(if head.is_empty() { "it is empty".to_owned() } else { "no known format fits its beginning".to_owned() }))
+    const TEXTS: [Format; 9] = [
+        Format::Fiu,
+        Format::Msr,
+        Format::Alibaba,
+        Format::Spc,
+        Format::Tencent,
+        Format::Csv,
+        Format::DiskSim,
+        Format::Mqsim,
+        Format::Jesd219,
+    ];
+    let fits = |format: &Format| {
+        lines_of(*format).is_some_and(|lines| fits(lines, whole_lines(head, is_whole)))
+    };
+    TEXTS.into_iter().find(fits).ok_or_else(|| {
+        TraceError::Unknown(if head.is_empty() {
+            "it is empty".to_owned()
+        } else {
+            "no known format fits its beginning".to_owned()
+        })
+    })
 }
 
 /// True if each of the first lines is understood, and there is a request in them.
@@ -123,15 +145,23 @@ fn fits<'a>(mut decoder: Lines, lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut found = false;
     for (line, number) in lines.take(LINES_TRIED).zip(1..) {
         match decoder.line(line, number, &mut devices) {
-            Ok(requests) if requests.iter().flatten().all(|request| request.check().is_ok()) => found |= requests[0].is_some() || requests[1].is_some(),
+            Ok(requests)
+                if requests
+                    .iter()
+                    .flatten()
+                    .all(|request| request.check().is_ok()) =>
+            {
+                found |= requests[0].is_some() || requests[1].is_some()
+            }
             _ => return false,
         }
     }
     found
 }
 
-/// True if each of the first lines is one that blkparse writes, and there is an event in them. Which one does not matter: it may begin with hundreds of
-/// completions, or messages of the scheduler.
+/// True if each of the first lines is one that blkparse writes, and there is an event in them.
+/// Which one does not matter: it may begin with hundreds of completions, or messages of the
+/// scheduler.
 fn is_blkparse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut found = false;
     for line in lines.take(LINES_TRIED) {
@@ -145,14 +175,26 @@ fn is_blkparse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
 
 /// Lines with content that end within the head; the last one counts only if nothing can follow it.
 fn whole_lines(head: &[u8], is_whole: bool) -> impl Iterator<Item = &[u8]> {
-    let end = if is_whole { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
-    head[..end].split(|byte| *byte == b'\n').filter(|line| text::content(line).is_some())
+    let end = if is_whole {
+        head.len()
+    } else {
+        head.iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1)
+    };
+    head[..end]
+        .split(|byte| *byte == b'\n')
+        .filter(|line| text::content(line).is_some())
 }
 
-/// The decoder of a format of lines; `None` for binary ones, and for blkparse, of which the reader says which event counts.
+/// The decoder of a format of lines; `None` for binary ones, and for blkparse, of which the reader
+/// says which event counts.
 pub fn lines_of(format: Format) -> Option<Lines> {
     Some(match format {
-        Format::Fio => Lines::Fio { version: None, waited_us: 0 },
+        Format::Fio => Lines::Fio {
+            version: None,
+            waited_us: 0,
+        },
         Format::Msr => Lines::Msr,
         Format::Alibaba => Lines::Alibaba,
         Format::Tencent => Lines::Tencent,
@@ -162,6 +204,8 @@ pub fn lines_of(format: Format) -> Option<Lines> {
         Format::Fiu => Lines::Fiu,
         Format::Jesd219 => Lines::Columns(Columns::jesd219()),
         Format::Csv => Lines::Csv,
-        Format::Blkparse | Format::Compact | Format::Blktrace | Format::Vscsi | Format::Columns => return None,
+        Format::Blkparse | Format::Compact | Format::Blktrace | Format::Vscsi | Format::Columns => {
+            return None;
+        }
     })
 }

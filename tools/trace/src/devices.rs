@@ -1,4 +1,5 @@
-//! Names of devices, as numbers in the order in which they appear. Devices that differ are shown by texts that differ, whatever bytes their names have.
+//! Names of devices, as numbers in the order in which they appear. Devices that differ are shown by
+//! texts that differ, whatever bytes their names have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,9 @@ impl Devices {
         }
         let number = match self.numbers.get(name) {
             Some(number) => *number,
-            None if self.names.len() >= DEVICES_MOST => return Err(format!("more than {DEVICES_MOST} devices")),
+            None if self.names.len() >= DEVICES_MOST => {
+                return Err(format!("more than {DEVICES_MOST} devices"));
+            }
             None => {
                 let number = self.names.len() as u32;
                 let text = self.text(name, number);
@@ -41,10 +44,16 @@ impl Devices {
         Ok(number)
     }
 
-    /// What shows a device: its name, if that is text, is not too long, and shows no other one; else the number goes with it.
+    /// What shows a device: its name, if that is text, is not too long, and shows no other one;
+    /// else the number goes with it.
     fn text(&self, name: &[u8], number: u32) -> String {
         let lossy = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MOST)]).into_owned();
-        let cut = |most: usize| &lossy[..(0..=most.min(lossy.len())).rev().find(|at| lossy.is_char_boundary(*at)).unwrap_or(0)];
+        let cut = |most: usize| {
+            &lossy[..(0..=most.min(lossy.len()))
+                .rev()
+                .find(|at| lossy.is_char_boundary(*at))
+                .unwrap_or(0)]
+        };
         let mut text = cut(NAME_BYTES_MOST).to_owned();
         let mut tail = format!("#{number}");
         while self.taken.contains(&text) {
@@ -64,19 +73,39 @@ impl Devices {
 mod tests {
     use super::*;
 
-    /// Two names that differ only in bytes that are no text, or behind the longest one, were one device in what was shown, and in a trace converted from it.
+    /// Two names that differ only in bytes that are no text, or behind the longest one, were one
+    /// device in what was shown, and in a trace converted from it.
     #[test]
     fn devices_that_differ_are_shown_by_different_texts() {
         let long = [b'x'; 300];
-        let names: [&[u8]; 8] = [b"sda", b"\xff", b"\xfe", &long, &long[..255], "\u{fffd}#2".as_bytes(), b"\xfd", &[0xff; 255]];
+        let names: [&[u8]; 8] = [
+            b"sda",
+            b"\xff",
+            b"\xfe",
+            &long,
+            &long[..255],
+            "\u{fffd}#2".as_bytes(),
+            b"\xfd",
+            &[0xff; 255],
+        ];
         let mut devices = Devices::default();
         for (number, name) in names.iter().enumerate() {
             assert_eq!(devices.number(name), Ok(number as u32));
         }
-        assert_eq!((0..8).map(|at| devices.number(names[at])).collect::<Vec<_>>(), (0..8).map(Ok).collect::<Vec<_>>());
+        assert_eq!(
+            (0..8)
+                .map(|at| devices.number(names[at]))
+                .collect::<Vec<_>>(),
+            (0..8).map(Ok).collect::<Vec<_>>()
+        );
         let shown: BTreeSet<&String> = devices.names().iter().collect();
         assert_eq!(shown.len(), names.len(), "{:?}", devices.names());
-        assert!(devices.names().iter().all(|name| name.len() <= NAME_BYTES_MOST));
+        assert!(
+            devices
+                .names()
+                .iter()
+                .all(|name| name.len() <= NAME_BYTES_MOST)
+        );
         assert_eq!(devices.names()[0], "sda");
     }
 }

@@ -1,11 +1,14 @@
-//! Choice of the event that counts in a trace of the kernel's block layer, which has each request up to three times.
+//! Choice of the event that counts in a trace of the kernel's block layer, which has each request
+//! up to three times.
 //!
 //! 1. The event that the user names counts.
-//! 2. Else a request that was queued counts: as soon as one is seen, nothing else does. A trace of a busy disk begins with the completions of what was in
-//!    flight, so the beginning decides nothing.
-//! 3. Until then issues and completions are held. A trace that ends without a queued request counts its issues, else its completions.
-//! 4. What is held is bounded. Beyond the bound the earliest kind of event so far counts. An earlier kind that still comes is an error, so that no request
-//!    is counted twice in silence.
+//! 2. Else a request that was queued counts: as soon as one is seen, nothing else does. A trace of
+//!    a busy disk begins with the completions of what was in flight, so the beginning decides
+//!    nothing.
+//! 3. Until then issues and completions are held. A trace that ends without a queued request counts
+//!    its issues, else its completions.
+//! 4. What is held is bounded. Beyond the bound the earliest kind of event so far counts. An
+//!    earlier kind that still comes is an error, so that no request is counted twice in silence.
 
 use crate::devices::Devices;
 use crate::error::{Place, TraceError};
@@ -68,7 +71,10 @@ pub struct Events {
 impl Events {
     /// Counts the event that the user names, or finds out.
     pub fn new(named: Option<Event>) -> Self {
-        Self { counted: named, ..Self::default() }
+        Self {
+            counted: named,
+            ..Self::default()
+        }
     }
 
     /// The event that counts, once it is known.
@@ -82,14 +88,17 @@ impl Events {
     /// It comes earlier in the life of a request than the one that was counted so far.
     pub fn choose(&mut self, event: Option<Event>) -> Result<Choice, TraceError> {
         match (self.counted, event) {
-            (Some(counted), Some(event)) if self.is_guess && event < counted => Err(TraceError::Event(format!(
-                "requests were counted when they were {}, as the first {HELD_MOST} have nothing earlier, but here one is {}",
-                counted.name(),
-                event.name()
-            ))),
+            (Some(counted), Some(event)) if self.is_guess && event < counted => {
+                Err(TraceError::Event(format!(
+                    "requests were counted when they were {}, as the first {HELD_MOST} have nothing earlier, but here one is {}",
+                    counted.name(),
+                    event.name()
+                )))
+            }
             (Some(counted), _) => Ok(Choice::Count(counted)),
             (None, Some(Event::Queued)) => {
-                (self.counted, self.issued, self.completed) = (Some(Event::Queued), Held::default(), Held::default());
+                (self.counted, self.issued, self.completed) =
+                    (Some(Event::Queued), Held::default(), Held::default());
                 Ok(Choice::Count(Event::Queued))
             }
             (None, Some(event)) => Ok(Choice::Hold(event)),
@@ -103,7 +112,11 @@ impl Events {
     }
 
     fn held(&mut self, event: Event) -> &mut Held {
-        if event == Event::Completed { &mut self.completed } else { &mut self.issued }
+        if event == Event::Completed {
+            &mut self.completed
+        } else {
+            &mut self.issued
+        }
     }
 
     /// Holds what a record gave. True if no more can be held.
@@ -113,23 +126,37 @@ impl Events {
             Ok(found) => held.requests.extend(found.into_iter().flatten()),
             Err(what) => {
                 held.bad += 1;
-                held.first_bad.get_or_insert((held.requests.len(), place, what));
+                held.first_bad
+                    .get_or_insert((held.requests.len(), place, what));
             }
         }
         self.issued.requests.len() + self.completed.requests.len() >= HELD_MOST
     }
 
-    /// Decides by what was seen so far, at the end of the trace (`is_end`) or because no more can be held.
+    /// Decides by what was seen so far, at the end of the trace (`is_end`) or because no more can
+    /// be held.
     pub fn decide(&mut self, is_end: bool) -> Released {
         if self.counted.is_some() {
             return Released::default();
         }
-        let (issued, completed) = (std::mem::take(&mut self.issued), std::mem::take(&mut self.completed));
-        let (event, held) = if issued.is_empty() { (Event::Completed, completed) } else { (Event::Issued, issued) };
+        let (issued, completed) = (
+            std::mem::take(&mut self.issued),
+            std::mem::take(&mut self.completed),
+        );
+        let (event, held) = if issued.is_empty() {
+            (Event::Completed, completed)
+        } else {
+            (Event::Issued, issued)
+        };
         if held.is_empty() {
             return Released::default();
         }
         (self.counted, self.is_guess) = (Some(event), !is_end);
-        Released { requests: held.requests, devices: held.devices, first_bad: held.first_bad, bad: held.bad }
+        Released {
+            requests: held.requests,
+            devices: held.devices,
+            first_bad: held.first_bad,
+            bad: held.bad,
+        }
     }
 }

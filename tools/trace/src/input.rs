@@ -1,7 +1,9 @@
 //! The bytes of a trace: unpacked, with a bounded look ahead.
 //!
-//! gzip and zstd are known by their first bytes. At most one layer is unpacked, in a stream, so that a small file that unpacks to an endless one costs
-//! time and no memory. Where unpacking fails, the bytes before are handed out first; the failure is kept for the reader, which decides what it means.
+//! gzip and zstd are known by their first bytes. At most one layer is unpacked, in a stream, so
+//! that a small file that unpacks to an endless one costs time and no memory. Where unpacking
+//! fails, the bytes before are handed out first; the failure is kept for the reader, which decides
+//! what it means.
 
 mod gzip;
 pub mod wrapping;
@@ -56,7 +58,15 @@ impl<'a> Input<'a> {
             Packing::Gzip => Box::new(Gzip::new(source)),
             Packing::Zstd => Box::new(Zstd::new(source)),
         };
-        Ok(Self { source, packing, buffer: Vec::new(), start: 0, offset: 0, ended: false, failure: None })
+        Ok(Self {
+            source,
+            packing,
+            buffer: Vec::new(),
+            start: 0,
+            offset: 0,
+            ended: false,
+            failure: None,
+        })
     }
 
     /// How the file is packed.
@@ -79,7 +89,8 @@ impl<'a> Input<'a> {
         self.ended && self.failure.is_none()
     }
 
-    /// The next `count` bytes, or what is left of the trace if that is less. `count` is at most half a megabyte.
+    /// The next `count` bytes, or what is left of the trace if that is less. `count` is at most
+    /// half a megabyte.
     pub fn peek(&mut self, count: usize) -> &[u8] {
         let count = count.min(BUFFER_BYTES);
         while self.buffer.len() - self.start < count && !self.ended {
@@ -96,17 +107,25 @@ impl<'a> Input<'a> {
         self.offset += count as u64;
     }
 
-    /// The next line without its end, and how many bytes it takes. `None` at the end; an error if it is too long. A line that the bytes end in early is none:
-    /// the number at its end may be half of one.
+    /// The next line without its end, and how many bytes it takes. `None` at the end; an error if
+    /// it is too long. A line that the bytes end in early is none: the number at its end may be
+    /// half of one.
     pub fn line(&mut self) -> Result<Option<(usize, usize)>, TraceError> {
         let mut looked = 0;
         loop {
             let start = self.start;
             let have = self.buffer.len() - start;
-            if let Some(at) = self.buffer[start + looked..].iter().position(|byte| *byte == b'\n') {
+            if let Some(at) = self.buffer[start + looked..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
                 let length = looked + at;
                 self.check_line(length)?;
-                let text = if length > 0 && self.buffer[start + length - 1] == b'\r' { length - 1 } else { length };
+                let text = if length > 0 && self.buffer[start + length - 1] == b'\r' {
+                    length - 1
+                } else {
+                    length
+                };
                 return Ok(Some((text, length + 1)));
             }
             self.check_line(have)?;
@@ -137,7 +156,10 @@ impl<'a> Input<'a> {
         if length <= LINE_BYTES_MOST {
             return Ok(());
         }
-        Err(TraceError::Record { place: Place::Offset(self.offset), what: format!("a line of more than {LINE_BYTES_MOST} bytes") })
+        Err(TraceError::Record {
+            place: Place::Offset(self.offset),
+            what: format!("a line of more than {LINE_BYTES_MOST} bytes"),
+        })
     }
 
     /// `length` bytes that `line` found.
@@ -151,7 +173,9 @@ impl<'a> Input<'a> {
             self.start = 0;
         }
         let before = self.buffer.len();
-        let room = wanted.saturating_sub(before - self.start).clamp(16 << 10, BUFFER_BYTES);
+        let room = wanted
+            .saturating_sub(before - self.start)
+            .clamp(16 << 10, BUFFER_BYTES);
         self.buffer.resize(before + room, 0);
         let read = loop {
             match self.source.read(&mut self.buffer[before..]) {
@@ -159,7 +183,8 @@ impl<'a> Input<'a> {
                 other => break other,
             }
         };
-        self.buffer.truncate(before + read.as_ref().map_or(0, |count| (*count).min(room)));
+        self.buffer
+            .truncate(before + read.as_ref().map_or(0, |count| (*count).min(room)));
         match read {
             Ok(0) => self.ended = true,
             Ok(_) => {}
@@ -168,7 +193,10 @@ impl<'a> Input<'a> {
                 let place = Place::Offset(self.offset + (before - self.start) as u64);
                 self.failure = Some(match self.packing {
                     Packing::Plain => TraceError::Io(error),
-                    _ => TraceError::Damaged { place, what: format!("what is packed cannot be unpacked: {error}") },
+                    _ => TraceError::Damaged {
+                        place,
+                        what: format!("what is packed cannot be unpacked: {error}"),
+                    },
                 });
             }
         }

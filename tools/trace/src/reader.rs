@@ -22,9 +22,11 @@ pub struct Options {
     pub event: Option<Event>,
     /// Columns, for [`Format::Columns`].
     pub columns: Option<Columns>,
-    /// True to leave records out that cannot be understood, and count them; and to end where the rest is damaged, with what is before.
+    /// True to leave records out that cannot be understood, and count them; and to end where the
+    /// rest is damaged, with what is before.
     pub skip_bad: bool,
-    /// The one device whose requests count: its name, or, where devices have other names than numbers, its number in the order in which the trace names them, from 0.
+    /// The one device whose requests count: its name, or, where devices have other names than
+    /// numbers, its number in the order in which the trace names them, from 0.
     pub device: Option<String>,
 }
 
@@ -39,7 +41,11 @@ struct Wanted {
 
 impl Wanted {
     fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), found: None, passed: 0 }
+        Self {
+            text: text.to_owned(),
+            found: None,
+            passed: 0,
+        }
     }
 
     /// True for a device by its name, or by its number if that can be no name.
@@ -60,9 +66,23 @@ impl Wanted {
     /// What to say if it never came.
     fn missed(&self, names: &[String]) -> Option<TraceError> {
         const SHOWN: usize = 10;
-        let some = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-        let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
-        self.found.is_none().then(|| TraceError::Device(format!("it has no device '{}'; those that it has: {some}{more}", self.text)))
+        let some = names
+            .iter()
+            .take(SHOWN)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let more = if names.len() > SHOWN {
+            format!(" and {} more", names.len() - SHOWN)
+        } else {
+            String::new()
+        };
+        self.found.is_none().then(|| {
+            TraceError::Device(format!(
+                "it has no device '{}'; those that it has: {some}{more}",
+                self.text
+            ))
+        })
     }
 }
 
@@ -163,16 +183,23 @@ impl<'a> Reader<'a> {
         self.damage.as_deref()
     }
 
-    /// The event of a request that counts, in a trace of the kernel's block layer: known once everything was read.
+    /// The event of a request that counts, in a trace of the kernel's block layer: known once
+    /// everything was read.
     pub fn counted_event(&self) -> Option<Event> {
-        matches!(self.decoder, Decoder::Blkparse | Decoder::Blktrace).then(|| self.events.counted()).flatten()
+        matches!(self.decoder, Decoder::Blkparse | Decoder::Blktrace)
+            .then(|| self.events.counted())
+            .flatten()
     }
 
     /// The next request.
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             if let Some(request) = self.ready.pop_front() {
-                if self.wanted.as_mut().is_none_or(|wanted| wanted.takes(&request, self.devices.names())) {
+                if self
+                    .wanted
+                    .as_mut()
+                    .is_none_or(|wanted| wanted.takes(&request, self.devices.names()))
+                {
                     return Ok(Some(request));
                 }
                 continue;
@@ -181,7 +208,10 @@ impl<'a> Reader<'a> {
                 return Err(self.fail(error));
             }
             if self.done {
-                let missed = self.wanted.take().and_then(|wanted| wanted.missed(self.devices.names()));
+                let missed = self
+                    .wanted
+                    .take()
+                    .and_then(|wanted| wanted.missed(self.devices.names()));
                 return missed.map_or(Ok(None), Err);
             }
             let step = match &self.decoder {
@@ -206,9 +236,14 @@ impl<'a> Reader<'a> {
         error
     }
 
-    /// Turns an end that came too early, or a place from which nothing more can be read, into an error, or into an end that is noted.
+    /// Turns an end that came too early, or a place from which nothing more can be read, into an
+    /// error, or into an end that is noted.
     fn check_end(&mut self, step: Step) -> Result<Step, TraceError> {
-        let failure = if matches!(step, Step::End) { self.input.take_failure() } else { None };
+        let failure = if matches!(step, Step::End) {
+            self.input.take_failure()
+        } else {
+            None
+        };
         match failure {
             None => Ok(step),
             Some(error) => self.stop(error),
@@ -217,7 +252,12 @@ impl<'a> Reader<'a> {
 
     /// Ends at damage if the user wants what is before it.
     fn stop(&mut self, error: TraceError) -> Result<Step, TraceError> {
-        if !self.skip_bad || !matches!(error, TraceError::Damaged { .. } | TraceError::Record { .. }) {
+        if !self.skip_bad
+            || !matches!(
+                error,
+                TraceError::Damaged { .. } | TraceError::Record { .. }
+            )
+        {
             return Err(error);
         }
         (self.cut, self.damage) = (true, Some(error.to_string()));
@@ -237,19 +277,26 @@ impl<'a> Reader<'a> {
                 self.behind = Some(TraceError::Record { place, what });
             }
         }
-        // Each device of a trace of the kernel has a number of its own for a name, so names pass through unchanged.
+        // Each device of a trace of the kernel has a number of its own for a name, so names pass
+        // through unchanged.
         for name in names.names() {
             // There are no more than before, which was allowed.
             drop(self.devices.number(name.as_bytes()));
         }
         if let Some(first) = self.ready.front() {
             let began = *self.began_ns.get_or_insert(first.time_ns);
-            self.ready.iter_mut().for_each(|request| request.time_ns = request.time_ns.saturating_sub(began));
+            self.ready
+                .iter_mut()
+                .for_each(|request| request.time_ns = request.time_ns.saturating_sub(began));
         }
     }
 
     /// Takes what a record gave, or its fault.
-    fn take(&mut self, found: Result<[Option<Request>; 2], String>, place: Place) -> Result<Step, TraceError> {
+    fn take(
+        &mut self,
+        found: Result<[Option<Request>; 2], String>,
+        place: Place,
+    ) -> Result<Step, TraceError> {
         match checked(found) {
             Ok(found) => {
                 for mut request in found.into_iter().flatten() {
@@ -274,7 +321,8 @@ impl<'a> Reader<'a> {
             Err(error) if !self.skip_bad => return Err(error),
             Err(_) => {
                 self.input.skip_line();
-                (self.lines, self.filled_lines, self.skipped) = (self.lines + 1, self.filled_lines + 1, self.skipped + 1);
+                (self.lines, self.filled_lines, self.skipped) =
+                    (self.lines + 1, self.filled_lines + 1, self.skipped + 1);
                 return Ok(Step::On);
             }
         };
@@ -292,7 +340,8 @@ impl<'a> Reader<'a> {
                     self.take(found, place)
                 }
                 Choice::Hold(event) => {
-                    let found = Lines::Blkparse(event).line(line, number, self.events.devices(event));
+                    let found =
+                        Lines::Blkparse(event).line(line, number, self.events.devices(event));
                     self.hold(event, found, place);
                     Ok(Step::On)
                 }
@@ -328,14 +377,22 @@ impl<'a> Reader<'a> {
         let decoded: Result<Decoded, String> = match (&self.decoder, choice) {
             (Decoder::Vscsi(layout), _) => binary::vscsi(record, *layout, &mut self.devices),
             (_, Some(Choice::Count(event))) => binary::blktrace(record, event, &mut self.devices),
-            (_, Some(Choice::Hold(event))) => binary::blktrace(record, event, self.events.devices(event)),
+            (_, Some(Choice::Hold(event))) => {
+                binary::blktrace(record, event, self.events.devices(event))
+            }
             _ => return Ok(Step::End),
         };
         let bytes = match &decoded {
             Ok(decoded) => decoded.bytes,
-            // Records of a fixed size can be passed over; where the next one of a blktrace begins is not known then.
+            // Records of a fixed size can be passed over; where the next one of a blktrace begins
+            // is not known then.
             Err(_) if matches!(self.decoder, Decoder::Vscsi(_)) => most,
-            Err(what) => return self.stop(TraceError::Record { place, what: what.clone() }),
+            Err(what) => {
+                return self.stop(TraceError::Record {
+                    place,
+                    what: what.clone(),
+                });
+            }
         };
         if bytes > most && self.input.peek(bytes).len() < bytes {
             self.cut = true;
@@ -353,7 +410,9 @@ impl<'a> Reader<'a> {
     }
 
     fn chunk(&mut self) -> Result<Step, TraceError> {
-        let Decoder::Compact(decoder) = &mut self.decoder else { return Ok(Step::End) };
+        let Decoder::Compact(decoder) = &mut self.decoder else {
+            return Ok(Step::End);
+        };
         match decoder.chunk(&mut self.input, &mut self.devices, &mut self.ready) {
             Ok(compact::Chunk::More) => Ok(Step::On),
             Ok(compact::Chunk::End { cut }) => {
@@ -368,17 +427,24 @@ impl<'a> Reader<'a> {
 /// What a record gave, if it can be.
 fn checked(found: Result<[Option<Request>; 2], String>) -> Result<[Option<Request>; 2], String> {
     let found = found?;
-    found.iter().flatten().try_for_each(|request| request.check().map_err(str::to_owned))?;
+    found
+        .iter()
+        .flatten()
+        .try_for_each(|request| request.check().map_err(str::to_owned))?;
     Ok(found)
 }
 
 /// Looks at the beginning: marks, wrappings, the format.
 fn begin(input: &mut Input<'_>, options: &Options) -> Result<(Format, Decoder), TraceError> {
     let head = input.peek(HEAD_BYTES);
-    let is_binary = detect::detect_binary(head).is_some() || (options.format == Some(Format::Vscsi) && Vscsi::first(head).is_some());
+    let is_binary = detect::detect_binary(head).is_some()
+        || (options.format == Some(Format::Vscsi) && Vscsi::first(head).is_some());
     if !is_binary {
         if let Some(found) = wrapping::find(head) {
-            return Err(TraceError::Wrapped { what: found.name, remedy: found.remedy });
+            return Err(TraceError::Wrapped {
+                what: found.name,
+                remedy: found.remedy,
+            });
         }
         if head.starts_with(UTF_8_MARK) {
             input.consume(UTF_8_MARK.len());
@@ -395,10 +461,15 @@ fn begin(input: &mut Input<'_>, options: &Options) -> Result<(Format, Decoder), 
     let decoder = match format {
         Format::Blkparse => Decoder::Blkparse,
         Format::Blktrace => Decoder::Blktrace,
-        Format::Vscsi => Decoder::Vscsi(Vscsi::first(head).ok_or_else(|| TraceError::Unknown("its first record has no version of vscsi".to_owned()))?),
+        Format::Vscsi => Decoder::Vscsi(Vscsi::first(head).ok_or_else(|| {
+            TraceError::Unknown("its first record has no version of vscsi".to_owned())
+        })?),
         Format::Compact => Decoder::Compact(compact::Decoder::default()),
         Format::Columns => {
-            let columns = options.columns.clone().ok_or_else(|| TraceError::Unknown("its columns are not named".to_owned()))?;
+            let columns = options
+                .columns
+                .clone()
+                .ok_or_else(|| TraceError::Unknown("its columns are not named".to_owned()))?;
             Decoder::Lines(Lines::Columns(columns))
         }
         // All others are lines.

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// Largest read or write that is believed, bytes. No system issues such, so a larger length is a record that was misread; trims may be of any length.
+/// Largest read or write that is believed, bytes. No system issues such, so a larger length is a
+/// record that was misread; trims may be of any length.
 pub const TRANSFER_BYTES_MOST: u64 = 1 << 32;
 
 /// What is asked for.
@@ -54,7 +55,14 @@ pub struct Request {
 impl Request {
     /// A request without FUA.
     pub fn new(kind: Kind, device: u32, offset: u64, length: u64, time_ns: u64) -> Self {
-        Self { kind, fua: false, device, offset, length, time_ns }
+        Self {
+            kind,
+            fua: false,
+            device,
+            offset,
+            length,
+            time_ns,
+        }
     }
 
     /// Where it ends.
@@ -62,7 +70,8 @@ impl Request {
         self.offset.saturating_add(self.length)
     }
 
-    /// Why it cannot be: ranges that wrap round, transfers beyond [`TRANSFER_BYTES_MOST`], a flush with a range.
+    /// Why it cannot be: ranges that wrap round, transfers beyond [`TRANSFER_BYTES_MOST`], a flush
+    /// with a range.
     pub fn check(&self) -> Result<(), &'static str> {
         self.check_up_to(TRANSFER_BYTES_MOST)
     }
@@ -74,7 +83,9 @@ impl Request {
         }
         match self.kind {
             Kind::Read | Kind::Write if self.length > most => Err("it is longer than 4 GiB"),
-            Kind::Flush if self.offset != 0 || self.length != 0 => Err("it is a flush with a range"),
+            Kind::Flush if self.offset != 0 || self.length != 0 => {
+                Err("it is a flush with a range")
+            }
             Kind::Read | Kind::Trim | Kind::Flush if self.fua => Err("only writes have FUA"),
             _ => Ok(()),
         }

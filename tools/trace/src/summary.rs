@@ -1,14 +1,16 @@
 //! What a trace looks like in figures.
 //!
-//! The working set is counted exactly in blocks of 4 KiB, as bitmaps of 16 MiB each that exist only where something was asked for. Their number is
-//! bounded; beyond it the figure is a lower bound and says so.
+//! The working set is counted exactly in blocks of 4 KiB, as bitmaps of 16 MiB each that exist only
+//! where something was asked for. Their number is bounded; beyond it the figure is a lower bound
+//! and says so.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::request::{KINDS, Kind, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Most bitmaps: 512 bytes each, half a gigabyte in all, for at least 16 TiB that are read and written densely.
+/// Most bitmaps: 512 bytes each, half a gigabyte in all, for at least 16 TiB that are read and
+/// written densely.
 const MAPS_MOST: usize = 1 << 20;
 /// Classes of size: class `n` has lengths up to `512 << n`, the last one all that is longer.
 const CLASSES: usize = 16;
@@ -72,7 +74,10 @@ impl Summary {
 
     /// Adds a request.
     pub fn add(&mut self, request: &Request) {
-        let index = KINDS.iter().position(|kind| *kind == request.kind).unwrap_or(0);
+        let index = KINDS
+            .iter()
+            .position(|kind| *kind == request.kind)
+            .unwrap_or(0);
         let of = &mut self.kinds[index];
         of.requests += 1;
         of.bytes = of.bytes.saturating_add(request.length);
@@ -83,19 +88,28 @@ impl Summary {
             return;
         }
         of.longest = of.longest.max(request.length);
-        of.unaligned += u64::from(!request.offset.is_multiple_of(BLOCK) || !request.length.is_multiple_of(BLOCK));
-        let class = (request.length.max(1) - 1).checked_ilog2().map_or(0, |log| (log + 1).saturating_sub(9) as usize).min(CLASSES - 1);
+        of.unaligned += u64::from(
+            !request.offset.is_multiple_of(BLOCK) || !request.length.is_multiple_of(BLOCK),
+        );
+        let class = (request.length.max(1) - 1)
+            .checked_ilog2()
+            .map_or(0, |log| (log + 1).saturating_sub(9) as usize)
+            .min(CLASSES - 1);
         of.sizes[class] += 1;
         of.size_bytes[class] = of.size_bytes[class].saturating_add(request.length);
-        let end = self.ends.insert((request.device, request.kind), request.end());
+        let end = self
+            .ends
+            .insert((request.device, request.kind), request.end());
         of.sequential += u64::from(end == Some(request.offset));
         self.fua += u64::from(request.fua);
         if matches!(request.kind, Kind::Read | Kind::Write) {
             self.address_end = self.address_end.max(request.end());
-            self.touched.add(request.device, request.offset, request.length);
+            self.touched
+                .add(request.device, request.offset, request.length);
         }
         if request.kind == Kind::Write && request.length > 0 {
-            self.written.add(request.device, request.offset, request.length);
+            self.written
+                .add(request.device, request.offset, request.length);
             self.written_blocks += (request.end() - 1) / BLOCK - request.offset / BLOCK + 1;
         }
     }
@@ -120,7 +134,8 @@ impl Summary {
             written_set_bytes: self.written.count() * BLOCK,
             sets_are_at_least: self.touched.is_at_least() || self.written.is_at_least(),
             written_blocks: self.written_blocks,
-            overwrites: (self.written.count() > 0).then(|| self.written_blocks as f64 / self.written.count() as f64),
+            overwrites: (self.written.count() > 0)
+                .then(|| self.written_blocks as f64 / self.written.count() as f64),
             address_end: self.address_end,
             backwards: self.backwards,
         }
@@ -184,14 +199,54 @@ mod tests {
         summary.add(&Request::new(Kind::Trim, 0, 0, u64::MAX, 2_000_000_000));
         summary.add(&Request::new(Kind::Flush, 0, 0, 0, 2_000_000_000));
         let figures = summary.figures();
-        assert_eq!((figures.requests, figures.write.requests, figures.write.bytes, figures.write.sequential), (7, 4, 16_385, 1));
-        assert_eq!((figures.write.unaligned, figures.backwards, figures.requests_per_second), (1, 1, Some(3.5)));
-        assert_eq!((figures.written_set_bytes, figures.working_set_bytes, figures.written_blocks), (4 * 4096, 5 * 4096, 5));
-        assert_eq!((figures.trim.bytes, figures.address_end), (u64::MAX, (1 << 30) + 512));
-        assert_eq!((figures.write.size_bytes[0], figures.write.size_bytes.iter().sum::<u64>()), (1, figures.write.bytes));
-        let sizes =
-            |of: &OfKind| of.sizes.iter().enumerate().filter(|(_, count)| **count > 0).map(|(class, count)| (512u64 << class, *count)).collect::<Vec<_>>();
-        assert_eq!((sizes(&figures.write), sizes(&figures.read)), (vec![(512, 1), (4096, 2), (8192, 1)], vec![(512, 1)]));
+        assert_eq!(
+            (
+                figures.requests,
+                figures.write.requests,
+                figures.write.bytes,
+                figures.write.sequential
+            ),
+            (7, 4, 16_385, 1)
+        );
+        assert_eq!(
+            (
+                figures.write.unaligned,
+                figures.backwards,
+                figures.requests_per_second
+            ),
+            (1, 1, Some(3.5))
+        );
+        assert_eq!(
+            (
+                figures.written_set_bytes,
+                figures.working_set_bytes,
+                figures.written_blocks
+            ),
+            (4 * 4096, 5 * 4096, 5)
+        );
+        assert_eq!(
+            (figures.trim.bytes, figures.address_end),
+            (u64::MAX, (1 << 30) + 512)
+        );
+        assert_eq!(
+            (
+                figures.write.size_bytes[0],
+                figures.write.size_bytes.iter().sum::<u64>()
+            ),
+            (1, figures.write.bytes)
+        );
+        let sizes = |of: &OfKind| {
+            of.sizes
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| **count > 0)
+                .map(|(class, count)| (512u64 << class, *count))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (sizes(&figures.write), sizes(&figures.read)),
+            (vec![(512, 1), (4096, 2), (8192, 1)], vec![(512, 1)])
+        );
     }
 
     #[test]
@@ -201,7 +256,14 @@ mod tests {
             summary.add(&write(0, at << 40, 4096, 0));
         }
         let figures = summary.figures();
-        assert_eq!((figures.written_set_bytes, figures.sets_are_at_least, figures.write.requests), (2 * 4096, true, 5));
+        assert_eq!(
+            (
+                figures.written_set_bytes,
+                figures.sets_are_at_least,
+                figures.write.requests
+            ),
+            (2 * 4096, true, 5)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Small traces of every format, written here after its public description; and what must hold of any bytes.
+//! Small traces of every format, written here after its public description; and what must hold of
+//! any bytes.
 
 use super::*;
 use crate::compact::Granule;
@@ -16,7 +17,9 @@ fn read(bytes: &[u8], options: &Options) -> Result<Vec<Request>, TraceError> {
 }
 
 fn detected(bytes: &[u8]) -> Format {
-    Reader::new(bytes, &Options::default()).expect("known").format()
+    Reader::new(bytes, &Options::default())
+        .expect("known")
+        .format()
 }
 
 fn request(kind: Kind, device: u32, offset: u64, length: u64, time_ns: u64) -> Request {
@@ -26,7 +29,13 @@ fn request(kind: Kind, device: u32, offset: u64, length: u64, time_ns: u64) -> R
 /// Writes requests in the compact format.
 fn compact(requests: &[Request], granule: Granule) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), Target::Compact(granule), false).expect("memory");
-    let names: Vec<String> = (0..=requests.iter().map(|request| request.device).max().unwrap_or(0)).map(|number| format!("disk{number}")).collect();
+    let names: Vec<String> = (0..=requests
+        .iter()
+        .map(|request| request.device)
+        .max()
+        .unwrap_or(0))
+        .map(|number| format!("disk{number}"))
+        .collect();
     for request in requests {
         writer.add(request, &names).expect("memory");
     }

@@ -1,4 +1,5 @@
-//! Traces of lines. One function for each format takes a line apart; none keeps more than names of devices.
+//! Traces of lines. One function for each format takes a line apart; none keeps more than names of
+//! devices.
 //!
 //! | format | fields of a line |
 //! |---|---|
@@ -90,16 +91,29 @@ const NOTHING: Found = [None, None];
 pub type Problem = String;
 
 impl Lines {
-    /// Takes a line apart. `number` counts lines with content ([`content`]) from 1: names of columns may stand below comments.
-    pub fn line(&mut self, line: &[u8], number: u64, devices: &mut Devices) -> Result<Found, Problem> {
-        let Some(line) = content(line) else { return Ok(NOTHING) };
-        if number == 1 && !matches!(self, Self::Fio { .. } | Self::Blkparse(_)) && fields::is_heading(line) {
+    /// Takes a line apart. `number` counts lines with content ([`content`]) from 1: names of
+    /// columns may stand below comments.
+    pub fn line(
+        &mut self,
+        line: &[u8],
+        number: u64,
+        devices: &mut Devices,
+    ) -> Result<Found, Problem> {
+        let Some(line) = content(line) else {
+            return Ok(NOTHING);
+        };
+        if number == 1
+            && !matches!(self, Self::Fio { .. } | Self::Blkparse(_))
+            && fields::is_heading(line)
+        {
             return Ok(NOTHING);
         }
         let one = |request: Request| [Some(request), None];
         match self {
             Self::Blkparse(event) => kernel::blkparse(line, *event, devices),
-            Self::Fio { version, waited_us } => kernel::fio(line, number, version, waited_us, devices),
+            Self::Fio { version, waited_us } => {
+                kernel::fio(line, number, version, waited_us, devices)
+            }
             Self::Msr => published::msr(Fields::commas(line), devices).map(one),
             Self::Alibaba => published::alibaba(Fields::commas(line), devices).map(one),
             Self::Tencent => published::tencent(Fields::commas(line), devices).map(one),
@@ -113,17 +127,24 @@ impl Lines {
     }
 }
 
-/// A line without the spaces around it and the mark in front of it, which files that were joined have in their middle. `None` for comments and nothing.
+/// A line without the spaces around it and the mark in front of it, which files that were joined
+/// have in their middle. `None` for comments and nothing.
 pub fn content(line: &[u8]) -> Option<&[u8]> {
     let line = line.strip_prefix(UTF_8_MARK).unwrap_or(line).trim_ascii();
     (!line.is_empty() && !line.starts_with(b"#")).then_some(line)
 }
 
-/// True for a line of blkparse that is an event, of whatever kind; an error if it is neither that nor one that blkparse writes besides.
+/// True for a line of blkparse that is an event, of whatever kind; an error if it is neither that
+/// nor one that blkparse writes besides.
 pub fn is_blkparse_event(line: &[u8]) -> Result<bool, Problem> {
-    let Some(line) = content(line) else { return Ok(false) };
+    let Some(line) = content(line) else {
+        return Ok(false);
+    };
     let requests = kernel::blkparse(line, Event::Queued, &mut Devices::default())?;
-    requests.iter().flatten().try_for_each(|request| request.check().map_err(str::to_owned))?;
+    requests
+        .iter()
+        .flatten()
+        .try_for_each(|request| request.check().map_err(str::to_owned))?;
     Ok(kernel::begins_with_device(line))
 }
 

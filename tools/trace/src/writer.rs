@@ -60,12 +60,23 @@ pub struct Written {
 impl<W: Write> Writer<W> {
     /// Begins a trace, packed with gzip if asked for.
     pub fn new(to: W, target: Target, gzip: bool) -> io::Result<Self> {
-        let sink = if gzip { Sink::Gzip(GzEncoder::new(to, Compression::default())) } else { Sink::Plain(to) };
+        let sink = if gzip {
+            Sink::Gzip(GzEncoder::new(to, Compression::default()))
+        } else {
+            Sink::Plain(to)
+        };
         let encoder = match target {
             Target::Compact(granule) => Some(Encoder::new(granule)),
             Target::Csv | Target::Fio => None,
         };
-        let mut writer = Self { sink, target, encoder, named: 0, written: 0, dropped: 0 };
+        let mut writer = Self {
+            sink,
+            target,
+            encoder,
+            named: 0,
+            written: 0,
+            dropped: 0,
+        };
         if target == Target::Fio {
             writer.sink.write_all(b"fio version 3 iolog\n")?;
         }
@@ -93,8 +104,16 @@ impl<W: Write> Writer<W> {
                     (Kind::Flush, _) => "F",
                 };
                 let (whole, part) = (request.time_ns / 1000, request.time_ns % 1000);
-                let name = plain(names.get(request.device as usize).map_or("", String::as_str));
-                writeln!(self.sink, "{word},{},{},{whole}.{part:03},{name}", request.offset, request.length)?;
+                let name = plain(
+                    names
+                        .get(request.device as usize)
+                        .map_or("", String::as_str),
+                );
+                writeln!(
+                    self.sink,
+                    "{word},{},{},{whole}.{part:03},{name}",
+                    request.offset, request.length
+                )?;
             }
         }
         self.written += 1;
@@ -115,7 +134,13 @@ impl<W: Write> Writer<W> {
             Kind::Trim => "trim",
             Kind::Flush => "sync",
         };
-        writeln!(self.sink, "{time} {} {action} {} {}", name(request.device as usize), request.offset, request.length)
+        writeln!(
+            self.sink,
+            "{time} {} {action} {} {}",
+            name(request.device as usize),
+            request.offset,
+            request.length
+        )
     }
 
     /// Ends the trace and gives back where it went.
@@ -128,12 +153,31 @@ impl<W: Write> Writer<W> {
             Sink::Gzip(to) => to.finish()?,
         };
         to.flush()?;
-        Ok((to, Written { requests: self.written, dropped: self.dropped }))
+        Ok((
+            to,
+            Written {
+                requests: self.written,
+                dropped: self.dropped,
+            },
+        ))
     }
 }
 
 /// A name without what separates fields; never empty.
 fn plain(name: &str) -> String {
-    let clean: String = name.chars().map(|shown| if shown.is_whitespace() || shown.is_control() || shown == ',' { '_' } else { shown }).collect();
-    if clean.is_empty() { "_".to_owned() } else { clean }
+    let clean: String = name
+        .chars()
+        .map(|shown| {
+            if shown.is_whitespace() || shown.is_control() || shown == ',' {
+                '_'
+            } else {
+                shown
+            }
+        })
+        .collect();
+    if clean.is_empty() {
+        "_".to_owned()
+    } else {
+        clean
+    }
 }

@@ -1,13 +1,16 @@
-//! What the blocks of a member hold. A block is kept as one word of eight bytes that is repeated to its end, and the words before that, if
-//! there are any: blocks of users are all one word, so are sums of such blocks (P and Q); headers and records have a head. Or as one word that the
-//! others follow from ([`spread`]): blocks of users that can not be compressed. So large members fit into memory, and nothing is left out.
+//! What the blocks of a member hold. A block is kept as one word of eight bytes that is repeated to
+//! its end, and the words before that, if there are any: blocks of users are all one word, so are
+//! sums of such blocks (P and Q); headers and records have a head. Or as one word that the others
+//! follow from ([`spread`]): blocks of users that can not be compressed. So large members fit into
+//! memory, and nothing is left out.
 
 use rustc_hash::FxHashMap;
 use windrow_units::BLOCK_SIZE;
 
 const WORDS: usize = BLOCK_SIZE / 8;
 
-/// From word to word of a block that is [`spread`]: odd, so that no word comes twice, and without a pattern in its bytes.
+/// From word to word of a block that is [`spread`]: odd, so that no word comes twice, and without a
+/// pattern in its bytes.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fills a block with what follows from one word, and what no codec makes smaller.
@@ -57,7 +60,11 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
 impl Content {
     /// So many blocks of zeroes.
     pub fn new(blocks: u64) -> Self {
-        Self { words: vec![0; blocks as usize], kept: vec![Kept::Word; blocks as usize], heads: FxHashMap::default() }
+        Self {
+            words: vec![0; blocks as usize],
+            kept: vec![Kept::Word; blocks as usize],
+            heads: FxHashMap::default(),
+        }
     }
 
     /// Blocks.
@@ -83,7 +90,10 @@ impl Content {
             whole[into..into + bytes.len()].copy_from_slice(bytes);
             return self.write((first * BLOCK_SIZE) as u64, &whole);
         }
-        bytes.chunks_exact(BLOCK_SIZE).enumerate().for_each(|(i, block)| self.put(first + i, block));
+        bytes
+            .chunks_exact(BLOCK_SIZE)
+            .enumerate()
+            .for_each(|(i, block)| self.put(first + i, block));
     }
 
     fn put(&mut self, at: usize, block: &[u8]) {
@@ -91,10 +101,14 @@ impl Content {
             return self.keep(at, word_at(block, 0), Kept::Spread);
         }
         let word = word_at(block, WORDS - 1);
-        let head = block.chunks_exact(8).rposition(|bytes| bytes != word.to_le_bytes()).map_or(0, |last| last + 1);
+        let head = block
+            .chunks_exact(8)
+            .rposition(|bytes| bytes != word.to_le_bytes())
+            .map_or(0, |last| last + 1);
         self.keep(at, word, if head > 0 { Kept::Head } else { Kept::Word });
         if head > 0 {
-            self.heads.insert(at, (0..head).map(|i| word_at(block, i)).collect());
+            self.heads
+                .insert(at, (0..head).map(|i| word_at(block, i)).collect());
         }
     }
 
@@ -111,7 +125,11 @@ impl Content {
     /// # Panics
     /// Beyond the end.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
-        let (mut at, mut into, mut rest) = (offset as usize / BLOCK_SIZE, offset as usize % BLOCK_SIZE, bytes);
+        let (mut at, mut into, mut rest) = (
+            offset as usize / BLOCK_SIZE,
+            offset as usize % BLOCK_SIZE,
+            bytes,
+        );
         while !rest.is_empty() {
             let (part, behind) = rest.split_at_mut(rest.len().min(BLOCK_SIZE - into));
             if into == 0 && part.len() == BLOCK_SIZE {
@@ -130,11 +148,16 @@ impl Content {
             return spread(self.words[at], block);
         }
         let word = self.words[at].to_le_bytes();
-        block.chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&word));
+        block
+            .chunks_exact_mut(8)
+            .for_each(|bytes| bytes.copy_from_slice(&word));
         if self.kept[at] == Kept::Head
             && let Some(head) = self.heads.get(&at)
         {
-            block.chunks_exact_mut(8).zip(head).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+            block
+                .chunks_exact_mut(8)
+                .zip(head)
+                .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
         }
     }
 }
@@ -147,19 +170,31 @@ mod tests {
     #[test]
     fn whatever_is_written_is_read_again() {
         const BLOCKS: usize = 16;
-        let (mut content, mut truth, mut rng) = (Content::new(BLOCKS as u64), vec![0u8; BLOCKS * BLOCK_SIZE], Rng::stream(3, "content"));
+        let (mut content, mut truth, mut rng) = (
+            Content::new(BLOCKS as u64),
+            vec![0u8; BLOCKS * BLOCK_SIZE],
+            Rng::stream(3, "content"),
+        );
         for round in 0..500 {
             let blocks = 1 + rng.below(3) as usize;
             let at = rng.below((BLOCKS - blocks) as u64) as usize;
             let mut bytes = rng.bits().to_le_bytes().repeat(blocks * BLOCK_SIZE / 8);
-            // Blocks of one word, blocks with a head, blocks that differ in their last byte only, and blocks that are spread.
+            // Blocks of one word, blocks with a head, blocks that differ in their last byte only,
+            // and blocks that are spread.
             match round % 4 {
                 0 => {}
-                3 => bytes.chunks_exact_mut(BLOCK_SIZE).for_each(|block| spread(rng.bits(), block)),
-                1 => (0..rng.below(BLOCK_SIZE as u64) as usize).for_each(|i| bytes[i] = rng.bits() as u8),
+                3 => bytes
+                    .chunks_exact_mut(BLOCK_SIZE)
+                    .for_each(|block| spread(rng.bits(), block)),
+                1 => (0..rng.below(BLOCK_SIZE as u64) as usize)
+                    .for_each(|i| bytes[i] = rng.bits() as u8),
                 _ => bytes[blocks * BLOCK_SIZE - 1] ^= 1,
             }
-            let (from, length) = if round % 5 == 0 { (at * BLOCK_SIZE + 512, 512) } else { (at * BLOCK_SIZE, blocks * BLOCK_SIZE) };
+            let (from, length) = if round % 5 == 0 {
+                (at * BLOCK_SIZE + 512, 512)
+            } else {
+                (at * BLOCK_SIZE, blocks * BLOCK_SIZE)
+            };
             truth[from..from + length].copy_from_slice(&bytes[..length]);
             content.write(from as u64, &bytes[..length]);
             let mut read = vec![1; BLOCKS * BLOCK_SIZE];

@@ -6,7 +6,8 @@ use crate::timings::{MemoryTimings, Timings, transfer_ns};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
-/// A memory device: commands one after the other at its rate, each with its latency on top; what it has answered is durable.
+/// A memory device: commands one after the other at its rate, each with its latency on top; what it
+/// has answered is durable.
 #[derive(Clone, Debug)]
 pub struct Memory {
     timings: MemoryTimings,
@@ -19,18 +20,21 @@ pub struct Memory {
 
 impl Memory {
     fn submit(&mut self, now: u64, ask: Ask) -> u64 {
-        let rate = |count: u64| transfer_ns(count * BLOCK_BYTES, self.timings.bytes_per_second.value);
+        let rate =
+            |count: u64| transfer_ns(count * BLOCK_BYTES, self.timings.bytes_per_second.value);
         let (service, latency) = match ask {
-            Ask::Read { count, .. } | Ask::Write { count, .. } => {
-                (rate(count).max(1_000_000_000 / self.timings.commands_per_second.value), self.timings.latency_ns.value)
-            }
+            Ask::Read { count, .. } | Ask::Write { count, .. } => (
+                rate(count).max(1_000_000_000 / self.timings.commands_per_second.value),
+                self.timings.latency_ns.value,
+            ),
             Ask::Flush => (0, self.timings.flush_ns.value),
             Ask::Discard { .. } => (0, self.timings.latency_ns.value),
         };
         self.count(ask);
         self.busy_until = self.busy_until.max(now) + service;
         self.next += 1;
-        self.wakes.push((self.busy_until + latency, Wake::End(self.next)));
+        self.wakes
+            .push((self.busy_until + latency, Wake::End(self.next)));
         self.next
     }
 
@@ -62,7 +66,14 @@ impl Device {
     /// A memory device.
     pub fn memory(timings: &Timings) -> Self {
         let timings = timings.memory.clone();
-        Self::Memory(Box::new(Memory { timings, busy_until: 0, next: 0, counters: Counters::default(), wakes: Vec::new(), done: Vec::new() }))
+        Self::Memory(Box::new(Memory {
+            timings,
+            busy_until: 0,
+            next: 0,
+            counters: Counters::default(),
+            wakes: Vec::new(),
+            done: Vec::new(),
+        }))
     }
 
     /// Takes a command; its number comes back among those that have ended.
@@ -110,7 +121,10 @@ impl Device {
     pub fn counters(&self) -> Counters {
         match self {
             Self::Ssd(ssd) => ssd.counters,
-            Self::Memory(memory) => Counters { programmed_bytes: memory.counters.written_bytes, ..memory.counters },
+            Self::Memory(memory) => Counters {
+                programmed_bytes: memory.counters.written_bytes,
+                ..memory.counters
+            },
         }
     }
 }
@@ -160,7 +174,10 @@ pub fn sum(counters: impl Iterator<Item = Counters>) -> Counters {
 
 /// The blocks that a range of bytes touches.
 pub fn blocks_of(offset: u64, bytes: u64) -> (u64, u64) {
-    (offset / BLOCK_BYTES, (offset % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES))
+    (
+        offset / BLOCK_BYTES,
+        (offset % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES),
+    )
 }
 
 impl MemberIo for Members {
@@ -178,7 +195,12 @@ impl MemberIo for Members {
 
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         if offset + buf.len() as u64 > self.size(member) {
-            return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 0 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::Media,
+                offset,
+                code: 0,
+            });
         }
         self.0[member.index()].content.read(offset, buf);
         Ok(())
@@ -186,11 +208,18 @@ impl MemberIo for Members {
 
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
         if offset + buf.len() as u64 > self.size(member) {
-            return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 0 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::Media,
+                offset,
+                code: 0,
+            });
         }
         let (block, count) = blocks_of(offset, buf.len() as u64);
         self.0[member.index()].content.write(offset, buf);
-        self.0[member.index()].device.do_now(Ask::Write { block, count });
+        self.0[member.index()]
+            .device
+            .do_now(Ask::Write { block, count });
         Ok(())
     }
 

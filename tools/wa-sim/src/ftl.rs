@@ -1,15 +1,20 @@
-//! The translation layer inside a modelled SSD: page-mapped, greedy garbage collection for each die.
+//! The translation layer inside a modelled SSD: page-mapped, greedy garbage collection for each
+//! die.
 //!
-//! A slot is 4 KiB. Slots of a **word line** (all planes, all pages of its cells) are programmed together; word lines make up **blocks**, which
-//! are erased as a whole; each die has blocks of its own.
+//! A slot is 4 KiB. Slots of a **word line** (all planes, all pages of its cells) are programmed
+//! together; word lines make up **blocks**, which are erased as a whole; each die has blocks of its
+//! own.
 //!
-//! - A host's write takes the next slot of the one word line that is being filled; when it is full, the next die has its turn. The last free
-//!   block of a die is for garbage collection alone.
-//! - Garbage collection of a die empties the block with the fewest live slots: its pages are read one after the other, what still lives in them
-//!   takes slots of a word line of the same die. Nothing lives in the block then, and it is erased.
-//! - A slot counts as written as soon as it is taken: until its word line is programmed, it is in the protected buffer.
+//! - A host's write takes the next slot of the one word line that is being filled; when it is full,
+//!   the next die has its turn. The last free block of a die is for garbage collection alone.
+//! - Garbage collection of a die empties the block with the fewest live slots: its pages are read
+//!   one after the other, what still lives in them takes slots of a word line of the same die.
+//!   Nothing lives in the block then, and it is erased.
+//! - A slot counts as written as soon as it is taken: until its word line is programmed, it is in
+//!   the protected buffer.
 //!
-//! Invariants (`self_check`): the map and the owners of slots agree; `live` of a block counts the slots that the map points to.
+//! Invariants (`self_check`): the map and the owners of slots agree; `live` of a block counts the
+//! slots that the map points to.
 
 /// No slot, no owner.
 const NONE: u32 = u32::MAX;
@@ -117,7 +122,12 @@ impl Ftl {
     /// A fresh drive.
     pub fn new(shape: Shape) -> Self {
         let blocks = shape.dies * shape.die_blocks;
-        let die = |die: usize| Die { free: (die * shape.die_blocks..(die + 1) * shape.die_blocks).rev().collect(), ..Die::default() };
+        let die = |die: usize| Die {
+            free: (die * shape.die_blocks..(die + 1) * shape.die_blocks)
+                .rev()
+                .collect(),
+            ..Die::default()
+        };
         Self {
             map: vec![NONE; shape.usable as usize],
             owner: vec![NONE; blocks * shape.block_slots()],
@@ -150,7 +160,12 @@ impl Ftl {
     pub fn locate(&self, block: u64) -> Option<(usize, usize)> {
         let slot = self.map[block as usize];
         let line = slot as usize / self.shape.line_slots;
-        (slot != NONE && self.programmed[line]).then(|| (line, slot as usize % self.shape.line_slots / self.shape.page_slots))
+        (slot != NONE && self.programmed[line]).then(|| {
+            (
+                line,
+                slot as usize % self.shape.line_slots / self.shape.page_slots,
+            )
+        })
     }
 
     /// The die of a word line.
@@ -158,11 +173,15 @@ impl Ftl {
         line / (self.shape.die_blocks * self.shape.block_lines)
     }
 
-    /// Writes a block: `Err` if no die has room now, else the word line that it filled up, if it did.
+    /// Writes a block: `Err` if no die has room now, else the word line that it filled up, if it
+    /// did.
     pub fn write(&mut self, block: u64) -> Result<Option<Line>, Full> {
         let mut filling = match self.filling {
             Some(filling) => filling,
-            None => Filling { line: self.next_line().ok_or(Full)?, slots: 0 },
+            None => Filling {
+                line: self.next_line().ok_or(Full)?,
+                slots: 0,
+            },
         };
         let full = self.take(block as u32, &mut filling);
         self.filling = (!full).then_some(filling);
@@ -204,7 +223,12 @@ impl Ftl {
                 die.host = die.free.pop().map(|block| OpenBlock { block, lines: 0 });
             }
             if let Some(line) = next_of(&mut die.host, self.shape.block_lines) {
-                return Some(Line { die: number, number: line, moved: false, sequence: 0 });
+                return Some(Line {
+                    die: number,
+                    number: line,
+                    moved: false,
+                    sequence: 0,
+                });
             }
         }
         None
@@ -215,22 +239,32 @@ impl Ftl {
         self.programmed[line.number] = true;
     }
 
-    /// The page `page` of the victim, or the erase of it, or nothing. Asking changes nothing but the choice of a victim, which takes a die with
-    /// at most `below` free blocks.
+    /// The page `page` of the victim, or the erase of it, or nothing. Asking changes nothing but
+    /// the choice of a victim, which takes a die with at most `below` free blocks.
     pub fn collection(&mut self, die: usize, below: usize) -> Collection {
         if self.dies[die].victim.is_none() {
             if self.dies[die].free.len() > below {
                 return Collection::Nothing;
             }
-            let Some(block) = self.fewest_live(die) else { return Collection::Nothing };
+            let Some(block) = self.fewest_live(die) else {
+                return Collection::Nothing;
+            };
             self.dies[die].victim = Some(Victim { block, page: 0 });
         }
-        let Some(victim) = &mut self.dies[die].victim else { return Collection::Nothing };
+        let Some(victim) = &mut self.dies[die].victim else {
+            return Collection::Nothing;
+        };
         let pages = self.shape.line_slots / self.shape.page_slots;
         while victim.page < self.shape.block_lines * pages {
-            let (line, page) = (victim.block * self.shape.block_lines + victim.page / pages, victim.page % pages);
+            let (line, page) = (
+                victim.block * self.shape.block_lines + victim.page / pages,
+                victim.page % pages,
+            );
             let first = line * self.shape.line_slots + page * self.shape.page_slots;
-            let slots = self.owner[first..first + self.shape.page_slots].iter().filter(|owner| **owner != NONE).count();
+            let slots = self.owner[first..first + self.shape.page_slots]
+                .iter()
+                .filter(|owner| **owner != NONE)
+                .count();
             if slots > 0 {
                 return Collection::Read { line, page, slots };
             }
@@ -243,17 +277,32 @@ impl Ftl {
     fn fewest_live(&self, number: usize) -> Option<usize> {
         let die = &self.dies[number];
         let lines = self.shape.block_lines;
-        let is_open = |block: usize| [die.host, die.moves].iter().flatten().any(|open| open.block == block);
-        // Blocks that are free have nothing programmed; of those that are not, the last word line is programmed last.
-        let closed = (number * self.shape.die_blocks..(number + 1) * self.shape.die_blocks)
-            .filter(|block| !is_open(*block) && self.programmed[block * lines..(block + 1) * lines].iter().all(|programmed| *programmed));
+        let is_open = |block: usize| {
+            [die.host, die.moves]
+                .iter()
+                .flatten()
+                .any(|open| open.block == block)
+        };
+        // Blocks that are free have nothing programmed; of those that are not, the last word line
+        // is programmed last.
+        let closed = (number * self.shape.die_blocks..(number + 1) * self.shape.die_blocks).filter(
+            |block| {
+                !is_open(*block)
+                    && self.programmed[block * lines..(block + 1) * lines]
+                        .iter()
+                        .all(|programmed| *programmed)
+            },
+        );
         let best = closed.min_by_key(|block| self.live[*block])?;
         ((self.live[best] as usize) < self.shape.block_slots()).then_some(best)
     }
 
-    /// The page that [`Ftl::collection`] named has been read: what lives in it moves. The word lines that this fills up are added to `filled`.
+    /// The page that [`Ftl::collection`] named has been read: what lives in it moves. The word
+    /// lines that this fills up are added to `filled`.
     pub fn collected(&mut self, die: usize, filled: &mut Vec<Line>) {
-        let Some(victim) = self.dies[die].victim else { return };
+        let Some(victim) = self.dies[die].victim else {
+            return;
+        };
         let first = victim.block * self.shape.block_slots() + victim.page * self.shape.page_slots;
         for slot in first..first + self.shape.page_slots {
             let owner = self.owner[slot];
@@ -266,9 +315,19 @@ impl Ftl {
                     state.moves = state.free.pop().map(|block| OpenBlock { block, lines: 0 });
                 }
                 let line = next_of(&mut state.moves, self.shape.block_lines)?;
-                Some(Filling { line: Line { die, number: line, moved: true, sequence: 0 }, slots: 0 })
+                Some(Filling {
+                    line: Line {
+                        die,
+                        number: line,
+                        moved: true,
+                        sequence: 0,
+                    },
+                    slots: 0,
+                })
             });
-            let Some(mut filling) = filling else { unreachable!("one block of each die is kept for garbage collection") };
+            let Some(mut filling) = filling else {
+                unreachable!("one block of each die is kept for garbage collection")
+            };
             let full = self.take(owner, &mut filling);
             if full {
                 filled.push(filling.line);
@@ -282,7 +341,9 @@ impl Ftl {
 
     /// The victim has been erased.
     pub fn erased(&mut self, die: usize) {
-        let Some(victim) = self.dies[die].victim.take() else { return };
+        let Some(victim) = self.dies[die].victim.take() else {
+            return;
+        };
         let lines = self.shape.block_lines;
         self.programmed[victim.block * lines..(victim.block + 1) * lines].fill(false);
         self.dies[die].free.insert(0, victim.block);
@@ -292,16 +353,27 @@ impl Ftl {
     /// Compares the tables with each other.
     pub fn self_check(&self) -> Result<(), String> {
         let mut live = vec![0; self.live.len()];
-        for (block, slot) in self.map.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
+        for (block, slot) in self
+            .map
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| **slot != NONE)
+        {
             live[*slot as usize / self.shape.block_slots()] += 1;
             if self.owner[*slot as usize] != block as u32 {
-                return Err(format!("block {block} is in slot {slot}, which belongs to {}", self.owner[*slot as usize]));
+                return Err(format!(
+                    "block {block} is in slot {slot}, which belongs to {}",
+                    self.owner[*slot as usize]
+                ));
             }
         }
         let owned = self.owner.iter().filter(|owner| **owner != NONE).count();
         let mapped: u32 = live.iter().sum();
         if live != self.live || owned != mapped as usize {
-            return Err(format!("{mapped} blocks are mapped, {owned} slots are owned, counts {}", if live == self.live { "agree" } else { "differ" }));
+            return Err(format!(
+                "{mapped} blocks are mapped, {owned} slots are owned, counts {}",
+                if live == self.live { "agree" } else { "differ" }
+            ));
         }
         Ok(())
     }

@@ -1,14 +1,20 @@
-//! The talk's own array: RAID-6 in place, and a file system on it that journals data in full. A model, on the same members; it holds no content.
+//! The talk's own array: RAID-6 in place, and a file system on it that journals data in full. A
+//! model, on the same members; it holds no content.
 //!
-//! **Array**, after md: rows of 4 KiB blocks over all members, chunks, P and Q turning. A write of some columns of a row reads either what it
-//! replaces with P and Q, or the other columns, whichever is less; what the stripe cache knows is not read. Then the new blocks, P and Q are written.
+//! **Array**, after md: rows of 4 KiB blocks over all members, chunks, P and Q turning. A write of
+//! some columns of a row reads either what it replaces with P and Q, or the other columns,
+//! whichever is less; what the stripe cache knows is not read. Then the new blocks, P and Q are
+//! written.
 //!
-//! **Journal**, after jbd2: 1 whoever writes waits for the next commit; one commit is under way at a time, and takes all who wait. 2 Descriptors and
-//! data go to the ring; 3 a flush; 4 the commit block; 5 a flush. All who waited are answered. 6 Home: from a quarter of the ring on, the oldest
-//! commits are written to their places, `HOME_AT_ONCE` writes at a time; blocks that a later commit has again are left to that one. A commit
-//! without room in the ring waits for that. Reads find blocks that are not home yet in memory.
+//! **Journal**, after jbd2: 1 whoever writes waits for the next commit; one commit is under way at
+//! a time, and takes all who wait. 2 Descriptors and data go to the ring; 3 a flush; 4 the commit
+//! block; 5 a flush. All who waited are answered. 6 Home: from a quarter of the ring on, the oldest
+//! commits are written to their places, `HOME_AT_ONCE` writes at a time; blocks that a later commit
+//! has again are left to that one. A commit without room in the ring waits for that. Reads find
+//! blocks that are not home yet in memory.
 //!
-//! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap, waits for rows that another write is busy with.
+//! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap,
+//! waits for rows that another write is busy with.
 
 mod layout;
 
@@ -123,17 +129,32 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// An array of these members, the journal device behind them if there is one; so many per cent of it are used.
-    pub fn new(devices: Vec<Device>, members: usize, member_blocks: u64, timings: &InPlaceTimings, live_percent: u64) -> Self {
+    /// An array of these members, the journal device behind them if there is one; so many per cent
+    /// of it are used.
+    pub fn new(
+        devices: Vec<Device>,
+        members: usize,
+        member_blocks: u64,
+        timings: &InPlaceTimings,
+        live_percent: u64,
+    ) -> Self {
         let chunk = timings.chunk_bytes.value / BLOCK_BYTES;
         let blocks = member_blocks / chunk * chunk * (members as u64 - 2);
         let ring = (timings.journal_bytes.value / BLOCK_BYTES).min(blocks / 16);
         Self {
-            place: if devices.len() > members { JournalPlace::Device } else { JournalPlace::Array },
+            place: if devices.len() > members {
+                JournalPlace::Device
+            } else {
+                JournalPlace::Array
+            },
             commands: vec![FxHashMap::default(); devices.len()],
             devices,
             members,
-            array: Array::new(members as u64, chunk, timings.stripe_cache_rows.value as usize),
+            array: Array::new(
+                members as u64,
+                chunk,
+                timings.stripe_cache_rows.value as usize,
+            ),
             timings: timings.clone(),
             span: (blocks - ring) * live_percent / 100,
             ring,
@@ -158,8 +179,14 @@ impl InPlace {
         }
     }
 
-    /// Fills the array, and overwrites it at random until `overwrites` times the live blocks are written, outside time.
-    pub fn settle(&mut self, overwrites_percent: u64, seed: u64, progress: &mut dyn FnMut(u64, u64)) {
+    /// Fills the array, and overwrites it at random until `overwrites` times the live blocks are
+    /// written, outside time.
+    pub fn settle(
+        &mut self,
+        overwrites_percent: u64,
+        seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) {
         let mut rng = Rng::stream(seed, "settle");
         let all = self.span + self.span * overwrites_percent / 100;
         let mut done = 0;
@@ -206,7 +233,9 @@ impl InPlace {
         for (block, count) in [first, rest].into_iter().filter(|(_, count)| *count > 0) {
             match self.place {
                 JournalPlace::Array => self.write_now(block, count),
-                JournalPlace::Device => self.devices[self.members].do_now(Ask::Write { block, count }),
+                JournalPlace::Device => {
+                    self.devices[self.members].do_now(Ask::Write { block, count })
+                }
             }
         }
     }
@@ -240,7 +269,9 @@ impl InPlace {
     }
 
     fn turn(&mut self) -> Result<(), String> {
-        let Some(Reverse((time, _, what))) = self.heap.pop() else { return Err("nothing is under way in the array".into()) };
+        let Some(Reverse((time, _, what))) = self.heap.pop() else {
+            return Err("nothing is under way in the array".into());
+        };
         self.now_ns = self.now_ns.max(time);
         match what {
             What::Device(device, wake) => {
@@ -248,17 +279,24 @@ impl InPlace {
                 self.look_at(device);
             }
             What::Begin(task) => self.begin(task),
-            What::Answer(task) => return Err(format!("an answer to task {task} that nobody waits for")),
+            What::Answer(task) => {
+                return Err(format!("an answer to task {task} that nobody waits for"));
+            }
         }
         Ok(())
     }
 
     fn look_at(&mut self, device: usize) {
         let wakes = std::mem::take(self.devices[device].wakes());
-        wakes.into_iter().for_each(|(time, wake)| self.at(time, What::Device(device, wake)));
+        wakes
+            .into_iter()
+            .for_each(|(time, wake)| self.at(time, What::Device(device, wake)));
         // All of them before anything is asked again: numbers are used again.
         let done = std::mem::take(self.devices[device].done());
-        let parts: Vec<usize> = done.iter().filter_map(|id| self.commands[device].remove(id)).collect();
+        let parts: Vec<usize> = done
+            .iter()
+            .filter_map(|id| self.commands[device].remove(id))
+            .collect();
         parts.into_iter().for_each(|part| self.command_ended(part));
     }
 
@@ -269,11 +307,19 @@ impl InPlace {
     }
 
     fn whole(&mut self, left: usize, then: Then) -> usize {
-        put(&mut self.wholes, Whole { left: left as u32, then })
+        put(
+            &mut self.wholes,
+            Whole {
+                left: left as u32,
+                then,
+            },
+        )
     }
 
     fn command_ended(&mut self, number: usize) {
-        let Some(part) = &mut self.parts[number] else { return };
+        let Some(part) = &mut self.parts[number] else {
+            return;
+        };
         part.left -= 1;
         if part.left > 0 {
             return;
@@ -293,7 +339,9 @@ impl InPlace {
     }
 
     fn part_ended(&mut self, number: usize) {
-        let Some(whole) = &mut self.wholes[number] else { return };
+        let Some(whole) = &mut self.wholes[number] else {
+            return;
+        };
         whole.left -= 1;
         if whole.left == 0 {
             let then = whole.then;
@@ -313,17 +361,42 @@ impl InPlace {
 
     /// Writes ranges of the array.
     fn array_write(&mut self, ranges: &[(u64, u64)], then: Then) {
-        let groups: Vec<Group> = ranges.iter().flat_map(|(block, count)| self.array.groups(*block, *count)).collect();
+        let groups: Vec<Group> = ranges
+            .iter()
+            .flat_map(|(block, count)| self.array.groups(*block, *count))
+            .collect();
         let whole = self.whole(groups.len(), then);
         for group in groups {
             let (reads, columns) = self.array.plan(&group);
             self.parity_bytes += 2 * group.rows * BLOCK_BYTES;
-            let (reads, writes) = (self.array.ranges(&group, reads), self.array.ranges(&group, columns));
-            let (begin, is_read, later) = if reads.is_empty() { (writes, false, Vec::new()) } else { (reads, true, writes) };
-            let part = put(&mut self.parts, Part { left: begin.len() as u32, writes: later, whole });
+            let (reads, writes) = (
+                self.array.ranges(&group, reads),
+                self.array.ranges(&group, columns),
+            );
+            let (begin, is_read, later) = if reads.is_empty() {
+                (writes, false, Vec::new())
+            } else {
+                (reads, true, writes)
+            };
+            let part = put(
+                &mut self.parts,
+                Part {
+                    left: begin.len() as u32,
+                    writes: later,
+                    whole,
+                },
+            );
             for (device, block, count) in begin {
                 self.dirty |= if is_read { 0 } else { 1 << device };
-                self.command(device, if is_read { Ask::Read { block, count } } else { Ask::Write { block, count } }, part);
+                self.command(
+                    device,
+                    if is_read {
+                        Ask::Read { block, count }
+                    } else {
+                        Ask::Write { block, count }
+                    },
+                    part,
+                );
             }
         }
     }
@@ -331,13 +404,23 @@ impl InPlace {
     fn journal_write(&mut self, count: u64) {
         self.journal_bytes += count * BLOCK_BYTES;
         let (first, rest) = self.ring_ranges(count);
-        let ranges: Vec<(u64, u64)> = [first, rest].into_iter().filter(|(_, count)| *count > 0).collect();
+        let ranges: Vec<(u64, u64)> = [first, rest]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
         match self.place {
             JournalPlace::Array => self.array_write(&ranges, Then::Commit),
             JournalPlace::Device => {
                 let whole = self.whole(ranges.len(), Then::Commit);
                 for (block, count) in ranges {
-                    let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+                    let part = put(
+                        &mut self.parts,
+                        Part {
+                            left: 1,
+                            writes: Vec::new(),
+                            whole,
+                        },
+                    );
                     self.command(self.members, Ask::Write { block, count }, part);
                 }
             }
@@ -347,7 +430,9 @@ impl InPlace {
     /// Flushes the journal: its device, or the members written since the last flush.
     fn journal_flush(&mut self) {
         let devices: Vec<usize> = match self.place {
-            JournalPlace::Array => (0..self.members).filter(|member| self.dirty >> member & 1 == 1).collect(),
+            JournalPlace::Array => (0..self.members)
+                .filter(|member| self.dirty >> member & 1 == 1)
+                .collect(),
             JournalPlace::Device => vec![self.members],
         };
         self.flush(&devices, Then::Commit);
@@ -360,7 +445,14 @@ impl InPlace {
         let whole = self.whole(devices.len(), then);
         for device in devices {
             self.dirty &= !(1 << device);
-            let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+            let part = put(
+                &mut self.parts,
+                Part {
+                    left: 1,
+                    writes: Vec::new(),
+                    whole,
+                },
+            );
             self.command(*device, Ask::Flush, part);
         }
     }
@@ -383,7 +475,9 @@ impl InPlace {
         for block in (block..block + count).filter(|block| !self.newest.contains_key(block)) {
             let (member, place) = self.array.place(self.ring + block);
             match runs.last_mut() {
-                Some((last, first, count)) if *last == member && *first + *count == place => *count += 1,
+                Some((last, first, count)) if *last == member && *first + *count == place => {
+                    *count += 1
+                }
                 _ => runs.push((member, place, 1)),
             }
         }
@@ -392,7 +486,14 @@ impl InPlace {
         }
         let whole = self.whole(runs.len(), Then::Read(task));
         for (member, block, count) in runs {
-            let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+            let part = put(
+                &mut self.parts,
+                Part {
+                    left: 1,
+                    writes: Vec::new(),
+                    whole,
+                },
+            );
             self.command(member, Ask::Read { block, count }, part);
         }
     }
@@ -403,7 +504,9 @@ impl InPlace {
         }
         let (mut writes, mut blocks, mut taken) = (Vec::new(), 0, 0);
         for task in &self.waiting {
-            let Want::Write { block, count, .. } = self.wanted[*task] else { continue };
+            let Want::Write { block, count, .. } = self.wanted[*task] else {
+                continue;
+            };
             let with = blocks + count;
             if self.ring_used + with + with.div_ceil(DESCRIPTOR_BLOCKS) + 1 > self.ring {
                 break;
@@ -417,7 +520,15 @@ impl InPlace {
         let tasks = self.waiting.drain(..taken).collect();
         self.last_commit += 1;
         let data = blocks + blocks.div_ceil(DESCRIPTOR_BLOCKS);
-        let commit = Commit { number: self.last_commit, writes, tasks, ring_blocks: data + 1, stage: Stage::Data, home_left: 0, home_begun: false };
+        let commit = Commit {
+            number: self.last_commit,
+            writes,
+            tasks,
+            ring_blocks: data + 1,
+            stage: Stage::Data,
+            home_left: 0,
+            home_begun: false,
+        };
         self.ring_used += commit.ring_blocks;
         self.remember(&commit);
         self.committing = Some(commit);
@@ -425,7 +536,9 @@ impl InPlace {
     }
 
     fn commit_step(&mut self) {
-        let Some(commit) = &mut self.committing else { return };
+        let Some(commit) = &mut self.committing else {
+            return;
+        };
         match commit.stage {
             Stage::Data => {
                 commit.stage = Stage::FlushData;
@@ -440,7 +553,9 @@ impl InPlace {
                 self.journal_flush();
             }
             Stage::FlushMark => {
-                let Some(mut commit) = self.committing.take() else { return };
+                let Some(mut commit) = self.committing.take() else {
+                    return;
+                };
                 for task in std::mem::take(&mut commit.tasks) {
                     self.at(self.now_ns, What::Answer(task));
                 }
@@ -454,7 +569,10 @@ impl InPlace {
     /// Begins writes to their places, while more than a quarter of the ring is in use.
     fn go_home(&mut self) {
         let (mut number, mut ahead) = (0, 0);
-        while self.home_under_way < HOME_AT_ONCE && number < self.commits.len() && self.ring_used - ahead > self.ring / 4 {
+        while self.home_under_way < HOME_AT_ONCE
+            && number < self.commits.len()
+            && self.ring_used - ahead > self.ring / 4
+        {
             let commit = &mut self.commits[number];
             (ahead, number) = (ahead + commit.ring_blocks, number + 1);
             if std::mem::replace(&mut commit.home_begun, true) {
@@ -462,7 +580,11 @@ impl InPlace {
             }
             let (of, writes) = (commit.number, commit.writes.clone());
             let mut runs: Vec<(u64, u64)> = Vec::new();
-            for block in writes.iter().flat_map(|(block, count)| *block..block + count).filter(|block| self.newest.get(block) == Some(&of)) {
+            for block in writes
+                .iter()
+                .flat_map(|(block, count)| *block..block + count)
+                .filter(|block| self.newest.get(block) == Some(&of))
+            {
                 match runs.last_mut() {
                     Some((first, count)) if *first + *count == block => *count += 1,
                     _ => runs.push((block, 1)),
@@ -480,7 +602,11 @@ impl InPlace {
 
     fn home_ended(&mut self, number: u64) {
         self.home_under_way -= 1;
-        if let Some(commit) = self.commits.iter_mut().find(|commit| commit.number == number) {
+        if let Some(commit) = self
+            .commits
+            .iter_mut()
+            .find(|commit| commit.number == number)
+        {
             commit.home_left -= 1;
         }
         self.go_home();
@@ -489,10 +615,20 @@ impl InPlace {
     /// Commits that are home make room, oldest first; what they were flushed for is not waited for.
     fn free_ring(&mut self) {
         let mut freed = false;
-        while self.commits.front().is_some_and(|commit| commit.home_begun && commit.home_left == 0) {
-            let Some(commit) = self.commits.pop_front() else { break };
+        while self
+            .commits
+            .front()
+            .is_some_and(|commit| commit.home_begun && commit.home_left == 0)
+        {
+            let Some(commit) = self.commits.pop_front() else {
+                break;
+            };
             self.ring_used -= commit.ring_blocks;
-            for block in commit.writes.iter().flat_map(|(block, count)| *block..block + count) {
+            for block in commit
+                .writes
+                .iter()
+                .flat_map(|(block, count)| *block..block + count)
+            {
                 if self.newest.get(&block) == Some(&commit.number) {
                     self.newest.remove(&block);
                 }
@@ -500,7 +636,9 @@ impl InPlace {
             freed = true;
         }
         if freed && self.committing.is_none() && !self.waiting.is_empty() {
-            let dirty: Vec<usize> = (0..self.members).filter(|member| self.dirty >> member & 1 == 1).collect();
+            let dirty: Vec<usize> = (0..self.members)
+                .filter(|member| self.dirty >> member & 1 == 1)
+                .collect();
             self.flush(&dirty, Then::Nothing);
             self.begin_commit();
         }
@@ -535,7 +673,10 @@ impl Target for InPlace {
             self.wanted.resize(task + 1, Want::Flush);
         }
         self.wanted[task] = want;
-        self.at(self.now_ns + self.timings.request_ns.value, What::Begin(task));
+        self.at(
+            self.now_ns + self.timings.request_ns.value,
+            What::Begin(task),
+        );
     }
 
     fn answers(&mut self, answers: &mut Vec<(usize, u64)>) -> Result<(), String> {
@@ -556,7 +697,11 @@ impl Target for InPlace {
     }
 
     fn causes(&self) -> Vec<(&'static str, u64)> {
-        vec![("home", self.home_bytes), ("journal", self.journal_bytes), ("parity", self.parity_bytes)]
+        vec![
+            ("home", self.home_bytes),
+            ("journal", self.journal_bytes),
+            ("parity", self.parity_bytes),
+        ]
     }
 }
 

@@ -1,9 +1,12 @@
-//! Studies on modelled members: the real engine under virtual time, so that figures depend on no disk and no clock.
+//! Studies on modelled members: the real engine under virtual time, so that figures depend on no
+//! disk and no clock.
 //!
-//! Read in this order: [`timings`] (published figures of the members), [`ftl`] and [`nand`] (a timed SSD), [`device`] (what members are
-//! made of), [`content`] (what blocks hold), [`mix`] and [`load`] (the workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in
-//! place, with a journalling file system on it), [`study`] (configurations, loads, results). What it is for and how it may mislead:
-//! `docs/journal-study.md`. Apart from these: [`wa`], the write-amplification laboratory (`docs/wa-lab.md`).
+//! Read in this order: [`timings`] (published figures of the members), [`ftl`] and [`nand`] (a
+//! timed SSD), [`device`] (what members are made of), [`content`] (what blocks hold), [`mix`] and
+//! [`load`] (the workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in
+//! place, with a journalling file system on it), [`study`] (configurations, loads, results). What
+//! it is for and how it may mislead: `docs/journal-study.md`. Apart from these: [`wa`], the
+//! write-amplification laboratory (`docs/wa-lab.md`).
 
 pub mod content;
 pub mod device;

@@ -1,6 +1,7 @@
 //! Tasks in a closed loop: each asks for one thing, waits for its answer, and goes on.
 //!
-//! Requests in flight never overlap: a draw that would is drawn again. So a read has exactly one right answer, and the target can check it.
+//! Requests in flight never overlap: a draw that would is drawn again. So a read has exactly one
+//! right answer, and the target can check it.
 
 use crate::mix::Mix;
 use crate::nand::Counters;
@@ -130,15 +131,26 @@ struct Task {
 ///
 /// # Errors
 /// As [`Target::answers`].
-pub fn run(target: &mut dyn Target, spec: &LoadSpec, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, String> {
+pub fn run(
+    target: &mut dyn Target,
+    spec: &LoadSpec,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, String> {
     let mut rng = Rng::stream(spec.seed, "load");
-    let idle = |mix: &Mix| Task { mix: *mix, want: Want::Flush, since_ns: 0, unflushed: 0, write_since_ns: 0 };
+    let idle = |mix: &Mix| Task {
+        mix: *mix,
+        want: Want::Flush,
+        since_ns: 0,
+        unflushed: 0,
+        write_since_ns: 0,
+    };
     let mut tasks: Vec<Task> = spec.tasks.iter().map(idle).collect();
     for at in 0..tasks.len() {
         next(target, &mut tasks, at, spec, &mut rng);
     }
     let (mut outcome, mut answered, mut answers) = (Outcome::default(), 0u64, Vec::new());
-    let (mut begin_ns, mut before, mut causes) = (target.now_ns(), target.counters(), target.causes());
+    let (mut begin_ns, mut before, mut causes) =
+        (target.now_ns(), target.counters(), target.causes());
     let all = spec.warm + spec.requests;
     while answered < all {
         target.answers(&mut answers)?;
@@ -156,7 +168,12 @@ pub fn run(target: &mut dyn Target, spec: &LoadSpec, progress: &mut dyn FnMut(u6
                 _ => false,
             };
             if flush {
-                (task.write_since_ns, task.since_ns, task.unflushed, task.want) = (task.since_ns, now, 0, Want::Flush);
+                (
+                    task.write_since_ns,
+                    task.since_ns,
+                    task.unflushed,
+                    task.want,
+                ) = (task.since_ns, now, 0, Want::Flush);
                 target.ask(at, Want::Flush);
                 continue;
             }
@@ -170,7 +187,12 @@ pub fn run(target: &mut dyn Target, spec: &LoadSpec, progress: &mut dyn FnMut(u6
     }
     outcome.elapsed_ns = target.now_ns() - begin_ns;
     outcome.devices = since(&target.counters(), &before);
-    outcome.causes = target.causes().into_iter().zip(causes).map(|((name, after), (_, before))| (name, after - before)).collect();
+    outcome.causes = target
+        .causes()
+        .into_iter()
+        .zip(causes)
+        .map(|((name, after), (_, before))| (name, after - before))
+        .collect();
     drain(target, &tasks)?;
     outcome.reads.sort_unstable();
     outcome.writes.sort_unstable();
@@ -205,15 +227,35 @@ fn next(target: &mut dyn Target, tasks: &mut [Task], at: usize, spec: &LoadSpec,
     let block = loop {
         let block = rng.below(target.span() - count + 1);
         let overlaps = |task: &Task| match task.want {
-            Want::Read { block: first, count: blocks } | Want::Write { block: first, count: blocks, .. } => first < block + count && block < first + blocks,
+            Want::Read {
+                block: first,
+                count: blocks,
+            }
+            | Want::Write {
+                block: first,
+                count: blocks,
+                ..
+            } => first < block + count && block < first + blocks,
             Want::Flush => false,
         };
-        if !tasks.iter().enumerate().any(|(other, task)| other != at && overlaps(task)) {
+        if !tasks
+            .iter()
+            .enumerate()
+            .any(|(other, task)| other != at && overlaps(task))
+        {
             break block;
         }
     };
     let durable = spec.durability == Durability::Each;
-    let want = if is_read { Want::Read { block, count } } else { Want::Write { block, count, durable } };
+    let want = if is_read {
+        Want::Read { block, count }
+    } else {
+        Want::Write {
+            block,
+            count,
+            durable,
+        }
+    };
     (tasks[at].want, tasks[at].since_ns) = (want, target.now_ns());
     target.ask(at, want);
 }
@@ -247,7 +289,11 @@ mod tests {
     fn a_percentile_has_ten_samples_above_it_or_is_none() {
         let sorted: Vec<u32> = (1..=1000).collect();
         assert_eq!(percentile(&sorted, 500_000), Some(500));
-        assert_eq!(percentile(&sorted, 990_000), Some(990), "991 to 1000 are above it");
+        assert_eq!(
+            percentile(&sorted, 990_000),
+            Some(990),
+            "991 to 1000 are above it"
+        );
         assert_eq!(percentile(&sorted, 991_000), None);
         assert_eq!(percentile(&[], 500_000), None);
     }

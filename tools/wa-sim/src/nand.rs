@@ -1,13 +1,18 @@
-//! A timed SSD: dies and channels that are busy, a protected write buffer, and garbage collection between.
+//! A timed SSD: dies and channels that are busy, a protected write buffer, and garbage collection
+//! between.
 //!
-//! 1 A command goes over the link and through the controller. 2 A write is answered when all its blocks are in the buffer, in order of arrival. A
-//! word line of blocks that is full waits for its die. 3 A read of what is in the buffer is answered from there; else each page that it touches is a
-//! read of a die and a transfer over its channel, and the answer goes over the link. 4 A die that has nothing to do takes, in this order: a waiting
-//! read (at most `READS_AHEAD` one after the other while something else waits); garbage collection, if hardly a block is free; else garbage
-//! collection and programs in turn. What a die has begun it ends, unless programs may be suspended. A drive *in order* does not let reads go before programs
-//! that waited for the die when the read came.
+//! 1 A command goes over the link and through the controller. 2 A write is answered when all its
+//!   blocks are in the buffer, in order of arrival. A
+//! word line of blocks that is full waits for its die. 3 A read of what is in the buffer is
+//! answered from there; else each page that it touches is a read of a die and a transfer over its
+//! channel, and the answer goes over the link. 4 A die that has nothing to do takes, in this order:
+//! a waiting read (at most `READS_AHEAD` one after the other while something else waits); garbage
+//! collection, if hardly a block is free; else garbage collection and programs in turn. What a die
+//! has begun it ends, unless programs may be suspended. A drive *in order* does not let reads go
+//! before programs that waited for the die when the read came.
 //!
-//! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one, the others none.
+//! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one,
+//! the others none.
 
 use crate::device::DeviceOptions;
 use crate::ftl::{Collection, Ftl, Line, Shape};
@@ -22,7 +27,8 @@ const READS_AHEAD: u32 = 8;
 const COLLECT_BELOW: usize = 3;
 /// With so few left it goes before programs.
 const COLLECT_FIRST: usize = 1;
-/// Blocks of a die that are free or being filled: on a real drive they are next to nothing, so they are not taken from the spare here.
+/// Blocks of a die that are free or being filled: on a real drive they are next to nothing, so they
+/// are not taken from the spare here.
 const KEPT_BLOCKS: u64 = COLLECT_BELOW as u64 + 2;
 /// Blocks that each die of a small drive has at least, if it can.
 const DIE_BLOCKS: u64 = 160;
@@ -149,7 +155,8 @@ pub struct Ssd {
     entering: VecDeque<u64>,
     buffered: u64,
     buffer_blocks: u64,
-    /// Flushes that wait, without protection: until no line numbered below theirs is left to be programmed.
+    /// Flushes that wait, without protection: until no line numbered below theirs is left to be
+    /// programmed.
     flushing: Vec<(u64, u64)>,
     /// Numbers of a host's lines that are not programmed.
     unprogrammed: BTreeSet<u64>,
@@ -172,8 +179,10 @@ impl Ssd {
         let page_slots = timings.planes.value * timings.page_bytes.value / BLOCK_BYTES;
         let line_slots = page_slots * timings.pages_per_word_line.value;
         let dies = timings.channels.value * timings.dies_per_channel.value;
-        let lines = (usable * timings.raw_per_mille_of_usable.value / 1000).div_ceil(line_slots * dies);
-        let real_lines = timings.erase_block_bytes.value / (timings.page_bytes.value * timings.pages_per_word_line.value);
+        let lines =
+            (usable * timings.raw_per_mille_of_usable.value / 1000).div_ceil(line_slots * dies);
+        let real_lines = timings.erase_block_bytes.value
+            / (timings.page_bytes.value * timings.pages_per_word_line.value);
         let block_lines = (lines / DIE_BLOCKS).clamp(1, real_lines);
         let shape = Shape {
             dies: dies as usize,
@@ -223,7 +232,8 @@ impl Ssd {
             Ask::Read { .. } => now + self.timings.controller_read_ns.value,
             Ask::Write { count, .. } => {
                 let bytes = count * BLOCK_BYTES;
-                self.link_write_until = self.link_write_until.max(now) + transfer_ns(bytes, self.timings.link_write_bytes_per_second.value);
+                self.link_write_until = self.link_write_until.max(now)
+                    + transfer_ns(bytes, self.timings.link_write_bytes_per_second.value);
                 self.link_write_until + self.timings.controller_write_ns.value
             }
             Ask::Flush => now + self.timings.flush_ns.value,
@@ -254,7 +264,12 @@ impl Ssd {
     }
 
     fn begin(&mut self, now: u64, id: u64) {
-        let Some(ask) = self.commands[id as usize].as_ref().map(|command| command.ask) else { return };
+        let Some(ask) = self.commands[id as usize]
+            .as_ref()
+            .map(|command| command.ask)
+        else {
+            return;
+        };
         match ask {
             Ask::Read { block, count } => self.begin_read(now, id, block, count),
             Ask::Write { count, .. } => {
@@ -293,10 +308,21 @@ impl Ssd {
         self.counters.read_bytes += count * BLOCK_BYTES;
         let mut pages: Vec<PageRead> = Vec::new();
         for block in block..block + count {
-            let Some((line, page)) = self.ftl.locate(block) else { continue };
-            match pages.iter_mut().find(|read| read.line == line && read.page == page) {
+            let Some((line, page)) = self.ftl.locate(block) else {
+                continue;
+            };
+            match pages
+                .iter_mut()
+                .find(|read| read.line == line && read.page == page)
+            {
                 Some(read) => read.slots += 1,
-                None => pages.push(PageRead { command: id, line, page, slots: 1, behind: 0 }),
+                None => pages.push(PageRead {
+                    command: id,
+                    line,
+                    page,
+                    slots: 1,
+                    behind: 0,
+                }),
             }
         }
         self.set_left(id, pages.len() as u64);
@@ -315,16 +341,28 @@ impl Ssd {
     }
 
     fn answer_read(&mut self, now: u64, id: u64) {
-        let Some(Ask::Read { count, .. }) = self.commands[id as usize].as_ref().map(|command| command.ask) else { return };
+        let Some(Ask::Read { count, .. }) = self.commands[id as usize]
+            .as_ref()
+            .map(|command| command.ask)
+        else {
+            return;
+        };
         let bytes = count * BLOCK_BYTES;
-        self.link_read_until = self.link_read_until.max(now) + transfer_ns(bytes, self.timings.link_read_bytes_per_second.value);
+        self.link_read_until = self.link_read_until.max(now)
+            + transfer_ns(bytes, self.timings.link_read_bytes_per_second.value);
         self.wakes.push((self.link_read_until, Wake::End(id)));
     }
 
     /// Puts blocks of waiting writes into the buffer, as far as there is room.
     fn enter(&mut self, now: u64) {
         while let Some(id) = self.entering.front().copied() {
-            let Some(Command { ask: Ask::Write { block, count }, left }) = self.commands[id as usize].clone() else { return };
+            let Some(Command {
+                ask: Ask::Write { block, count },
+                left,
+            }) = self.commands[id as usize].clone()
+            else {
+                return;
+            };
             if left == 0 {
                 self.entering.pop_front();
                 self.end(id);
@@ -333,7 +371,9 @@ impl Ssd {
             if self.buffered >= self.buffer_blocks {
                 return;
             }
-            let Ok(filled) = self.ftl.write(block + count - left) else { return self.go_on_all(now) };
+            let Ok(filled) = self.ftl.write(block + count - left) else {
+                return self.go_on_all(now);
+            };
             self.buffered += 1;
             self.set_left(id, left - 1);
             if let Some(line) = filled {
@@ -348,14 +388,23 @@ impl Ssd {
             self.next_line += 1;
             self.unprogrammed.insert(line.sequence);
         }
-        let queue = if line.moved { &mut self.dies[line.die].moves } else { &mut self.dies[line.die].programs };
+        let queue = if line.moved {
+            &mut self.dies[line.die].moves
+        } else {
+            &mut self.dies[line.die].programs
+        };
         queue.push_back(line);
         self.go_on(now, line.die);
     }
 
     fn end_flushes(&mut self) {
         let oldest = self.unprogrammed.first().copied().unwrap_or(u64::MAX);
-        while let Some((id, _)) = self.flushing.first().copied().filter(|(_, below)| *below <= oldest) {
+        while let Some((id, _)) = self
+            .flushing
+            .first()
+            .copied()
+            .filter(|(_, below)| *below <= oldest)
+        {
             self.flushing.remove(0);
             self.end(id);
         }
@@ -376,7 +425,8 @@ impl Ssd {
             die.ends_ns = now + wait;
             die.doing = Some(Doing::Pause);
             self.counters.suspensions += 1;
-            self.wakes.push((now + wait, Wake::Die(number as u32, die.number)));
+            self.wakes
+                .push((now + wait, Wake::Die(number as u32, die.number)));
         }
     }
 
@@ -387,7 +437,9 @@ impl Ssd {
     /// Gives a die something to do, if it has nothing.
     fn go_on(&mut self, now: u64, number: usize) {
         while self.dies[number].doing.is_none() {
-            let Some((doing, ends)) = self.choose(now, number) else { return };
+            let Some((doing, ends)) = self.choose(now, number) else {
+                return;
+            };
             if ends == now && matches!(doing, Doing::Erase) {
                 self.erased(number);
                 continue;
@@ -396,7 +448,8 @@ impl Ssd {
             die.doing = Some(doing);
             die.ends_ns = ends;
             die.number += 1;
-            self.wakes.push((ends, Wake::Die(number as u32, die.number)));
+            self.wakes
+                .push((ends, Wake::Die(number as u32, die.number)));
         }
     }
 
@@ -407,7 +460,10 @@ impl Ssd {
         let die = &mut self.dies[number];
         let collects = collection != Collection::Nothing || !die.moves.is_empty();
         let others_wait = collects || !die.programs.is_empty() || die.suspended.is_some();
-        let may_read = die.reads.front().is_some_and(|read| read.behind <= die.begun);
+        let may_read = die
+            .reads
+            .front()
+            .is_some_and(|read| read.behind <= die.begun);
         if may_read && (die.reads_ahead < READS_AHEAD || self.in_order || !others_wait) {
             let read = die.reads.pop_front()?;
             die.reads_ahead += 1;
@@ -424,7 +480,10 @@ impl Ssd {
                 return Some((Doing::Program(line), self.program_ends(now, &line)));
             }
             return match collection {
-                Collection::Read { page, slots, .. } => Some((Doing::CollectRead, self.read_ends(now, number, page, slots as u64))),
+                Collection::Read { page, slots, .. } => Some((
+                    Doing::CollectRead,
+                    self.read_ends(now, number, page, slots as u64),
+                )),
                 Collection::Erase => Some((Doing::Erase, now + self.erase_ns(number))),
                 Collection::Nothing => None,
             };
@@ -437,8 +496,14 @@ impl Ssd {
     fn erase_ns(&mut self, die: usize) -> u64 {
         self.dies[die].erases += 1;
         // Dies do not have their long erases at the same time.
-        let whole = (self.dies[die].erases + die as u64 * self.erase_every / self.dies.len() as u64).is_multiple_of(self.erase_every);
-        if whole { self.timings.erase_ns.value } else { 0 }
+        let whole = (self.dies[die].erases
+            + die as u64 * self.erase_every / self.dies.len() as u64)
+            .is_multiple_of(self.erase_every);
+        if whole {
+            self.timings.erase_ns.value
+        } else {
+            0
+        }
     }
 
     fn read_ends(&mut self, now: u64, die: usize, page: usize, slots: u64) -> u64 {
@@ -462,7 +527,10 @@ impl Ssd {
         let at = self.channel_of(line.die);
         let channel = &mut self.channels[at];
         channel.all_until = channel.all_until.max(now) + transfer;
-        let (mean, spread) = (self.timings.program_word_line_ns.value, self.timings.program_spread_per_mille.value);
+        let (mean, spread) = (
+            self.timings.program_word_line_ns.value,
+            self.timings.program_spread_per_mille.value,
+        );
         let off = mean * spread / 1000;
         let place = line.number % (self.ftl.shape().block_lines * self.erase_every as usize);
         channel.all_until + mean - off + mix(place as u64) % (2 * off + 1)
@@ -507,7 +575,9 @@ impl Ssd {
     fn collected(&mut self, now: u64, die: usize) {
         let mut filled = Vec::new();
         self.ftl.collected(die, &mut filled);
-        filled.into_iter().for_each(|line| self.queue_line(now, line));
+        filled
+            .into_iter()
+            .for_each(|line| self.queue_line(now, line));
     }
 
     fn erased(&mut self, die: usize) {
@@ -517,9 +587,27 @@ impl Ssd {
 
     /// One line for a diagnosis.
     pub fn describe(&self) -> String {
-        let die = |die: &DieQueue| format!("{}/{}/{}", die.reads.len(), die.programs.len(), die.moves.len());
-        let dies: Vec<String> = self.dies.iter().enumerate().map(|(at, of)| format!("{} free {}", die(of), self.ftl.free_blocks(at))).collect();
-        format!("buffered {} of {}, entering {}, dies (reads/programs/moves) {}", self.buffered, self.buffer_blocks, self.entering.len(), dies.join(", "))
+        let die = |die: &DieQueue| {
+            format!(
+                "{}/{}/{}",
+                die.reads.len(),
+                die.programs.len(),
+                die.moves.len()
+            )
+        };
+        let dies: Vec<String> = self
+            .dies
+            .iter()
+            .enumerate()
+            .map(|(at, of)| format!("{} free {}", die(of), self.ftl.free_blocks(at)))
+            .collect();
+        format!(
+            "buffered {} of {}, entering {}, dies (reads/programs/moves) {}",
+            self.buffered,
+            self.buffer_blocks,
+            self.entering.len(),
+            dies.join(", ")
+        )
     }
 
     /// True if it has nothing to do.
@@ -532,13 +620,18 @@ impl Ssd {
     /// # Panics
     /// If commands are under way.
     pub fn do_now(&mut self, ask: Ask) {
-        assert!(self.is_idle(), "commands outside time while others are under way");
+        assert!(
+            self.is_idle(),
+            "commands outside time while others are under way"
+        );
         match ask {
             Ask::Write { block, count } => {
                 self.counters.written_bytes += count * BLOCK_BYTES;
                 (block..block + count).for_each(|block| self.write_now(block));
             }
-            Ask::Discard { block, count } => (block..block + count).for_each(|block| self.ftl.forget(block)),
+            Ask::Discard { block, count } => {
+                (block..block + count).for_each(|block| self.ftl.forget(block))
+            }
             Ask::Flush => self.counters.flushes += 1,
             Ask::Read { count, .. } => self.counters.read_bytes += count * BLOCK_BYTES,
         }

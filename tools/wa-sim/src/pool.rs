@@ -1,13 +1,14 @@
 //! Windrow on modelled members: the third driver of the engine, beside the host and the simulator.
 //!
-//! A turn: 1 the clock goes to the next thing that ends; 2 if the engine's thread is free, everything that has come since goes to it in one `apply`,
-//! which takes a stated time; 3 its commands go to the devices, its jobs to the least busy of the workers, its answers to the tasks, all when that time
-//! is over. Jobs are run where they stand; only their time is virtual.
+//! A turn: 1 the clock goes to the next thing that ends; 2 if the engine's thread is free,
+//! everything that has come since goes to it in one `apply`, which takes a stated time; 3 its
+//! commands go to the devices, its jobs to the least busy of the workers, its answers to the tasks,
+//! all when that time is over. Jobs are run where they stand; only their time is virtual.
 //!
 //! Outside time (`settle`) commands and jobs end at once: for filling, and for the steady state.
 //!
-//! Content: a block holds one word made of its number and the number of its write. No requests in flight overlap, so a read has one right answer,
-//! and every block of it is compared.
+//! Content: a block holds one word made of its number and the number of its write. No requests in
+//! flight overlap, so a read has one right answer, and every block of it is compared.
 
 use crate::device::{Member, Members, blocks_of};
 use crate::load::{Target, Want};
@@ -16,9 +17,13 @@ use crate::timings::ProcessorTimings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use windrow_engine::{
-    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Job, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
+    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Job,
+    Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
 };
-use windrow_io::{BufPool, Completion, MemberCommand, MemberDone, MemberOp, Op, Payload, Reply, Request, RequestId};
+use windrow_io::{
+    BufPool, Completion, MemberCommand, MemberDone, MemberOp, Op, Payload, Reply, Request,
+    RequestId,
+};
 use windrow_random::mix;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
 
@@ -87,15 +92,29 @@ impl Image {
     ///
     /// # Errors
     /// The engine's, in words.
-    pub fn make(mut members: Members, spec: &PoolSpec, live_percent: u64, processor: &ProcessorTimings) -> Result<Self, String> {
+    pub fn make(
+        mut members: Members,
+        spec: &PoolSpec,
+        live_percent: u64,
+        processor: &ProcessorTimings,
+    ) -> Result<Self, String> {
         Engine::format(&mut members, spec).map_err(|error| error.to_string())?;
-        let image = Self { members, volume: VolumeId(0), versions: Vec::new() };
+        let image = Self {
+            members,
+            volume: VolumeId(0),
+            versions: Vec::new(),
+        };
         let mut pool = Pool::open(image, processor)?;
         let usable = pool.engine.status().plan.usable_bytes;
         let blocks = usable / BLOCK_BYTES * live_percent / 100;
-        match pool.command(Control::VolumeCreate { name: "data".into(), size_bytes: blocks * BLOCK_BYTES })? {
+        match pool.command(Control::VolumeCreate {
+            name: "data".into(),
+            size_bytes: blocks * BLOCK_BYTES,
+        })? {
             ControlReply::Volume(volume) => pool.volume = volume,
-            ControlReply::Done | ControlReply::Sharing(_) => return Err("no volume was made".into()),
+            ControlReply::Done | ControlReply::Sharing(_) => {
+                return Err("no volume was made".into());
+            }
         }
         pool.versions = vec![0; blocks as usize];
         pool.close()
@@ -108,12 +127,27 @@ impl Pool {
     /// # Errors
     /// The engine's, in words.
     pub fn open(image: Image, processor: &ProcessorTimings) -> Result<Self, String> {
-        let Image { mut members, volume, versions } = image;
+        let Image {
+            mut members,
+            volume,
+            versions,
+        } = image;
         let buffers = BufPool::new(BUFFER_BYTES_KEPT);
-        // Blocks repeat eight bytes to save the memory of this machine, and stand for data that can not be packed.
-        let limits = Limits { packs_records: false, ..Limits::default() };
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
-        let (engine, _) = Engine::open(&mut members, buffers.clone(), &options).map_err(|error| error.to_string())?;
+        // Blocks repeat eight bytes to save the memory of this machine, and stand for data that can
+        // not be packed.
+        let limits = Limits {
+            packs_records: false,
+            ..Limits::default()
+        };
+        let options = OpenOptions {
+            host: Uuid([1; 16]),
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits,
+        };
+        let (engine, _) = Engine::open(&mut members, buffers.clone(), &options)
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             engine,
             commands: members.0.iter().map(|_| Vec::new()).collect(),
@@ -157,7 +191,11 @@ impl Pool {
     pub fn close(mut self) -> Result<Image, String> {
         self.command(Control::Shutdown { export: true })?;
         self.come_to_rest()?;
-        Ok(Image { members: self.members, volume: self.volume, versions: self.versions })
+        Ok(Image {
+            members: self.members,
+            volume: self.volume,
+            versions: self.versions,
+        })
     }
 
     fn come_to_rest(&mut self) -> Result<(), String> {
@@ -175,7 +213,10 @@ impl Pool {
     /// # Errors
     /// As it was answered.
     pub fn command(&mut self, command: Control) -> Result<ControlReply, String> {
-        self.event(Event::Control(ControlRequest { id: ControlId(1), command }));
+        self.event(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command,
+        }));
         for _ in 0..STEPS_MAX {
             if let Some(answer) = self.control.pop() {
                 return answer.result.map_err(|error| error.to_string());
@@ -206,7 +247,9 @@ impl Pool {
 
     /// One thing that ends.
     fn turn(&mut self) -> Result<(), String> {
-        let Some(Reverse((time, _, what))) = self.heap.pop() else { return Err(format!("nothing is under way: {}", self.engine.describe())) };
+        let Some(Reverse((time, _, what))) = self.heap.pop() else {
+            return Err(format!("nothing is under way: {}", self.engine.describe()));
+        };
         self.now_ns = self.now_ns.max(time);
         match what {
             What::Device(member, wake) => {
@@ -221,7 +264,9 @@ impl Pool {
             }
             What::Engine if self.engine_at == Some(time) => self.apply()?,
             What::Engine => {}
-            What::Answer(task) => return Err(format!("an answer to task {task} that nobody waits for")),
+            What::Answer(task) => {
+                return Err(format!("an answer to task {task} that nobody waits for"));
+            }
         }
         Ok(())
     }
@@ -229,7 +274,9 @@ impl Pool {
     /// Takes what a device has to say.
     fn look_at(&mut self, member: usize) {
         let mut wakes = std::mem::take(self.members.0[member].device.wakes());
-        wakes.drain(..).for_each(|(time, wake)| self.at(time, What::Device(member, wake)));
+        wakes
+            .drain(..)
+            .for_each(|(time, wake)| self.at(time, What::Device(member, wake)));
         *self.members.0[member].device.wakes() = wakes;
         let mut done = std::mem::take(self.members.0[member].device.done());
         for id in done.drain(..) {
@@ -255,7 +302,12 @@ impl Pool {
             }
             MemberOp::Flush | MemberOp::Discard { .. } => None,
         };
-        self.event(Event::Member(MemberDone { member, tag, buf, result: Ok(()) }));
+        self.event(Event::Member(MemberDone {
+            member,
+            tag,
+            buf,
+            result: Ok(()),
+        }));
     }
 
     fn apply(&mut self) -> Result<(), String> {
@@ -263,7 +315,11 @@ impl Pool {
         self.events.push(Event::Tick(self.now_ns));
         let blocks = std::mem::take(&mut self.new_blocks);
         self.engine.apply(&mut self.events, &mut self.out);
-        let cost = if self.timed { self.processor.apply_ns.value + blocks * self.processor.block_ns.value } else { STEP_NS };
+        let cost = if self.timed {
+            self.processor.apply_ns.value + blocks * self.processor.block_ns.value
+        } else {
+            STEP_NS
+        };
         let then = self.now_ns + cost;
         self.engine_free_ns = then;
         let mut out = std::mem::take(&mut self.out);
@@ -329,7 +385,9 @@ impl Pool {
             return self.event(Event::Job(job));
         }
         let cost = job.bytes() as u64 * self.processor.job_byte_ps.value / 1000;
-        let Some(worker) = self.workers.iter_mut().min() else { unreachable!("there is a worker") };
+        let Some(worker) = self.workers.iter_mut().min() else {
+            unreachable!("there is a worker")
+        };
         *worker = (*worker).max(then) + cost;
         let ends = *worker;
         let at = self.free_jobs.pop().unwrap_or(self.jobs.len());
@@ -342,14 +400,29 @@ impl Pool {
 
     fn request(&mut self, id: u64, want: Want) {
         let op = match want {
-            Want::Read { block, count } => Op::Read { offset: block * BLOCK_BYTES, length: (count * BLOCK_BYTES) as u32 },
-            Want::Write { block, count, durable } => Op::Write { offset: block * BLOCK_BYTES, data: self.payload(block, count), fua: durable },
+            Want::Read { block, count } => Op::Read {
+                offset: block * BLOCK_BYTES,
+                length: (count * BLOCK_BYTES) as u32,
+            },
+            Want::Write {
+                block,
+                count,
+                durable,
+            } => Op::Write {
+                offset: block * BLOCK_BYTES,
+                data: self.payload(block, count),
+                fua: durable,
+            },
             Want::Flush => Op::Flush,
         };
         if let Want::Read { count, .. } | Want::Write { count, .. } = want {
             self.new_blocks += count;
         }
-        self.event(Event::Request(Request { id: RequestId(id), volume: self.volume, op }));
+        self.event(Event::Request(Request {
+            id: RequestId(id),
+            volume: self.volume,
+            op,
+        }));
     }
 
     fn payload(&mut self, first: u64, count: u64) -> Payload {
@@ -358,7 +431,9 @@ impl Pool {
         for (block, bytes) in (first..).zip(data.chunks_exact_mut(BLOCK_SIZE)) {
             self.versions[block as usize] = self.written;
             let word = word_of(block, self.written).to_le_bytes();
-            bytes.chunks_exact_mut(8).for_each(|target| target.copy_from_slice(&word));
+            bytes
+                .chunks_exact_mut(8)
+                .for_each(|target| target.copy_from_slice(&word));
         }
         data.freeze()
     }
@@ -371,17 +446,33 @@ impl Pool {
             (Ok(_), _) => return Ok(()),
             (Err(error), _) => return Err(format!("{want:?} was answered: {error}")),
         };
-        let Some(Want::Read { block, count }) = want else { return Ok(()) };
+        let Some(Want::Read { block, count }) = want else {
+            return Ok(());
+        };
         let mut at = *block;
-        for bytes in parts.iter().flat_map(|part| part.bytes().chunks_exact(BLOCK_SIZE)) {
+        for bytes in parts
+            .iter()
+            .flat_map(|part| part.bytes().chunks_exact(BLOCK_SIZE))
+        {
             let version = self.versions[at as usize];
-            let word = if version == 0 { 0 } else { word_of(at, version) }.to_le_bytes();
+            let word = if version == 0 {
+                0
+            } else {
+                word_of(at, version)
+            }
+            .to_le_bytes();
             if bytes[..8] != word || bytes[BLOCK_SIZE - 8..] != word {
-                return Err(format!("block {at} does not hold its newest write ({version})"));
+                return Err(format!(
+                    "block {at} does not hold its newest write ({version})"
+                ));
             }
             at += 1;
         }
-        if at == block + count { Ok(()) } else { Err(format!("a read of {count} blocks gave {}", at - block)) }
+        if at == block + count {
+            Ok(())
+        } else {
+            Err(format!("a read of {count} blocks gave {}", at - block))
+        }
     }
 
     /// Reads or writes outside time, and waits for the answers.

@@ -1,8 +1,9 @@
 //! The journal study: configurations, loads, results.
 //!
-//! 1 Each configuration is brought to its steady state once. 2 Each case runs on a copy of that. 3 The baseline of a family (Windrow; the array in
-//! place) runs first, at full load; then the number of tasks is sought that writes a tenth of those bytes each second; all configurations of the family have
-//! that number.
+//! 1 Each configuration is brought to its steady state once. 2 Each case runs on a copy of that. 3
+//!   The baseline of a family (Windrow; the array in
+//! place) runs first, at full load; then the number of tasks is sought that writes a tenth of those
+//! bytes each second; all configurations of the family have that number.
 
 use crate::content::Content;
 use crate::device::{Device, DeviceOptions, Member, Members};
@@ -48,7 +49,15 @@ pub enum Configuration {
 
 impl Configuration {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Padding, Self::Internal, Self::Ssd, Self::Memory, Self::InPlace, Self::InPlaceSsd, Self::InPlaceMemory];
+    pub const ALL: [Self; 7] = [
+        Self::Padding,
+        Self::Internal,
+        Self::Ssd,
+        Self::Memory,
+        Self::InPlace,
+        Self::InPlaceSsd,
+        Self::InPlaceMemory,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -70,7 +79,11 @@ impl Configuration {
 
     /// What it is compared with.
     pub fn baseline(self) -> Self {
-        if self.is_in_place() { Self::InPlace } else { Self::Internal }
+        if self.is_in_place() {
+            Self::InPlace
+        } else {
+            Self::Internal
+        }
     }
 }
 
@@ -192,7 +205,14 @@ pub struct Study<'a> {
 impl<'a> Study<'a> {
     /// A study with the published timings.
     pub fn new(spec: &'a StudySpec) -> Self {
-        Self { spec, timings: Timings::published(), steady: Vec::new(), tenths: Vec::new(), rows: Vec::new(), settling: Vec::new() }
+        Self {
+            spec,
+            timings: Timings::published(),
+            steady: Vec::new(),
+            tenths: Vec::new(),
+            rows: Vec::new(),
+            settling: Vec::new(),
+        }
     }
 
     /// All of it.
@@ -201,13 +221,19 @@ impl<'a> Study<'a> {
     /// What stopped it: a wrong answer, or none.
     pub fn run(&mut self, progress: &mut Progress<'_>) -> Result<(), String> {
         let mut durabilities = vec![Durability::Each];
-        durabilities.extend(self.spec.flushes.iter().map(|after| Durability::FlushAfter(*after)));
+        durabilities.extend(
+            self.spec
+                .flushes
+                .iter()
+                .map(|after| Durability::FlushAfter(*after)),
+        );
         for durability in durabilities {
             for workload in self.spec.workloads.clone() {
                 for pressure in self.spec.pressures.clone() {
                     for configuration in self.spec.configurations.clone() {
                         // The model of the array in place knows no other way to be durable.
-                        let is_wanted = !configuration.is_in_place() && self.spec.flush_workloads.contains(&workload);
+                        let is_wanted = !configuration.is_in_place()
+                            && self.spec.flush_workloads.contains(&workload);
                         if durability == Durability::Each || is_wanted {
                             self.case(configuration, workload, pressure, durability, progress)?;
                         }
@@ -235,19 +261,52 @@ impl<'a> Study<'a> {
             (Durability::Each, ..) => self.spec.requests,
             (Durability::FlushAfter(_), ..) => self.spec.flush_requests,
         };
-        let outcome = self.measure(configuration, workload, tasks, durability, requests, progress)?;
-        self.rows.push(Row { configuration, workload, pressure, durability, tasks, outcome });
+        let outcome = self.measure(
+            configuration,
+            workload,
+            tasks,
+            durability,
+            requests,
+            progress,
+        )?;
+        self.rows.push(Row {
+            configuration,
+            workload,
+            pressure,
+            durability,
+            tasks,
+            outcome,
+        });
         Ok(())
     }
 
-    /// The number of tasks with which the baseline writes the tenth part of the bytes that it writes at full load, or nearest to that.
-    fn tenth(&mut self, baseline: Configuration, workload: Workload, progress: &mut Progress<'_>) -> Result<usize, String> {
-        if let Some((.., tasks)) = self.tenths.iter().find(|(configuration, of, _)| (*configuration, *of) == (baseline, workload)) {
+    /// The number of tasks with which the baseline writes the tenth part of the bytes that it
+    /// writes at full load, or nearest to that.
+    fn tenth(
+        &mut self,
+        baseline: Configuration,
+        workload: Workload,
+        progress: &mut Progress<'_>,
+    ) -> Result<usize, String> {
+        if let Some((.., tasks)) = self
+            .tenths
+            .iter()
+            .find(|(configuration, of, _)| (*configuration, *of) == (baseline, workload))
+        {
             return Ok(*tasks);
         }
         let requests = self.spec.requests / 10;
         let mut rate = |study: &mut Self, tasks: usize| -> Result<f64, String> {
-            Ok(study.measure(baseline, workload, tasks, Durability::Each, requests, progress)?.write_bytes_per_second())
+            Ok(study
+                .measure(
+                    baseline,
+                    workload,
+                    tasks,
+                    Durability::Each,
+                    requests,
+                    progress,
+                )?
+                .write_bytes_per_second())
         };
         let wanted = rate(self, FULL_TASKS)? / 10.0;
         let step = if workload == Workload::Both { 2 } else { 1 };
@@ -274,7 +333,13 @@ impl<'a> Study<'a> {
         progress: &mut Progress<'_>,
     ) -> Result<Outcome, String> {
         let label = format!("{}: {} x {tasks}", configuration.name(), workload.name());
-        let spec = LoadSpec { tasks: workload.tasks(tasks), durability, warm: requests / 10, requests, seed: self.spec.seed };
+        let spec = LoadSpec {
+            tasks: workload.tasks(tasks),
+            durability,
+            warm: requests / 10,
+            requests,
+            seed: self.spec.seed,
+        };
         let mut tell = |done: u64, all: u64| {
             if done.is_multiple_of(256) {
                 progress(&label, done, all);
@@ -291,11 +356,19 @@ impl<'a> Study<'a> {
         run(&mut *target, &spec, &mut tell).map_err(|why| format!("{label}: {why}"))
     }
 
-    fn steady(&mut self, configuration: Configuration, tell: &mut dyn FnMut(u64, u64)) -> Result<&Steady, String> {
+    fn steady(
+        &mut self,
+        configuration: Configuration,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> Result<&Steady, String> {
         if let Some(at) = self.steady.iter().position(|(of, _)| *of == configuration) {
             return Ok(&self.steady[at].1);
         }
-        let steady = if configuration.is_in_place() { self.steady_array(configuration, tell) } else { self.steady_pool(configuration, tell)? };
+        let steady = if configuration.is_in_place() {
+            self.steady_array(configuration, tell)
+        } else {
+            self.steady_pool(configuration, tell)?
+        };
         self.steady.push((configuration, steady));
         Ok(&self.steady[self.steady.len() - 1].1)
     }
@@ -307,29 +380,60 @@ impl<'a> Study<'a> {
     /// The journal device, if there is one, and its blocks.
     fn journal_device(&self, configuration: Configuration) -> Option<(Device, u64)> {
         match configuration {
-            Configuration::Ssd | Configuration::InPlaceSsd => {
-                Some((Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices), self.member_blocks()))
+            Configuration::Ssd | Configuration::InPlaceSsd => Some((
+                Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices),
+                self.member_blocks(),
+            )),
+            Configuration::Memory | Configuration::InPlaceMemory => {
+                Some((Device::memory(&self.timings), MEMORY_BYTES / BLOCK_BYTES))
             }
-            Configuration::Memory | Configuration::InPlaceMemory => Some((Device::memory(&self.timings), MEMORY_BYTES / BLOCK_BYTES)),
             _ => None,
         }
     }
 
-    fn steady_array(&mut self, configuration: Configuration, tell: &mut dyn FnMut(u64, u64)) -> Steady {
-        let mut devices: Vec<Device> = (0..self.spec.members).map(|_| Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices)).collect();
+    fn steady_array(
+        &mut self,
+        configuration: Configuration,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> Steady {
+        let mut devices: Vec<Device> = (0..self.spec.members)
+            .map(|_| Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices))
+            .collect();
         devices.extend(self.journal_device(configuration).map(|(device, _)| device));
-        let mut array = InPlace::new(devices, self.spec.members, self.member_blocks(), &self.timings.in_place, self.spec.live_percent);
+        let mut array = InPlace::new(
+            devices,
+            self.spec.members,
+            self.member_blocks(),
+            &self.timings.in_place,
+            self.spec.live_percent,
+        );
         array.settle(SETTLE_STEPS * 50, self.spec.seed, tell);
         Steady::InPlace(Box::new(array))
     }
 
-    fn steady_pool(&mut self, configuration: Configuration, tell: &mut dyn FnMut(u64, u64)) -> Result<Steady, String> {
+    fn steady_pool(
+        &mut self,
+        configuration: Configuration,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> Result<Steady, String> {
         let blocks = self.member_blocks();
-        let member = |device: Device, blocks: u64| Member { content: Content::new(blocks), device };
-        let mut members: Vec<Member> = (0..self.spec.members).map(|_| member(Device::ssd(&self.timings, blocks, &self.spec.devices), blocks)).collect();
+        let member = |device: Device, blocks: u64| Member {
+            content: Content::new(blocks),
+            device,
+        };
+        let mut members: Vec<Member> = (0..self.spec.members)
+            .map(|_| {
+                member(
+                    Device::ssd(&self.timings, blocks, &self.spec.devices),
+                    blocks,
+                )
+            })
+            .collect();
         let mut journal = JournalSpec::internal(None, BLOCK_BYTES as u32);
         if let Some((device, blocks)) = self.journal_device(configuration) {
-            journal.devices.push((Uuid([0xd0; 16]), blocks * BLOCK_BYTES));
+            journal
+                .devices
+                .push((Uuid([0xd0; 16]), blocks * BLOCK_BYTES));
             journal.power_safe = configuration == Configuration::Memory;
             members.push(member(device, blocks));
         }
@@ -340,12 +444,19 @@ impl<'a> Study<'a> {
             segment_rows: None,
             align_bytes: BLOCK_BYTES,
             pool: Uuid([9; 16]),
-            members: (0..self.spec.members).map(|i| (Uuid([i as u8 + 1; 16]), self.spec.member_bytes)).collect(),
+            members: (0..self.spec.members)
+                .map(|i| (Uuid([i as u8 + 1; 16]), self.spec.member_bytes))
+                .collect(),
             created_unix_s: 0,
             properties: Properties::DEFAULT,
             journal: (configuration != Configuration::Padding).then_some(journal),
         };
-        let image = Image::make(Members(members), &spec, self.spec.live_percent, &self.timings.processor)?;
+        let image = Image::make(
+            Members(members),
+            &spec,
+            self.spec.live_percent,
+            &self.timings.processor,
+        )?;
         let mut pool = Pool::open(image, &self.timings.processor)?;
         let steps = settle(&mut pool, self.spec.seed, tell)?;
         self.settling.push((configuration, steps));
@@ -353,14 +464,19 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Fills a pool, and overwrites it at random until its write amplification is steady. Returns that of each step.
+/// Fills a pool, and overwrites it at random until its write amplification is steady. Returns that
+/// of each step.
 fn settle(pool: &mut Pool, seed: u64, tell: &mut dyn FnMut(u64, u64)) -> Result<Vec<f64>, String> {
     let (span, mut rng) = (pool.span(), Rng::stream(seed, "settle"));
     let step = span / 2;
     let all = span + SETTLE_STEPS * step;
     let mut wants = Vec::new();
     for block in (0..span).step_by(64) {
-        wants.push(Want::Write { block, count: 64.min(span - block), durable: false });
+        wants.push(Want::Write {
+            block,
+            count: 64.min(span - block),
+            durable: false,
+        });
         if wants.len() == TOGETHER || block + 64 >= span {
             pool.do_all(&wants)?;
             wants.clear();
@@ -372,7 +488,11 @@ fn settle(pool: &mut Pool, seed: u64, tell: &mut dyn FnMut(u64, u64)) -> Result<
         let (mut done, before) = (0, pool.counters().written_bytes);
         while done < step {
             let count = [TRANSACTION, DATA][rng.below(2) as usize].draw_write(&mut rng);
-            wants.push(Want::Write { block: rng.below(span - count + 1), count, durable: false });
+            wants.push(Want::Write {
+                block: rng.below(span - count + 1),
+                count,
+                durable: false,
+            });
             done += count;
             if wants.len() == TOGETHER {
                 pool.do_all(&wants)?;

@@ -15,7 +15,10 @@ pub struct Figure<T> {
 /// An SSD.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "timings.toml says what each figure is, and where it is from")]
+#[expect(
+    missing_docs,
+    reason = "timings.toml says what each figure is, and where it is from"
+)]
 pub struct SsdTimings {
     pub channels: Figure<u64>,
     pub dies_per_channel: Figure<u64>,

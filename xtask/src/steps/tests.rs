@@ -9,8 +9,16 @@ fn stops_at_the_first_failure_and_counts() {
     steps.step("four", || panic!("must not run"));
     assert!(steps.failed());
     let table = steps.table();
-    assert!(table.contains("three") && table.contains("broken") && !table.contains("second line") && !table.contains("four"));
-    assert!(table.ends_with("\n1 passed, 1 failed, 1 skipped"), "{table}");
+    assert!(
+        table.contains("three")
+            && table.contains("broken")
+            && !table.contains("second line")
+            && !table.contains("four")
+    );
+    assert!(
+        table.ends_with("\n1 passed, 1 failed, 1 skipped"),
+        "{table}"
+    );
 }
 
 #[test]

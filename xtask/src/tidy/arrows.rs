@@ -1,12 +1,13 @@
 //! Which crate may depend on which. `docs/architecture.md` draws the same picture.
 //!
-//! The table holds every edge written out, also those to the vocabulary crates `units` and `io` at the bottom, because an
-//! edge that is not written down is an edge nobody decided on.
+//! The table holds every edge written out, also those to the vocabulary crates `units` and `io` at
+//! the bottom, because an edge that is not written down is an edge nobody decided on.
 
 use super::Findings;
 use crate::metadata::{Kind, Metadata, Package};
 
-/// Crate, what its product part may depend on. Crates that come later stand here already, so that their place is decided.
+/// Crate, what its product part may depend on. Crates that come later stand here already, so that
+/// their place is decided.
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("units", &[]),
     // Pure arithmetic; they know slices and numbers, nothing of Windrow.
@@ -24,51 +25,104 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("vhost", &["export", "io", "units"]),
     // HTTP for a text that its caller produces. It knows nothing of Windrow.
     ("http", &[]),
-    ("engine", &["layout", "parity", "reduce", "policy", "io", "units"]),
+    (
+        "engine",
+        &["layout", "parity", "reduce", "policy", "io", "units"],
+    ),
     // `layout` for reading labels before an import, `policy` for the names of victim policies.
-    ("host", &["engine", "device", "export", "io", "units", "layout", "policy"]),
-    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
-    ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
+    (
+        "host",
+        &[
+            "engine", "device", "export", "io", "units", "layout", "policy",
+        ],
+    ),
+    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no
+    // reader of the format.
+    (
+        "inspect",
+        &["layout", "device", "parity", "reduce", "io", "units"],
+    ),
     // `inspect` for a second opinion on what a run left on the members.
-    ("sim", &["random", "engine", "inspect", "layout", "io", "units"]),
-    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
+    (
+        "sim",
+        &["random", "engine", "inspect", "layout", "io", "units"],
+    ),
+    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of
+    // Windrow.
     ("trace", &[]),
-    // Drives the engine as the host and the simulator do, on members of its own. Its workloads are requests as `trace` has them.
-    ("wa-sim", &["random", "policy", "trace", "engine", "layout", "io", "units"]),
+    // Drives the engine as the host and the simulator do, on members of its own. Its workloads are
+    // requests as `trace` has them.
+    (
+        "wa-sim",
+        &[
+            "random", "policy", "trace", "engine", "layout", "io", "units",
+        ],
+    ),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
-    // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the command knows of it.
+    // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the
+    // command knows of it.
     ("charts", &[]),
-    // Results, failures, tables and sizes of the programs, and their way to a pool. `policy` for the names of policies in properties.
-    ("console", &["host", "policy", "layout", "engine", "device", "io", "units"]),
+    // Results, failures, tables and sizes of the programs, and their way to a pool. `policy` for
+    // the names of policies in properties.
+    (
+        "console",
+        &[
+            "host", "policy", "layout", "engine", "device", "io", "units",
+        ],
+    ),
     // Loads of the demo and of the benchmarks.
     ("load", &["host", "device", "export", "io", "units"]),
     // What reduction would save on given data: a file, an export or a volume at rest.
-    ("estimate", &["console", "load", "host", "engine", "export", "reduce", "io", "units"]),
-    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it, `reduce` for estimates. Nothing of `tools`.
+    (
+        "estimate",
+        &[
+            "console", "load", "host", "engine", "export", "reduce", "io", "units",
+        ],
+    ),
+    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel
+    // through it, `reduce` for estimates. Nothing of `tools`.
     (
         "cli",
         &[
-            "console", "load", "estimate", "nbd", "ublk", "vhost", "http", "host", "inspect", "export", "engine", "device", "layout", "policy", "reduce", "io",
-            "units",
+            "console", "load", "estimate", "nbd", "ublk", "vhost", "http", "host", "inspect",
+            "export", "engine", "device", "layout", "policy", "reduce", "io", "units",
         ],
     ),
     // `windrow-lab`. `host` and `device` to record the requests of a served pool.
-    ("lab", &["console", "load", "host", "wa-sim", "plan", "trace", "charts", "device", "policy", "units"]),
-    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduce` for the codec alone, `wa-sim` for studies on modelled members.
-    ("bench", &["console", "load", "estimate", "host", "nbd", "wa-sim", "charts", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
+    (
+        "lab",
+        &[
+            "console", "load", "host", "wa-sim", "plan", "trace", "charts", "device", "policy",
+            "units",
+        ],
+    ),
+    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduce` for the
+    // codec alone, `wa-sim` for studies on modelled members.
+    (
+        "bench",
+        &[
+            "console", "load", "estimate", "host", "nbd", "wa-sim", "charts", "export", "engine",
+            "device", "layout", "policy", "reduce", "io", "units",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
 /// Crates of `tools/`: nothing in `crates/` may depend on them.
 const TOOLS: &[&str] = &["sim", "trace", "wa-sim", "plan", "charts", "lab", "bench"];
 
-/// Crates that the engine may not use even in its tests: it must stay drivable by the simulator alone.
+/// Crates that the engine may not use even in its tests: it must stay drivable by the simulator
+/// alone.
 const NEVER_OF_ENGINE: &[&str] = &["host", "device"];
 
 /// The short name of a crate: `windrow-io` is `io`, the package `windrow` is `cli`.
 pub fn short(name: &str) -> &str {
-    if name == "windrow" { "cli" } else { name.strip_prefix("windrow-").unwrap_or(name) }
+    if name == "windrow" {
+        "cli"
+    } else {
+        name.strip_prefix("windrow-").unwrap_or(name)
+    }
 }
 
 /// Checks every edge between crates of the workspace.
@@ -77,21 +131,39 @@ pub fn check(metadata: &Metadata, findings: &mut Findings) {
         let name = short(&package.name);
         match ALLOWED.iter().find(|(known, _)| *known == name) {
             Some((_, allowed)) => check_package(package, name, allowed, findings),
-            None => findings.error("arrows", &manifest(name), 0, format!("the crate `{name}` has no line in the table of arrows")),
+            None => findings.error(
+                "arrows",
+                &manifest(name),
+                0,
+                format!("the crate `{name}` has no line in the table of arrows"),
+            ),
         }
     }
 }
 
 fn check_package(package: &Package, name: &str, allowed: &[&str], findings: &mut Findings) {
-    for dependency in package.dependencies.iter().filter(|dependency| dependency.ours) {
+    for dependency in package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.ours)
+    {
         let target = short(&dependency.name);
         let forbidden = match dependency.kind {
             Kind::Development => name == "engine" && NEVER_OF_ENGINE.contains(&target),
             Kind::Normal | Kind::Build => !allowed.contains(&target),
         };
         if forbidden {
-            let may = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
-            findings.error("arrows", &manifest(name), 0, format!("`{name}` may not depend on `{target}`; it may depend on {may}"));
+            let may = if allowed.is_empty() {
+                "nothing of ours".to_owned()
+            } else {
+                allowed.join(", ")
+            };
+            findings.error(
+                "arrows",
+                &manifest(name),
+                0,
+                format!("`{name}` may not depend on `{target}`; it may depend on {may}"),
+            );
         }
     }
 }

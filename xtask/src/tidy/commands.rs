@@ -16,18 +16,32 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The program of the workspace that the line runs, directly, through `cargo run` or through `cargo xtask bench`, and its arguments.
+    /// The program of the workspace that the line runs, directly, through `cargo run` or through
+    /// `cargo xtask bench`, and its arguments.
     pub fn program(&self) -> Option<(&'static str, &[String])> {
         let words = self.words.as_slice();
         // `sudo` and environment settings in front do not change what is called.
-        let skip = words.iter().take_while(|word| *word == "sudo" || word.contains('=')).count();
+        let skip = words
+            .iter()
+            .take_while(|word| *word == "sudo" || word.contains('='))
+            .count();
         let of = |name: &str| PROGRAMS.into_iter().find(|program| *program == name);
         match &words[skip..] {
-            [cargo, xtask, bench, rest @ ..] if cargo == "cargo" && xtask == "xtask" && bench == "bench" => Some(("windrow-bench", rest)),
+            [cargo, xtask, bench, rest @ ..]
+                if cargo == "cargo" && xtask == "xtask" && bench == "bench" =>
+            {
+                Some(("windrow-bench", rest))
+            }
             [cargo, run, rest @ ..] if cargo == "cargo" && run == "run" => {
                 let at = rest.iter().position(|word| word == "--")?;
-                let package = rest[..at].iter().skip_while(|word| !["-p", "--package"].contains(&word.as_str())).nth(1);
-                Some((package.map_or(Some("windrow"), |name| of(name))?, &rest[at + 1..]))
+                let package = rest[..at]
+                    .iter()
+                    .skip_while(|word| !["-p", "--package"].contains(&word.as_str()))
+                    .nth(1);
+                Some((
+                    package.map_or(Some("windrow"), |name| of(name))?,
+                    &rest[at + 1..],
+                ))
             }
             [program, rest @ ..] => Some((of(program)?, rest)),
             [] => None,
@@ -35,7 +49,8 @@ impl Shown {
     }
 }
 
-/// The command lines of all fenced blocks of a Markdown text. A `$ ` in front is dropped, lines that end in `\` are joined.
+/// The command lines of all fenced blocks of a Markdown text. A `$ ` in front is dropped, lines
+/// that end in `\` are joined.
 pub fn shown(text: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -58,7 +73,10 @@ pub fn shown(text: &str) -> Vec<Shown> {
             }
             None => {
                 whole.push_str(part);
-                found.push(Shown { line: start, words: split(&whole) });
+                found.push(Shown {
+                    line: start,
+                    words: split(&whole),
+                });
             }
         }
     }

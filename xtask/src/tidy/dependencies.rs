@@ -6,15 +6,28 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = "docs/dependencies.md";
 
-/// Packages from outside that the engine may stand on, counted with all they need, macros and what builds the zstd library (four of them) included.
+/// Packages from outside that the engine may stand on, counted with all they need, macros and what
+/// builds the zstd library (four of them) included.
 pub(super) const ENGINE_MOST: usize = 38;
 
 /// Packages from outside that `windrow` may be linked from without its optional features.
 const PRODUCT_MOST: usize = 80;
 
 /// Licences that go together with Apache-2.0 OR MIT without further duties than keeping their text.
-const LICENCES: &[&str] =
-    &["0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense", "Zlib"];
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
 
 /// Applies the rules.
 pub fn check(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
@@ -38,52 +51,100 @@ fn documented(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     };
     let lines: BTreeSet<&str> = text.lines().filter_map(table_name).collect();
     for name in direct.difference(&lines) {
-        findings.error("dependencies", DOCUMENT, 0, format!("`{name}` is a direct dependency without a line that gives the reason"));
+        findings.error(
+            "dependencies",
+            DOCUMENT,
+            0,
+            format!("`{name}` is a direct dependency without a line that gives the reason"),
+        );
     }
     for name in lines.difference(&direct) {
-        findings.error("dependencies", DOCUMENT, 0, format!("`{name}` has a line but is no direct dependency"));
+        findings.error(
+            "dependencies",
+            DOCUMENT,
+            0,
+            format!("`{name}` has a line but is no direct dependency"),
+        );
     }
 }
 
 /// The name in a table line that begins with "| `name` |".
 fn table_name(line: &str) -> Option<&str> {
-    line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name)
+    line.strip_prefix("| `")?
+        .split_once("` |")
+        .map(|(name, _)| name)
 }
 
 fn licences(metadata: &Metadata, findings: &mut Findings) {
     for package in &metadata.external {
         if !licence_fits(&package.license) {
-            findings.error("licences", "Cargo.lock", 0, format!("`{}` has the licence `{}`, which is not on the list", package.name, package.license));
+            findings.error(
+                "licences",
+                "Cargo.lock",
+                0,
+                format!(
+                    "`{}` has the licence `{}`, which is not on the list",
+                    package.name, package.license
+                ),
+            );
         }
     }
 }
 
 /// True if one of the alternatives of a licence expression consists of licences on the list.
 pub fn licence_fits(expression: &str) -> bool {
-    // Deep nesting does not occur in practice: without its parentheses an expression may be refused wrongly, but `A AND (B OR C)`
-    // read as `A AND B OR C` could be accepted wrongly, so a mixture of both is accepted only if everything in it is on the list.
+    // Deep nesting does not occur in practice: without its parentheses an expression may be refused
+    // wrongly, but `A AND (B OR C)` read as `A AND B OR C` could be accepted wrongly, so a mixture
+    // of both is accepted only if everything in it is on the list.
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
-    let on_list = |name: &str| LICENCES.contains(&name.split(" WITH ").next().unwrap_or_default().trim());
+    let on_list =
+        |name: &str| LICENCES.contains(&name.split(" WITH ").next().unwrap_or_default().trim());
     let names = || plain.split(" OR ").flat_map(|part| part.split(" AND "));
     let mixed = expression.contains('(') && plain.contains(" AND ") && plain.contains(" OR ");
-    if mixed { names().all(on_list) } else { plain.split(" OR ").any(|part| part.split(" AND ").all(on_list)) }
+    if mixed {
+        names().all(on_list)
+    } else {
+        plain
+            .split(" OR ")
+            .any(|part| part.split(" AND ").all(on_list))
+    }
 }
 
 fn engine(metadata: &Metadata, findings: &mut Findings) {
     let needs = metadata.external_closure("windrow-engine");
     if needs.len() > ENGINE_MOST {
-        let list = needs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        findings.error("engine-dependencies", &arrows::manifest("engine"), 0, format!("{} packages from outside, at most {ENGINE_MOST}: {list}", needs.len()));
+        let list = needs
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
+        findings.error(
+            "engine-dependencies",
+            &arrows::manifest("engine"),
+            0,
+            format!(
+                "{} packages from outside, at most {ENGINE_MOST}: {list}",
+                needs.len()
+            ),
+        );
     }
 }
 
-/// Counts the packages from outside in the output of `cargo tree` for `windrow` without its optional features: names, versions, and paths of our own.
+/// Counts the packages from outside in the output of `cargo tree` for `windrow` without its
+/// optional features: names, versions, and paths of our own.
 pub fn product(tree: &str, findings: &mut Findings) {
     let is_outside = |line: &&str| !line.is_empty() && !line.starts_with("windrow");
-    let names: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(is_outside).collect();
+    let names: BTreeSet<&str> = tree
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)"))
+        .filter(is_outside)
+        .collect();
     if names.len() > PRODUCT_MOST {
         let list = names.iter().copied().collect::<Vec<_>>().join(", ");
-        let message = format!("{} packages from outside without default features, at most {PRODUCT_MOST}: {list}", names.len());
+        let message = format!(
+            "{} packages from outside without default features, at most {PRODUCT_MOST}: {list}",
+            names.len()
+        );
         findings.error("product-dependencies", &arrows::manifest("cli"), 0, message);
     }
 }
@@ -93,8 +154,9 @@ fn manifests(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     for package in &metadata.members {
         let path = arrows::manifest(arrows::short(&package.name));
         let text = tree.text(&path).unwrap_or_default();
-        let inherits =
-            text.split_once("[lints]").is_some_and(|(_, rest)| rest.lines().map(str::trim).find(|line| !line.is_empty()) == Some("workspace = true"));
+        let inherits = text.split_once("[lints]").is_some_and(|(_, rest)| {
+            rest.lines().map(str::trim).find(|line| !line.is_empty()) == Some("workspace = true")
+        });
         if !inherits {
             findings.error("lints", &path, 0, "the crate does not take the lints of the workspace (`[lints]`, `workspace = true`)");
         }

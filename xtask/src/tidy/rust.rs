@@ -1,13 +1,16 @@
 //! Rules for Rust source.
 
-use super::{Findings, Tree};
+use super::{Findings, Tree, sizes};
 use crate::source::{self, Views};
 
 /// Crates that may contain `unsafe`.
 const UNSAFE_ALLOWED: &[&str] = &["io", "parity", "device", "ublk", "vhost"];
 
-/// Crates whose results depend on their inputs alone: the engine, because the simulator replays it, and all it stands on.
-const PURE: &[&str] = &["engine", "layout", "policy", "parity", "reduce", "units", "plan", "trace"];
+/// Crates whose results depend on their inputs alone: the engine, because the simulator replays it,
+/// and all it stands on.
+const PURE: &[&str] = &[
+    "engine", "layout", "policy", "parity", "reduce", "units", "plan", "trace",
+];
 
 /// What pure crates may not name, with the reason. A path stands for all below it.
 const IMPURE: &[(&str, &str)] = &[
@@ -19,19 +22,20 @@ const IMPURE: &[(&str, &str)] = &[
     ("std::time::Instant", "time comes in events"),
     ("std::time::SystemTime", "time comes in events"),
     ("std::time::*", "names a clock"),
-    ("std::collections::HashMap", "its order is random; use one with a fixed hasher or a BTreeMap"),
-    ("std::collections::HashSet", "its order is random; use one with a fixed hasher or a BTreeSet"),
+    (
+        "std::collections::HashMap",
+        "its order is random; use one with a fixed hasher or a BTreeMap",
+    ),
+    (
+        "std::collections::HashSet",
+        "its order is random; use one with a fixed hasher or a BTreeSet",
+    ),
     ("std::hash::RandomState", "randomness is no input"),
     ("std::collections::hash_map", "its order is random"),
 ];
 
 /// Modules of the standard library that lead to an impure name through a shorter path.
 const IMPURE_MODULES: &[&str] = &["std::time", "std::collections", "std::collections::*"];
-
-const FILE_LINES_GOOD: usize = 600;
-const FILE_LINES_MOST: usize = 700;
-const FUNCTION_LINES_GOOD: usize = 70;
-const FUNCTION_LINES_MOST: usize = 110;
 
 /// Applies the rules to all Rust files.
 pub fn check(tree: &Tree, findings: &mut Findings) {
@@ -41,7 +45,7 @@ pub fn check(tree: &Tree, findings: &mut Findings) {
         unsafe_code(path, &home, &views, findings);
         leftovers(path, &views, findings);
         if !home.test {
-            sizes(path, text, &views, findings);
+            sizes::check(path, text, &views, findings);
         }
         if PURE.contains(&home.krate) && home.in_src && !home.test {
             purity(path, &views, findings);
@@ -60,13 +64,17 @@ impl<'a> Home<'a> {
     fn of(path: &'a str) -> Self {
         let parts: Vec<&str> = path.split('/').collect();
         let (krate, inside) = match parts.as_slice() {
-            ["crates", krate, inside @ ..] => (*krate, inside),
+            ["crates" | "tools", krate, inside @ ..] => (*krate, inside),
             [first, inside @ ..] => (*first, inside),
             [] => ("", &[][..]),
         };
         let file = inside.last().copied().unwrap_or_default();
         let test = inside.contains(&"tests") || file == "tests.rs" || file.ends_with("_tests.rs");
-        Self { krate, in_src: inside.first() == Some(&"src"), test }
+        Self {
+            krate,
+            in_src: inside.first() == Some(&"src"),
+            test,
+        }
     }
 }
 
@@ -76,53 +84,75 @@ fn unsafe_code(path: &str, home: &Home<'_>, views: &Views, findings: &mut Findin
     }
     for at in source::words(&views.code, "unsafe") {
         let line = source::line_of(&views.code, at);
-        findings.error("unsafe", path, line, format!("`unsafe` is for {} only", UNSAFE_ALLOWED.join(", ")));
+        findings.error(
+            "unsafe",
+            path,
+            line,
+            format!("`unsafe` is for {} only", UNSAFE_ALLOWED.join(", ")),
+        );
     }
 }
 
 fn leftovers(path: &str, views: &Views, findings: &mut Findings) {
     for word in ["todo", "unimplemented", "dbg"] {
-        for at in source::words(&views.code, word).filter(|at| views.code[at + word.len()..].starts_with('!')) {
-            findings.error("unfinished", path, source::line_of(&views.code, at), format!("`{word}!` in code"));
+        for at in source::words(&views.code, word)
+            .filter(|at| views.code[at + word.len()..].starts_with('!'))
+        {
+            findings.error(
+                "unfinished",
+                path,
+                source::line_of(&views.code, at),
+                format!("`{word}!` in code"),
+            );
         }
     }
     for word in ["FIXME", "TODO", "XXX"] {
         for at in source::words(&views.comments, word) {
-            findings.error("unfinished", path, source::line_of(&views.comments, at), format!("`{word}` in a comment: do it, or file an issue"));
-        }
-    }
-}
-
-fn sizes(path: &str, text: &str, views: &Views, findings: &mut Findings) {
-    let lines = text.lines().count();
-    if lines > FILE_LINES_MOST {
-        findings.error("file-length", path, 0, format!("{lines} lines, at most {FILE_LINES_MOST}"));
-    } else if lines > FILE_LINES_GOOD {
-        findings.warn("file-length", path, 0, format!("{lines} lines, better at most {FILE_LINES_GOOD}"));
-    }
-    for function in source::functions(&views.code) {
-        let message = |most| format!("`{}` has {} lines, {most}", function.name, function.lines);
-        if function.lines > FUNCTION_LINES_MOST {
-            findings.error("function-length", path, function.line, message(format!("at most {FUNCTION_LINES_MOST}")));
-        } else if function.lines > FUNCTION_LINES_GOOD {
-            findings.warn("function-length", path, function.line, message(format!("better at most {FUNCTION_LINES_GOOD}")));
+            findings.error(
+                "unfinished",
+                path,
+                source::line_of(&views.comments, at),
+                format!("`{word}` in a comment: do it, or file an issue"),
+            );
         }
     }
 }
 
 fn purity(path: &str, views: &Views, findings: &mut Findings) {
     for (at, used) in source::std_paths(&views.code) {
-        let names = |impure: &str| used == impure || used.strip_prefix(impure).is_some_and(|rest| rest.starts_with("::"));
+        let names = |impure: &str| {
+            used == impure
+                || used
+                    .strip_prefix(impure)
+                    .is_some_and(|rest| rest.starts_with("::"))
+        };
         let line = source::line_of(&views.code, at);
         if let Some((impure, why)) = IMPURE.iter().find(|(impure, _)| names(impure)) {
-            findings.error("purity", path, line, format!("`{impure}` in a pure crate: {why}"));
+            findings.error(
+                "purity",
+                path,
+                line,
+                format!("`{impure}` in a pure crate: {why}"),
+            );
         } else if IMPURE_MODULES.contains(&used.as_str()) {
-            findings.error("purity", path, line, format!("`{used}` in a pure crate hides what is used of it; name the item"));
+            findings.error(
+                "purity",
+                path,
+                line,
+                format!("`{used}` in a pure crate hides what is used of it; name the item"),
+            );
         }
     }
     for name in ["rand", "getrandom", "fastrand"] {
-        for at in source::words(&views.code, name).filter(|at| views.code[at + name.len()..].starts_with("::")) {
-            findings.error("purity", path, source::line_of(&views.code, at), format!("`{name}` in a pure crate: randomness is no input"));
+        for at in source::words(&views.code, name)
+            .filter(|at| views.code[at + name.len()..].starts_with("::"))
+        {
+            findings.error(
+                "purity",
+                path,
+                source::line_of(&views.code, at),
+                format!("`{name}` in a pure crate: randomness is no input"),
+            );
         }
     }
 }

@@ -47,12 +47,29 @@ impl From<String> for End {
 pub fn run(client: Client, options: &Options) -> Result<ExitCode, String> {
     let path = options.path("notes")?;
     let size_bytes = client.size_bytes;
-    let ledger = if path.exists() { notes::read(path, size_bytes, None)? } else { Ledger::new(size_bytes) };
+    let ledger = if path.exists() {
+        notes::read(path, size_bytes, None)?
+    } else {
+        Ledger::new(size_bytes)
+    };
     let (under_way, random) = (HashMap::new(), Random(options.number("seed", 1)?));
     let notes = Notes::append(path)?;
-    let mut load = Load { client, ledger, notes, random, under_way, cookie: 0, operations: 0, flushes: 0, marks: 0 };
+    let mut load = Load {
+        client,
+        ledger,
+        notes,
+        random,
+        under_way,
+        cookie: 0,
+        operations: 0,
+        flushes: 0,
+        marks: 0,
+    };
     let ended = load.run(Duration::from_secs(options.number("seconds", 10)?), options);
-    println!("{} operations sent, {} flushes, {} marks", load.operations, load.flushes, load.marks);
+    println!(
+        "{} operations sent, {} flushes, {} marks",
+        load.operations, load.flushes, load.marks
+    );
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(End::ServerGone(why)) => {
@@ -103,7 +120,10 @@ impl Load {
     fn mark(&mut self, hook: &str) -> Result<(), End> {
         self.finish()?;
         let status = Command::new(hook).arg(self.marks.to_string()).status();
-        if !status.map_err(|error| format!("cannot run the hook: {error}"))?.success() {
+        if !status
+            .map_err(|error| format!("cannot run the hook: {error}"))?
+            .success()
+        {
             return Err(End::Fault("the hook failed".to_owned()));
         }
         self.notes.mark(self.marks)?;
@@ -112,12 +132,21 @@ impl Load {
     }
 
     fn flush(&mut self) {
-        if self.under_way.values().any(|sent| matches!(sent, Sent::Flush { .. })) {
+        if self
+            .under_way
+            .values()
+            .any(|sent| matches!(sent, Sent::Flush { .. }))
+        {
             return;
         }
         self.cookie += 1;
         self.client.flush(self.cookie);
-        self.under_way.insert(self.cookie, Sent::Flush { covers: self.ledger.acknowledged() });
+        self.under_way.insert(
+            self.cookie,
+            Sent::Flush {
+                covers: self.ledger.acknowledged(),
+            },
+        );
     }
 
     fn send(&mut self) {
@@ -130,29 +159,47 @@ impl Load {
         self.notes.operation(is_trim, block, count);
         let sent = if is_trim {
             let number = self.ledger.trim(block, count);
-            self.client.trim(self.cookie, block * BLOCK as u64, count as usize * BLOCK);
+            self.client
+                .trim(self.cookie, block * BLOCK as u64, count as usize * BLOCK);
             Sent::Plain { number }
         } else {
             let is_forced = self.random.below(50) == 0;
             let covers = self.ledger.acknowledged();
             let (bytes, number) = self.ledger.write(block, count);
-            self.client.write(self.cookie, block * BLOCK as u64, &bytes, is_forced);
-            if is_forced { Sent::Forced { number, covers } } else { Sent::Plain { number } }
+            self.client
+                .write(self.cookie, block * BLOCK as u64, &bytes, is_forced);
+            if is_forced {
+                Sent::Forced { number, covers }
+            } else {
+                Sent::Plain { number }
+            }
         };
         self.under_way.insert(self.cookie, sent);
     }
 
     fn push(&mut self) -> Result<(), End> {
         self.notes.push()?;
-        self.client.push().map_err(|error| End::ServerGone(error.to_string()))
+        self.client
+            .push()
+            .map_err(|error| End::ServerGone(error.to_string()))
     }
 
     fn receive(&mut self) -> Result<(), End> {
-        let answer = self.client.answer().map_err(|error| End::ServerGone(error.to_string()))?;
+        let answer = self
+            .client
+            .answer()
+            .map_err(|error| End::ServerGone(error.to_string()))?;
         if answer.error != 0 {
-            return Err(End::Fault(format!("a request failed with error {}", answer.error)));
+            return Err(End::Fault(format!(
+                "a request failed with error {}",
+                answer.error
+            )));
         }
-        match self.under_way.remove(&answer.cookie).ok_or("an answer that nobody asked for".to_owned())? {
+        match self
+            .under_way
+            .remove(&answer.cookie)
+            .ok_or("an answer that nobody asked for".to_owned())?
+        {
             Sent::Flush { covers } => {
                 self.flushes += 1;
                 self.ledger.promise(covers);

@@ -1,8 +1,11 @@
-//! The log of the device-mapper target `log-writes` (Documentation/admin-guide/device-mapper/log-writes.rst of the kernel).
+//! The log of the device-mapper target `log-writes`
+//! (Documentation/admin-guide/device-mapper/log-writes.rst of the kernel).
 //!
-//! Sector 0 (of the log's sector size) is the superblock: magic, version, number of entries, sector size. Then the entries: one sector with the header (sector,
-//! length in sectors, flags, length of inline data; then that data, which for a mark is its name), followed by the data of a write. All numbers are little-endian. The target logs a write when the flush that covers it is done, or at once if it is forced: what lies
-//! before a mark is what was durable when the mark was set.
+//! Sector 0 (of the log's sector size) is the superblock: magic, version, number of entries, sector
+//! size. Then the entries: one sector with the header (sector, length in sectors, flags, length of
+//! inline data; then that data, which for a mark is its name), followed by the data of a write. All
+//! numbers are little-endian. The target logs a write when the flush that covers it is done, or at
+//! once if it is forced: what lies before a mark is what was durable when the mark was set.
 
 use crate::Random;
 use std::fs::File;
@@ -42,10 +45,19 @@ impl Log {
         let mut head = [0; 28];
         file.read_exact_at(&mut head, 0).map_err(failed)?;
         if word(&head, 0) != MAGIC || word(&head, 8) != 1 {
-            return Err(format!("{} is no log of dm-log-writes of version 1", path.display()));
+            return Err(format!(
+                "{} is no log of dm-log-writes of version 1",
+                path.display()
+            ));
         }
-        let sector_bytes = u64::from(u32::from_le_bytes(std::array::from_fn(|byte| head[24 + byte])));
-        Ok(Self { file, sector_bytes, entries: word(&head, 16) })
+        let sector_bytes = u64::from(u32::from_le_bytes(std::array::from_fn(|byte| {
+            head[24 + byte]
+        })));
+        Ok(Self {
+            file,
+            sector_bytes,
+            entries: word(&head, 16),
+        })
     }
 
     /// All entries in order, until `visit` has enough.
@@ -53,11 +65,23 @@ impl Log {
         let mut at = self.sector_bytes;
         let mut sector = vec![0; self.sector_bytes as usize];
         for _ in 0..self.entries {
-            self.file.read_exact_at(&mut sector, at).map_err(|error| format!("the log ends early: {error}"))?;
+            self.file
+                .read_exact_at(&mut sector, at)
+                .map_err(|error| format!("the log ends early: {error}"))?;
             let (flags, inline) = (word(&sector, 16), word(&sector, 24) as usize);
             let length = word(&sector, 8) * self.sector_bytes;
-            let name = (flags & MARK != 0).then(|| String::from_utf8_lossy(sector.get(32..32 + inline).unwrap_or_default()).trim_end_matches('\0').to_owned());
-            let entry = Entry { offset: word(&sector, 0) * self.sector_bytes, length, flags, data: at + self.sector_bytes, name };
+            let name = (flags & MARK != 0).then(|| {
+                String::from_utf8_lossy(sector.get(32..32 + inline).unwrap_or_default())
+                    .trim_end_matches('\0')
+                    .to_owned()
+            });
+            let entry = Entry {
+                offset: word(&sector, 0) * self.sector_bytes,
+                length,
+                flags,
+                data: at + self.sector_bytes,
+                name,
+            };
             at = entry.data + if flags & DISCARD == 0 { length } else { 0 };
             if !visit(entry)? {
                 return Ok(());
@@ -75,11 +99,16 @@ impl Log {
         Ok(names)
     }
 
-    /// Makes `onto`, which has the size of the member and is empty, what a crash after the mark may leave.
+    /// Makes `onto`, which has the size of the member and is empty, what a crash after the mark may
+    /// leave.
     pub fn replay(&self, onto: &Path, mark: &str, seed: u64) -> Result<String, String> {
-        let onto = File::options().write(true).open(onto).map_err(|error| format!("{}: {error}", onto.display()))?;
+        let onto = File::options()
+            .write(true)
+            .open(onto)
+            .map_err(|error| format!("{}: {error}", onto.display()))?;
         let mut random = Random(seed);
-        // A third of the crashes lose all that was not flushed, a third nothing, the others about half of it.
+        // A third of the crashes lose all that was not flushed, a third nothing, the others about
+        // half of it.
         let kept_percent = [0, 100, 50][random.below(3) as usize];
         let (mut is_past, mut durable, mut kept, mut lost) = (false, 0u64, 0u64, 0u64);
         self.walk(|entry| {
@@ -103,14 +132,24 @@ impl Log {
             }
             Ok(entry.flags & FLUSH == 0)
         })?;
-        if is_past { Ok(format!("{durable} durable entries, of the next {} {kept} kept", kept + lost)) } else { Err(format!("the log has no mark {mark}")) }
+        if is_past {
+            Ok(format!(
+                "{durable} durable entries, of the next {} {kept} kept",
+                kept + lost
+            ))
+        } else {
+            Err(format!("the log has no mark {mark}"))
+        }
     }
 
     fn apply(&self, entry: &Entry, onto: &File) -> Result<(), String> {
         let mut data = vec![0; entry.length as usize];
         if entry.flags & DISCARD == 0 {
-            self.file.read_exact_at(&mut data, entry.data).map_err(|error| format!("the log ends early: {error}"))?;
+            self.file
+                .read_exact_at(&mut data, entry.data)
+                .map_err(|error| format!("the log ends early: {error}"))?;
         }
-        onto.write_all_at(&data, entry.offset).map_err(|error| format!("cannot write the member: {error}"))
+        onto.write_all_at(&data, entry.offset)
+            .map_err(|error| format!("cannot write the member: {error}"))
     }
 }

@@ -1,14 +1,20 @@
-//! A load that notes what was promised to it, a judge of what is left of that, and crashes made from the logs of dm-log-writes. For the tests in a
-//! guest kernel (`tests/guest`), where a process, or the whole machine, may end at any moment and another one has to judge.
+//! A load that notes what was promised to it, a judge of what is left of that, and crashes made
+//! from the logs of dm-log-writes. For the tests in a guest kernel (`tests/guest`), where a
+//! process, or the whole machine, may end at any moment and another one has to judge.
 //!
-//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND [--marks N]]`: writes, trims and flushes over NBD. What is about to be
-//!   sent is noted before it is sent, a promise after it was given. With a hook, the load waits every now and then until all is answered and flushed and
-//!   runs the command with the number of this mark as its argument; it ends after N marks. Ends with 3 if the server goes away.
-//! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise is broken or anything is there that no order of events
-//!   explains. With a mark, only the promises given before it count. Otherwise what is held is noted, and a further load can follow.
+//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND [--marks N]]`:
+//!   writes, trims and flushes over NBD. What is about to be sent is noted before it is sent, a
+//!   promise after it was given. With a hook, the load waits every now and then until all is
+//!   answered and flushed and runs the command with the number of this mark as its argument; it
+//!   ends after N marks. Ends with 3 if the server goes away.
+//! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise
+//!   is broken or anything is there that no order of events explains. With a mark, only the
+//!   promises given before it count. Otherwise what is held is noted, and a further load can
+//!   follow.
 //! - `promises marks --log F`: the marks in a log of dm-log-writes.
-//! - `promises replay --log F --onto F --mark NAME --seed N`: a member as a crash after the mark may leave it: all that was flushed before it, and of
-//!   what came then up to the next flush a part drawn from the seed.
+//! - `promises replay --log F --onto F --mark NAME --seed N`: a member as a crash after the mark
+//!   may leave it: all that was flushed before it, and of what came then up to the next flush a
+//!   part drawn from the seed.
 
 mod load;
 mod log_writes;
@@ -37,15 +43,22 @@ impl Options {
         let mut words = words.peekable();
         let mut found = HashMap::new();
         while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").ok_or_else(|| format!("'{word}' is no option"))?;
-            let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+            let name = word
+                .strip_prefix("--")
+                .ok_or_else(|| format!("'{word}' is no option"))?;
+            let value = words
+                .next()
+                .ok_or_else(|| format!("{word} needs a value"))?;
             found.insert(name.to_owned(), value);
         }
         Ok(Self(found))
     }
 
     fn text(&self, name: &str) -> Result<&str, String> {
-        self.0.get(name).map(String::as_str).ok_or_else(|| format!("--{name} is missing"))
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .ok_or_else(|| format!("--{name} is missing"))
     }
 
     fn path(&self, name: &str) -> Result<&Path, String> {
@@ -53,13 +66,17 @@ impl Options {
     }
 
     fn number(&self, name: &str, otherwise: u64) -> Result<u64, String> {
-        self.0.get(name).map_or(Ok(otherwise), |text| text.parse().map_err(|error| format!("--{name} {text}: {error}")))
+        self.0.get(name).map_or(Ok(otherwise), |text| {
+            text.parse()
+                .map_err(|error| format!("--{name} {text}: {error}"))
+        })
     }
 }
 
 fn connect(options: &Options) -> Result<nbd::Client, String> {
     let export = options.0.get("export").map_or("data", String::as_str);
-    nbd::Client::connect(options.path("socket")?, export).map_err(|error| format!("cannot connect: {error}"))
+    nbd::Client::connect(options.path("socket")?, export)
+        .map_err(|error| format!("cannot connect: {error}"))
 }
 
 fn judge(options: &Options) -> Result<ExitCode, String> {
@@ -67,9 +84,14 @@ fn judge(options: &Options) -> Result<ExitCode, String> {
     let path = options.path("notes")?;
     let mark = options.0.get("mark").map(String::as_str);
     let mut ledger = notes::read(path, client.size_bytes, mark)?;
-    let content = client.read_all().map_err(|error| format!("the volume cannot be read: {error}"))?;
+    let content = client
+        .read_all()
+        .map_err(|error| format!("the volume cannot be read: {error}"))?;
     let verdict = ledger.judge(&content)?;
-    println!("{} operations there, {} were promised", verdict.kept, verdict.promised);
+    println!(
+        "{} operations there, {} were promised",
+        verdict.kept, verdict.promised
+    );
     if mark.is_none() {
         notes::Notes::append(path)?.held(&ledger)?;
     }
@@ -90,7 +112,11 @@ fn run() -> Result<ExitCode, String> {
         }
         "replay" => {
             let log = log_writes::Log::open(options.path("log")?)?;
-            let told = log.replay(options.path("onto")?, options.text("mark")?, options.number("seed", 0)?)?;
+            let told = log.replay(
+                options.path("onto")?,
+                options.text("mark")?,
+                options.number("seed", 0)?,
+            )?;
             println!("{told}");
             Ok(ExitCode::SUCCESS)
         }

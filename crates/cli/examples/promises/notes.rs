@@ -1,9 +1,11 @@
-//! Notes of a load, from which a later process makes the ledger again. Lines of text, each of which is written with one call before what it tells of is sent:
+//! Notes of a load, from which a later process makes the ledger again. Lines of text, each of which
+//! is written with one call before what it tells of is sent:
 //!
 //! - `w BLOCK COUNT`, `t BLOCK COUNT`: a write, a trim. Their numbers follow from their sequence.
 //! - `p NUMBER`: everything up to this number was promised.
 //! - `m NAME`: a mark.
-//! - `h SENT NUMBER[z] ...`: a judgement found this in the blocks; what was promised before is settled.
+//! - `h SENT NUMBER[z] ...`: a judgement found this in the blocks; what was promised before is
+//!   settled.
 //!
 //! A last line without its end was being written when the machine stopped; nothing of it was sent.
 
@@ -22,10 +24,18 @@ pub struct Notes {
 impl Notes {
     pub fn append(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        let file = File::options().create(true).append(true).open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         // The rest of a line that was cut off must not run into the next one.
-        file.set_len(whole_lines(&text).len() as u64).map_err(|error| error.to_string())?;
-        Ok(Self { file, waiting: String::new() })
+        file.set_len(whole_lines(&text).len() as u64)
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            file,
+            waiting: String::new(),
+        })
     }
 
     /// To be written with [`Self::push`].
@@ -56,7 +66,9 @@ impl Notes {
 
     pub fn push(&mut self) -> Result<(), String> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.file.write_all(waiting.as_bytes()).map_err(|error| format!("cannot write the notes: {error}"))
+        self.file
+            .write_all(waiting.as_bytes())
+            .map_err(|error| format!("cannot write the notes: {error}"))
     }
 }
 
@@ -64,9 +76,11 @@ fn whole_lines(text: &str) -> &str {
     text.rfind('\n').map_or("", |end| &text[..=end])
 }
 
-/// The ledger as the notes tell it. With a mark, promises after it do not count: what was sent after it may or may not be there.
+/// The ledger as the notes tell it. With a mark, promises after it do not count: what was sent
+/// after it may or may not be there.
 pub fn read(path: &Path, size_bytes: u64, mark: Option<&str>) -> Result<Ledger, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut ledger = Ledger::new(size_bytes);
     let mut is_binding = true;
     for line in whole_lines(&text).lines() {
@@ -74,7 +88,8 @@ pub fn read(path: &Path, size_bytes: u64, mark: Option<&str>) -> Result<Ledger, 
             // Of a time that the crash at the mark did not see.
             break;
         }
-        apply(line, &mut ledger, &mut is_binding, mark).ok_or_else(|| format!("{}: cannot read the line '{line:.40}'", path.display()))?;
+        apply(line, &mut ledger, &mut is_binding, mark)
+            .ok_or_else(|| format!("{}: cannot read the line '{line:.40}'", path.display()))?;
     }
     match mark {
         Some(name) if is_binding => Err(format!("{} has no mark {name}", path.display())),
@@ -104,7 +119,9 @@ fn apply(line: &str, ledger: &mut Ledger, is_binding: &mut bool, mark: Option<&s
         "h" => {
             let mut words = rest.split(' ');
             let sent = number(words.next()?)?;
-            let held: Option<Vec<_>> = words.map(|word| Some((number(word.trim_end_matches('z'))?, word.ends_with('z')))).collect();
+            let held: Option<Vec<_>> = words
+                .map(|word| Some((number(word.trim_end_matches('z'))?, word.ends_with('z'))))
+                .collect();
             ledger.resume(sent, held?.into_iter());
         }
         _ => return None,

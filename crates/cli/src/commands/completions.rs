@@ -6,7 +6,9 @@ use windrow_host::Failure;
 
 /// Arguments of `completions`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow completions bash > /etc/bash_completion.d/windrow\n  windrow completions zsh > ~/.zfunc/_windrow")]
+#[command(
+    after_help = "Examples:\n  windrow completions bash > /etc/bash_completion.d/windrow\n  windrow completions zsh > ~/.zfunc/_windrow"
+)]
 pub struct CompletionArguments {
     /// Which shell.
     shell: clap_complete::Shell,
@@ -15,7 +17,12 @@ pub struct CompletionArguments {
 /// Prints the script.
 pub fn run(arguments: &CompletionArguments) -> Result<u8, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "windrow", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut Arguments::command(),
+        "windrow",
+        &mut script,
+    );
     windrow_console::output::print(&String::from_utf8_lossy(&script));
     Ok(0)
 }

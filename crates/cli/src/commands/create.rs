@@ -55,17 +55,22 @@ pub struct CreateArguments {
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
     #[arg(long, value_name = "MS", default_value = "50", value_parser = windrow_console::values::within::<u32>(1, 3_600_000))]
     seal_age: u32,
-    /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
+    /// What compression and deduplication save: spare space, so that cleaning moves less, or
+    /// capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
     reduction: String,
-    /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device; they
-    /// stand in front of the journal on the members.
+    /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else
+    /// 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device; they stand in
+    /// front of the journal on the members.
     #[arg(long, value_name = "SIZE | DEV[,DEV]", value_delimiter = ',')]
     journal: Vec<JournalPlace>,
-    /// A device or file that holds nothing but a journal, whatever its name (with a comma in it, say); several hold copies. Data members then get full rows, as long as one fills in time and the journal has room.
+    /// A device or file that holds nothing but a journal, whatever its name (with a comma in it,
+    /// say); several hold copies. Data members then get full rows, as long as one fills in time and
+    /// the journal has room.
     #[arg(long, value_name = "PATH")]
     journal_device: Vec<PathBuf>,
-    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
+    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache
+    /// that survives loss of power). A file is written synchronously.
     #[arg(long)]
     journal_power_safe: bool,
     /// Create members that do not exist as files of this size.
@@ -76,10 +81,12 @@ pub struct CreateArguments {
     sparse: bool,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite members that hold data or bear a signature. What is in use is refused all the same.
+    /// Overwrite members that hold data or bear a signature. What is in use is refused all the
+    /// same.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
+    /// Also if another pool of this name is known here: where that one's members are is forgotten;
+    /// its exports are kept for its return.
     #[arg(long)]
     replace_known: bool,
     /// Show capacity, memory, layout and what would be overwritten; write nothing.
@@ -92,17 +99,26 @@ impl CreateArguments {
         check_pool_name(&self.name)?;
         let rows = |size: Option<Size>, what: &str| match size {
             None => Ok(None),
-            Some(Size(bytes)) if bytes.is_multiple_of(BLOCK_BYTES) && bytes > 0 && bytes / BLOCK_BYTES <= u64::from(u32::MAX) => {
+            Some(Size(bytes))
+                if bytes.is_multiple_of(BLOCK_BYTES)
+                    && bytes > 0
+                    && bytes / BLOCK_BYTES <= u64::from(u32::MAX) =>
+            {
                 Ok(Some((bytes / BLOCK_BYTES) as u32))
             }
             Some(size) => {
-                let failure = Failure::new(id::USAGE, format!("{size} cannot be the {what} size"), "it must be a multiple of 4K, and less than 16T");
+                let failure = Failure::new(
+                    id::USAGE,
+                    format!("{size} cannot be the {what} size"),
+                    "it must be a multiple of 4K, and less than 16T",
+                );
                 Err(failure.remedy("give another size, such as 256K, or leave it out"))
             }
         };
         if self.redundancy != "1" && self.copies.is_some() {
             let why = format!("redundancy {} keeps none", self.redundancy);
-            return Err(Failure::new(id::USAGE, "--copies does not fit", why).remedy("leave it out, or give --redundancy 1"));
+            return Err(Failure::new(id::USAGE, "--copies does not fit", why)
+                .remedy("leave it out, or give --redundancy 1"));
         }
         let redundancy = match self.redundancy.as_str() {
             "0" => Redundancy::None,
@@ -117,10 +133,16 @@ impl CreateArguments {
             redundancy,
             members: self.members.clone(),
             file_bytes: self.size.map(|size| size.0),
-            allocation: if self.sparse { Allocation::Sparse } else { Allocation::Preallocate },
+            allocation: if self.sparse {
+                Allocation::Sparse
+            } else {
+                Allocation::Preallocate
+            },
             chunk_rows: rows(self.chunk, "chunk")?,
             segment_rows,
-            align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
+            align_bytes: self
+                .align
+                .map_or_else(|| offline::alignment(segment_rows), |align| align.0),
             properties: Properties {
                 spare_per_mille: self.spare.0,
                 seal_age_ms: self.seal_age,
@@ -148,11 +170,17 @@ impl CreateArguments {
         }
         if sizes.len() > 1 {
             let why = "each member has one journal";
-            return Err(Failure::new(id::USAGE, "--journal was given several sizes", why).remedy("give one size, and devices beside it"));
+            return Err(
+                Failure::new(id::USAGE, "--journal was given several sizes", why)
+                    .remedy("give one size, and devices beside it"),
+            );
         }
         if self.journal_power_safe && devices.is_empty() {
             let why = "it speaks of journal devices, and there are none";
-            return Err(Failure::new(id::USAGE, "--journal-power-safe does not fit", why).remedy("name the device with --journal DEV, or leave it out"));
+            return Err(
+                Failure::new(id::USAGE, "--journal-power-safe does not fit", why)
+                    .remedy("name the device with --journal DEV, or leave it out"),
+            );
         }
         Ok((sizes.first().copied(), devices))
     }
@@ -165,14 +193,26 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let registry = context::registry();
     // What is on the members comes first: it is the greater loss.
     let warnings = offline::must_be_usable(&request, &plan)?;
-    if let Some(known) = registry.load(&request.name)?.filter(|_| !arguments.replace_known) {
+    if let Some(known) = registry
+        .load(&request.name)?
+        .filter(|_| !arguments.replace_known)
+    {
         let why = format!("a pool of this name is known already ({})", known.pool);
         return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
             .remedy("choose another name, destroy or export that pool, or give --replace-known to forget where its members are"));
     }
     let unused = plan.unused(&request);
     let is_made = |member: &&MemberTarget| member.is_new && !arguments.dry_run;
-    let created: Vec<_> = plan.members.iter().filter(is_made).map(|member| offline::absolute(&member.path).to_string_lossy().into_owned()).collect();
+    let created: Vec<_> = plan
+        .members
+        .iter()
+        .filter(is_made)
+        .map(|member| {
+            offline::absolute(&member.path)
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
     context::must_not_replace_served(&registry, &request.name, plan.pool())?;
     let value = json!({
         "name": request.name,
@@ -193,27 +233,61 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     if !arguments.dry_run {
         let mut progress = Progress::new("creating members");
         let all: u64 = plan.members.iter().map(|member| member.size_bytes).sum();
-        let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
-        let members = offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
+        let before = |number: usize| {
+            plan.members[..number]
+                .iter()
+                .map(|member| member.size_bytes)
+                .sum::<u64>()
+        };
+        let members = offline::create(&request, &plan, &mut |number, bytes| {
+            progress.bytes(before(number) + bytes, all)
+        })?;
         let paths = members.iter().map(|path| offline::absolute(path)).collect();
         let mut entry = PoolEntry::new(&request.name, plan.pool(), paths);
         // None yet: what another host makes before this one does was made there.
         entry.last_volume = Some(VolumeId(0));
         registry.save(&entry).map_err(|failure| {
-            let what = format!("pool '{}' is created, but where its members are could not be kept", request.name);
-            let remedy = format!("{}, and import it with `windrow pool import {} --members ...`", failure.remedy, quoted(&request.name));
-            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(remedy)
+            let what = format!(
+                "pool '{}' is created, but where its members are could not be kept",
+                request.name
+            );
+            let remedy = format!(
+                "{}, and import it with `windrow pool import {} --members ...`",
+                failure.remedy,
+                quoted(&request.name)
+            );
+            Failure::new(
+                id::LOCAL_FILE,
+                what,
+                format!("{}: {}", failure.what, failure.why),
+            )
+            .remedy(remedy)
         })?;
     }
     let notes = || {
-        let of_unused = unused.iter().map(|unused| format!("{} of {} are not used: {}", Size(unused.unused_bytes), shown_path(&unused.path), unused.remedy));
-        warnings.iter().cloned().chain(of_unused).map(|note| format!("note       {note}\n")).collect::<String>()
+        let of_unused = unused.iter().map(|unused| {
+            format!(
+                "{} of {} are not used: {}",
+                Size(unused.unused_bytes),
+                shown_path(&unused.path),
+                unused.remedy
+            )
+        });
+        warnings
+            .iter()
+            .cloned()
+            .chain(of_unused)
+            .map(|note| format!("note       {note}\n"))
+            .collect::<String>()
     };
-    output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run, &notes()));
+    output.result("pool-create", &value, || {
+        describe(&request, &plan, arguments.dry_run, &notes())
+    });
     Ok(0)
 }
 
-/// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as that of the blocks, the table of contents, and the index.
+/// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as
+/// that of the blocks, the table of contents, and the index.
 fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
 }
@@ -222,7 +296,10 @@ fn dedup_memory(plan: &PoolPlan) -> u64 {
 fn space(plan: &CreatePlan) -> String {
     let capacity = plan.capacity();
     let mut table = Table::new(&["SPACE", "BYTES"]);
-    table.row(["data members".to_owned(), Size(capacity.raw_bytes).to_string()]);
+    table.row([
+        "data members".to_owned(),
+        Size(capacity.raw_bytes).to_string(),
+    ]);
     for (name, bytes) in capacity.rows() {
         table.row([name.to_owned(), format!("-{}", Size(bytes))]);
     }
@@ -231,8 +308,14 @@ fn space(plan: &CreatePlan) -> String {
 }
 
 fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &str) -> String {
-    let head =
-        if dry_run { format!("pool '{}' would be created; nothing has been written\n", request.name) } else { format!("pool '{}' is created\n", request.name) };
+    let head = if dry_run {
+        format!(
+            "pool '{}' would be created; nothing has been written\n",
+            request.name
+        )
+    } else {
+        format!("pool '{}' is created\n", request.name)
+    };
     let figures = &plan.plan;
     let mut table = Table::new(&["MEMBER", "SIZE", "NOW"]);
     for member in &plan.members {
@@ -247,28 +330,54 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &s
             (Some(_), true) => format!("{now}; the disk gets a GPT with one partition"),
             (Some(_), false) => format!("{now}; the disk has a GPT with one partition"),
         };
-        table.row([member.path.display().to_string(), Size(member.size_bytes).to_string(), now]);
+        table.row([
+            member.path.display().to_string(),
+            Size(member.size_bytes).to_string(),
+            now,
+        ]);
     }
     let shapes: Vec<String> = figures
         .zones
         .iter()
         .map(|zone| {
             let shape = &zone.shape;
-            let (chunk, extent) = (Size(u64::from(shape.chunk_rows) * BLOCK_BYTES), Size(shape.extent_bytes()));
-            format!("layout     {} segments of {} + {} members, {extent} on each, chunks of {chunk}\n", zone.segments, shape.data, shape.redundant())
+            let (chunk, extent) = (
+                Size(u64::from(shape.chunk_rows) * BLOCK_BYTES),
+                Size(shape.extent_bytes()),
+            );
+            format!(
+                "layout     {} segments of {} + {} members, {extent} on each, chunks of {chunk}\n",
+                zone.segments,
+                shape.data,
+                shape.redundant()
+            )
         })
         .collect();
-    let (usual, gibibytes) = (windrow_host::memory::default_map_bytes(), figures.map_bytes.div_ceil(1 << 30));
+    let (usual, gibibytes) = (
+        windrow_host::memory::default_map_bytes(),
+        figures.map_bytes.div_ceil(1 << 30),
+    );
     let (option, warning) = match windrow_host::memory::data_bytes_max(usual, figures.map_bytes) {
-        Some(data) => (format!(" --map-memory {gibibytes}G"), format!("note       map memory: {}\n", super::pool::map_limit(usual, figures.map_bytes, data))),
+        Some(data) => (
+            format!(" --map-memory {gibibytes}G"),
+            format!(
+                "note       map memory: {}\n",
+                super::pool::map_limit(usual, figures.map_bytes, data)
+            ),
+        ),
         None => Default::default(),
     };
     let next = if dry_run {
         String::new()
     } else {
-        let (pool, volume) = (quoted(&request.name), quoted(&format!("{}/data", request.name)));
+        let (pool, volume) = (
+            quoted(&request.name),
+            quoted(&format!("{}/data", request.name)),
+        );
         let address = quoted(&format!("unix:/tmp/{}.nbd", request.name));
-        format!("next       windrow volume create {volume} SIZE; windrow serve {pool} --nbd {address}{option}\n")
+        format!(
+            "next       windrow volume create {volume} SIZE; windrow serve {pool} --nbd {address}{option}\n"
+        )
     };
     format!(
         "{head}{}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{notes}{warning}{next}",

@@ -36,17 +36,20 @@ enum What {
 pub struct EstimateArguments {
     /// `compress`, `dedup` or `both`.
     what: What,
-    /// Files, block devices, directory trees; volumes as POOL/VOLUME if the pool is at rest, as nbd+unix:///VOLUME?socket=PATH if it is served. Duplicates are
-    /// looked for in all of them together. Nothing is written.
+    /// Files, block devices, directory trees; volumes as POOL/VOLUME if the pool is at rest, as
+    /// nbd+unix:///VOLUME?socket=PATH if it is served. Duplicates are looked for in all of them
+    /// together. Nothing is written.
     #[arg(required = true)]
     sources: Vec<String>,
     /// What packs: lz4, zstd or both, each by itself.
     #[arg(long, value_delimiter = ',', default_value = "lz4", value_parser = ["lz4", "zstd"])]
     codec: Vec<String>,
-    /// Read this share of the data only, in extents of 1 MiB (compression alone: of duplicates a share of the data says little).
+    /// Read this share of the data only, in extents of 1 MiB (compression alone: of duplicates a
+    /// share of the data says little).
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Most memory for fingerprints: all duplicates are found in about 44 MiB of different data for each MiB. Beyond it the figures are estimates, with their error.
+    /// Most memory for fingerprints: all duplicates are found in about 44 MiB of different data for
+    /// each MiB. Beyond it the figures are estimates, with their error.
     #[arg(long, default_value = "512M")]
     memory: Size,
     #[command(flatten)]
@@ -70,7 +73,12 @@ pub fn run(arguments: &EstimateArguments, output: &Output) -> Result<u8, Failure
     if arguments.sample.is_some() && dedup {
         let why = "a share of the data says little about its duplicates";
         let remedy = "leave --sample out: where memory does not suffice, fingerprints are sampled, which is sound";
-        return Err(Failure::new(id::USAGE, "cannot estimate deduplication from a sample", why).remedy(remedy));
+        return Err(Failure::new(
+            id::USAGE,
+            "cannot estimate deduplication from a sample",
+            why,
+        )
+        .remedy(remedy));
     }
     let mut codecs: Vec<&str> = arguments.codec.iter().map(String::as_str).collect();
     codecs.sort_unstable();
@@ -79,9 +87,20 @@ pub fn run(arguments: &EstimateArguments, output: &Output) -> Result<u8, Failure
         codecs.clear();
     }
     let plan = Plan {
-        codecs: codecs.iter().map(|name| if *name == "zstd" { Codec::Zstd } else { Codec::Lz4 }).collect(),
+        codecs: codecs
+            .iter()
+            .map(|name| {
+                if *name == "zstd" {
+                    Codec::Zstd
+                } else {
+                    Codec::Lz4
+                }
+            })
+            .collect(),
         dedup,
-        entries_max: usize::try_from(arguments.memory.0 / ENTRY_BYTES).unwrap_or(usize::MAX).max(1024),
+        entries_max: usize::try_from(arguments.memory.0 / ENTRY_BYTES)
+            .unwrap_or(usize::MAX)
+            .max(1024),
     };
     let done = read(arguments, plan)?;
     let value = report(arguments, &codecs, &done);
@@ -96,8 +115,14 @@ fn read(arguments: &EstimateArguments, plan: Plan) -> Result<Done, Failure> {
     }
     let all: u64 = sources.iter().map(|source| source.bytes).sum();
     let share = arguments.sample.map_or(1000, |share| u64::from(share.0));
-    let mut done =
-        Done { ratios: vec![Ratio::default(); plan.codecs.len()], tally: Tally::new(plan), bytes: all, read_bytes: 0, skipped: 0, skipped_first: None };
+    let mut done = Done {
+        ratios: vec![Ratio::default(); plan.codecs.len()],
+        tally: Tally::new(plan),
+        bytes: all,
+        read_bytes: 0,
+        skipped: 0,
+        skipped_first: None,
+    };
     let mut progress = Progress::new("estimate");
     let mut number = 0u64;
     for source in &mut sources {
@@ -113,7 +138,9 @@ fn read(arguments: &EstimateArguments, plan: Plan) -> Result<Done, Failure> {
                 done.read_bytes += bytes.len() as u64;
                 let after = done.stored();
                 if share < 1000 {
-                    for (ratio, (before, after)) in done.ratios.iter_mut().zip(before.into_iter().zip(after)) {
+                    for (ratio, (before, after)) in
+                        done.ratios.iter_mut().zip(before.into_iter().zip(after))
+                    {
                         ratio.note(bytes.len() as u64, after - before);
                     }
                 }
@@ -130,7 +157,13 @@ fn read(arguments: &EstimateArguments, plan: Plan) -> Result<Done, Failure> {
 impl Done {
     /// Stored bytes by codec, if all are packed.
     fn stored(&self) -> Vec<u64> {
-        if self.tally.is_shared() { vec![0; self.ratios.len()] } else { (0..self.ratios.len()).map(|codec| self.tally.stored(codec).bytes).collect() }
+        if self.tally.is_shared() {
+            vec![0; self.ratios.len()]
+        } else {
+            (0..self.ratios.len())
+                .map(|codec| self.tally.stored(codec).bytes)
+                .collect()
+        }
     }
 }
 
@@ -142,7 +175,9 @@ fn is_drawn(number: u64, per_mille: u64) -> bool {
 }
 
 fn ppm(bytes: u64, base: u64) -> u64 {
-    (u128::from(bytes) * 1_000_000).checked_div(u128::from(base)).map_or(1_000_000, |ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
+    (u128::from(bytes) * 1_000_000)
+        .checked_div(u128::from(base))
+        .map_or(1_000_000, |ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
 }
 
 fn report(arguments: &EstimateArguments, codecs: &[&str], done: &Done) -> Value {
@@ -150,10 +185,21 @@ fn report(arguments: &EstimateArguments, codecs: &[&str], done: &Done) -> Value 
     let share = done.read_bytes as f64 / (done.bytes as f64).max(1.0);
     let sampled = arguments.sample.is_some();
     // What was left out is taken to be as what was read.
-    let scale = if sampled && done.read_bytes > 0 { 1.0 / share } else { 1.0 };
+    let scale = if sampled && done.read_bytes > 0 {
+        1.0 / share
+    } else {
+        1.0
+    };
     let blocks = |count: u64| ((count * BLOCK_BYTES) as f64 * scale).round() as u64;
     let logical = blocks(tally.data_blocks);
-    let unique = if tally.is_shared() { tally.unique() } else { Sum { bytes: logical, margin_bytes: 0 } };
+    let unique = if tally.is_shared() {
+        tally.unique()
+    } else {
+        Sum {
+            bytes: logical,
+            margin_bytes: 0,
+        }
+    };
     let stored: Vec<Value> = codecs
         .iter()
         .enumerate()
@@ -196,25 +242,66 @@ fn number(value: &Value) -> u64 {
 fn describe(value: &Value) -> String {
     let size = |field: &str| Size(number(&value[field])).to_string();
     let ratio = |ppm: u64| format!("1 : {}.{:02}", ppm / 1_000_000, ppm % 1_000_000 / 10_000);
-    let margin = |bytes: u64| if bytes == 0 { "exact".to_owned() } else { format!("+- {}", Size(bytes)) };
+    let margin = |bytes: u64| {
+        if bytes == 0 {
+            "exact".to_owned()
+        } else {
+            format!("+- {}", Size(bytes))
+        }
+    };
     let mut table = Table::new(&["WHAT", "BYTES", "RATIO", "ERROR (95 %)"]);
-    let mut row = |what: String, bytes: String, ratio: String, error: String| table.row([what, bytes, ratio, error]);
+    let mut row = |what: String, bytes: String, ratio: String, error: String| {
+        table.row([what, bytes, ratio, error])
+    };
     let is_sampled = value["read_bytes"] != value["bytes"];
     let of_sample = if is_sampled { "by the sample" } else { "exact" };
-    row("all zeroes".to_owned(), size("zero_bytes"), String::new(), of_sample.to_owned());
-    row("all 0xFF".to_owned(), size("ones_bytes"), String::new(), of_sample.to_owned());
-    row("data".to_owned(), size("logical_bytes"), "1 : 1.00".to_owned(), of_sample.to_owned());
+    row(
+        "all zeroes".to_owned(),
+        size("zero_bytes"),
+        String::new(),
+        of_sample.to_owned(),
+    );
+    row(
+        "all 0xFF".to_owned(),
+        size("ones_bytes"),
+        String::new(),
+        of_sample.to_owned(),
+    );
+    row(
+        "data".to_owned(),
+        size("logical_bytes"),
+        "1 : 1.00".to_owned(),
+        of_sample.to_owned(),
+    );
     if value["dedup"] == true {
-        row("of different blocks".to_owned(), size("unique_bytes"), ratio(number(&value["dedup_ppm"])), margin(number(&value["unique_margin_bytes"])));
+        row(
+            "of different blocks".to_owned(),
+            size("unique_bytes"),
+            ratio(number(&value["dedup_ppm"])),
+            margin(number(&value["unique_margin_bytes"])),
+        );
     }
     for codec in value["codecs"].as_array().into_iter().flatten() {
         let name = codec["codec"].as_str().unwrap_or_default();
         let error = margin(number(&codec["margin_bytes"]));
-        row(format!("stored with {name}"), Size(number(&codec["stored_bytes"])).to_string(), ratio(number(&codec["reduction_ppm"])), error);
+        row(
+            format!("stored with {name}"),
+            Size(number(&codec["stored_bytes"])).to_string(),
+            ratio(number(&codec["reduction_ppm"])),
+            error,
+        );
     }
     let skipped = match number(&value["files_skipped"]) {
         0 => String::new(),
-        count => format!("{count} files could not be read, the first one: {}\n", value["files_skipped_first"].as_str().unwrap_or_default()),
+        count => format!(
+            "{count} files could not be read, the first one: {}\n",
+            value["files_skipped_first"].as_str().unwrap_or_default()
+        ),
     };
-    format!("read {} of {}; nothing was written\n{}{skipped}", size("read_bytes"), size("bytes"), table.render())
+    format!(
+        "read {} of {}; nothing was written\n{}{skipped}",
+        size("read_bytes"),
+        size("bytes"),
+        table.render()
+    )
 }

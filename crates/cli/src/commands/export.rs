@@ -10,7 +10,8 @@ use windrow_host::control::{Command, Reply};
 use windrow_host::schedule::unix_now;
 use windrow_host::{ClientReport, ExportReport, Failure};
 
-/// What can be done with exports. Every volume is served under its own name unless that is removed, or the pool comes from another host.
+/// What can be done with exports. Every volume is served under its own name unless that is removed,
+/// or the pool comes from another host.
 #[derive(Subcommand)]
 pub enum ExportCommand {
     /// Serve a volume under a further name, or again under its own.
@@ -29,24 +30,29 @@ pub enum ExportCommand {
         /// Text that clients see.
         #[arg(long, default_value = "")]
         description: String,
-        /// Give it to clients that name no export. An export that is there can be made the default so.
+        /// Give it to clients that name no export. An export that is there can be made the default
+        /// so.
         #[arg(long)]
         default: bool,
-        /// Give clients another default although some are connected by the present one: they are disconnected.
+        /// Give clients another default although some are connected by the present one: they are
+        /// disconnected.
         #[arg(long, requires = "default")]
         force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
     /// Show the exports of a pool and their clients.
-    #[command(after_help = "Examples:\n  windrow export list tank\n  windrow export list tank -o json")]
+    #[command(
+        after_help = "Examples:\n  windrow export list tank\n  windrow export list tank -o json"
+    )]
     List {
         /// Pool.
         pool: String,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Stop serving a name. Refused while clients are connected to it (with --default: while some are that named no export).
+    /// Stop serving a name. Refused while clients are connected to it (with --default: while some
+    /// are that named no export).
     #[command(
         name = "rm",
         after_help = "Examples:\n  windrow export rm tank/backup\n  windrow export rm tank/backup --force\n  windrow export rm tank/data --default"
@@ -63,7 +69,8 @@ pub enum ExportCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Disconnect clients: their requests in flight are answered, then the connection ends. They may connect again.
+    /// Disconnect clients: their requests in flight are answered, then the connection ends. They
+    /// may connect again.
     #[command(
         after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. What keeps clients out is `windrow export rm`."
     )]
@@ -82,35 +89,90 @@ pub enum ExportCommand {
 /// Runs it.
 pub fn run(command: ExportCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        ExportCommand::Add { volume, name, read_only, description, default, force, place } => {
+        ExportCommand::Add {
+            volume,
+            name,
+            read_only,
+            description,
+            default,
+            force,
+            place,
+        } => {
             let name = name.unwrap_or_else(|| volume.volume.clone());
-            let command = Command::ExportAdd { name: name.clone(), volume: volume.volume.clone(), read_only, description, default, force };
+            let command = Command::ExportAdd {
+                name: name.clone(),
+                volume: volume.volume.clone(),
+                read_only,
+                description,
+                default,
+                force,
+            };
             context::ask(&volume.pool, &place, command)?;
             let value = serde_json::json!({ "pool": volume.pool, "volume": volume.volume, "export": name, "default": default });
             output.result("export-add", &value, || {
-                let also = if default { ", and to clients that name no export" } else { "" };
+                let also = if default {
+                    ", and to clients that name no export"
+                } else {
+                    ""
+                };
                 format!("volume {} is served as '{name}'{also}", volume.volume)
             });
         }
         ExportCommand::List { pool, place } => {
-            let Reply::Exports { exports, not_served } = context::ask(&pool, &place, Command::ExportList)? else { return Err(unexpected()) };
-            let value = serde_json::json!({ "pool": pool, "exports": exports, "not_served": not_served });
+            let Reply::Exports {
+                exports,
+                not_served,
+            } = context::ask(&pool, &place, Command::ExportList)?
+            else {
+                return Err(unexpected());
+            };
+            let value =
+                serde_json::json!({ "pool": pool, "exports": exports, "not_served": not_served });
             output.result("export-list", &value, || describe(&exports, &not_served));
         }
-        ExportCommand::Remove { export, default, force, place } => {
-            context::ask(&export.pool, &place, Command::ExportRemove { name: export.volume.clone(), default, force })?;
+        ExportCommand::Remove {
+            export,
+            default,
+            force,
+            place,
+        } => {
+            context::ask(
+                &export.pool,
+                &place,
+                Command::ExportRemove {
+                    name: export.volume.clone(),
+                    default,
+                    force,
+                },
+            )?;
             let value = serde_json::json!({ "pool": export.pool, "export": export.volume, "served": default });
             output.result("export-rm", &value, || match default {
                 true => format!("'{}' is not the default export any more", export.volume),
                 false => format!("'{}' is not served any more", export.volume),
             });
         }
-        ExportCommand::Disconnect { export, client, place } => {
-            let command = Command::ExportDisconnect { export: export.export.clone(), client };
+        ExportCommand::Disconnect {
+            export,
+            client,
+            place,
+        } => {
+            let command = Command::ExportDisconnect {
+                export: export.export.clone(),
+                client,
+            };
             let reply = context::ask(&export.pool, &place, command)?;
-            let Reply::Disconnected { clients, cut, unfinished } = reply else { return Err(unexpected()) };
+            let Reply::Disconnected {
+                clients,
+                cut,
+                unfinished,
+            } = reply
+            else {
+                return Err(unexpected());
+            };
             let value = serde_json::json!({ "pool": export.pool, "export": export.export, "clients": clients, "cut": cut, "unfinished": unfinished });
-            output.result("export-disconnect", &value, || disconnected(&clients, cut, unfinished));
+            output.result("export-disconnect", &value, || {
+                disconnected(&clients, cut, unfinished)
+            });
         }
     }
     Ok(0)
@@ -119,7 +181,11 @@ pub fn run(command: ExportCommand, output: &Output) -> Result<u8, Failure> {
 fn describe(exports: &[ExportReport], not_served: &[String]) -> String {
     let mut table = Table::new(&["EXPORT", "VOLUME", "SIZE", "MODE", "DEFAULT", "CLIENTS"]);
     for export in exports {
-        let mode = if export.read_only { "read-only" } else { "read-write" };
+        let mode = if export.read_only {
+            "read-only"
+        } else {
+            "read-write"
+        };
         let default = if export.default { "yes" } else { "" };
         table.row([
             export.name.clone(),
@@ -142,10 +208,25 @@ fn describe(exports: &[ExportReport], not_served: &[String]) -> String {
 }
 
 fn table_of(clients: &[&ClientReport]) -> String {
-    let mut table = Table::new(&["CLIENT", "EXPORT", "PEER", "CONNECTED", "READS", "READ", "WRITES", "WRITTEN", "ERRORS", "IN FLIGHT"]);
+    let mut table = Table::new(&[
+        "CLIENT",
+        "EXPORT",
+        "PEER",
+        "CONNECTED",
+        "READS",
+        "READ",
+        "WRITES",
+        "WRITTEN",
+        "ERRORS",
+        "IN FLIGHT",
+    ]);
     let now = unix_now();
     for client in clients {
-        let export = if client.by_default { format!("{} (by default)", client.export) } else { client.export.clone() };
+        let export = if client.by_default {
+            format!("{} (by default)", client.export)
+        } else {
+            client.export.clone()
+        };
         table.row([
             client.client.to_string(),
             export,
@@ -163,13 +244,23 @@ fn table_of(clients: &[&ClientReport]) -> String {
 }
 
 fn disconnected(clients: &[ClientReport], cut: usize, unfinished: usize) -> String {
-    let mut text = format!("{} {} disconnected", clients.len(), if clients.len() == 1 { "client" } else { "clients" });
+    let mut text = format!(
+        "{} {} disconnected",
+        clients.len(),
+        if clients.len() == 1 {
+            "client"
+        } else {
+            "clients"
+        }
+    );
     if cut > 0 {
         text += &format!(", {cut} cut off");
     }
     if unfinished > 0 {
         text += &format!("; {unfinished} of them end when the pool has answered their requests");
     }
-    clients.iter().for_each(|client| text += &format!("\n{} at '{}'", client.peer, client.export));
+    clients
+        .iter()
+        .for_each(|client| text += &format!("\n{} at '{}'", client.peer, client.export));
     text
 }

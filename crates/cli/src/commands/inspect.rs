@@ -11,7 +11,10 @@ use windrow_console::values::Size;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
-use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS, RecordSummary, SpaceReport};
+use windrow_inspect::{
+    BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS,
+    RecordSummary, SpaceReport,
+};
 use windrow_layout::superblock::{PoolState, Superblock};
 use windrow_units::{SegmentId, Uuid};
 
@@ -34,7 +37,8 @@ pub struct InspectArguments {
     /// Decode the batch that begins at this row of the segment.
     #[arg(long, requires = "segment")]
     row: Option<u32>,
-    /// List the records of the journal, oldest first; also those that no start would count any more.
+    /// List the records of the journal, oldest first; also those that no start would count any
+    /// more.
     #[arg(long, conflicts_with = "segment")]
     journal: bool,
     /// Decode the records of this chunk of the journal.
@@ -84,34 +88,57 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         let found = offline::examine(&offline::member_path(path))?;
         members.push(found.ok_or_else(|| {
             let what = format!("{} is not a member of a pool", path.display());
-            Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read")
-                .remedy("name another path; `windrow pool list -o json` shows the paths of known pools")
+            Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read").remedy(
+                "name another path; `windrow pool list -o json` shows the paths of known pools",
+            )
         })?);
     }
-    if members.iter().any(|member| member.label.pool != members[0].label.pool) {
-        let failure = Failure::new(id::USAGE, "cannot inspect these members together", "they belong to different pools");
+    if members
+        .iter()
+        .any(|member| member.label.pool != members[0].label.pool)
+    {
+        let failure = Failure::new(
+            id::USAGE,
+            "cannot inspect these members together",
+            "they belong to different pools",
+        );
         return Err(failure.remedy("name the members of one pool at a time"));
     }
     let mut io = offline::open_for_reading(&members, false)?;
     if let Some(chunk) = arguments.chunk {
-        let dump = windrow_inspect::dump_chunk(&mut io, arguments.journal_device, chunk).map_err(inspect_failure)?;
-        output.result("inspect-chunk", &dump, || serde_json::to_string_pretty(&dump).unwrap_or_default());
+        let dump = windrow_inspect::dump_chunk(&mut io, arguments.journal_device, chunk)
+            .map_err(inspect_failure)?;
+        output.result("inspect-chunk", &dump, || {
+            serde_json::to_string_pretty(&dump).unwrap_or_default()
+        });
         return Ok(0);
     }
     if arguments.journal {
         let records = windrow_inspect::list_records(&mut io).map_err(inspect_failure)?;
-        output.result("inspect-journal", &serde_json::json!({ "records": records }), || record_table(&records));
+        output.result(
+            "inspect-journal",
+            &serde_json::json!({ "records": records }),
+            || record_table(&records),
+        );
         return Ok(0);
     }
     match (arguments.segment, arguments.row) {
         (Some(segment), Some(row)) => {
-            let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row).map_err(inspect_failure)?;
+            let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row)
+                .map_err(inspect_failure)?;
             // A batch has many parts; in both forms it is shown in full.
-            output.result("inspect-batch", &dump, || serde_json::to_string_pretty(&dump).unwrap_or_default());
+            output.result("inspect-batch", &dump, || {
+                serde_json::to_string_pretty(&dump).unwrap_or_default()
+            });
         }
         (Some(segment), None) => {
-            let batches = windrow_inspect::list_batches(&mut io, SegmentId(segment)).map_err(inspect_failure)?;
-            output.result("inspect-segment", &serde_json::json!({ "segment": segment, "batches": batches }), || batch_table(&batches));
+            let batches = windrow_inspect::list_batches(&mut io, SegmentId(segment))
+                .map_err(inspect_failure)?;
+            output.result(
+                "inspect-segment",
+                &serde_json::json!({ "segment": segment, "batches": batches }),
+                || batch_table(&batches),
+            );
         }
         (None, _) => {
             let report = windrow_inspect::inspect_members(&mut io);
@@ -122,7 +149,17 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
 }
 
 fn batch_table(batches: &[BatchSummary]) -> String {
-    let mut table = Table::new(&["ROW", "ROWS", "STREAM", "SEQUENCE", "EPOCH", "ENTRIES", "PAYLOAD", "PADDING", "FLUSHED THROUGH"]);
+    let mut table = Table::new(&[
+        "ROW",
+        "ROWS",
+        "STREAM",
+        "SEQUENCE",
+        "EPOCH",
+        "ENTRIES",
+        "PAYLOAD",
+        "PADDING",
+        "FLUSHED THROUGH",
+    ]);
     for batch in batches {
         table.row([
             batch.row.to_string(),
@@ -140,21 +177,39 @@ fn batch_table(batches: &[BatchSummary]) -> String {
 }
 
 fn record_table(records: &[RecordSummary]) -> String {
-    let mut table = Table::new(&["RECORD", "EPOCH", "JOURNAL", "CHUNK", "BYTE", "LENGTH", "ORDERS", "ENTRIES", "PAYLOAD", "DURABLE", "COPIES"]);
+    let mut table = Table::new(&[
+        "RECORD", "EPOCH", "JOURNAL", "CHUNK", "BYTE", "LENGTH", "ORDERS", "ENTRIES", "PAYLOAD",
+        "DURABLE", "COPIES",
+    ]);
     for record in records {
         let header = &record.header;
         table.row([
             header.seq.to_string(),
             header.epoch.to_string(),
-            if record.external { "devices" } else { "members" }.to_owned(),
+            if record.external {
+                "devices"
+            } else {
+                "members"
+            }
+            .to_owned(),
             header.chunk.to_string(),
             header.offset.to_string(),
-            record.length.map_or("-".to_owned(), |length| length.to_string()),
+            record
+                .length
+                .map_or("-".to_owned(), |length| length.to_string()),
             format!("{}..{}", header.first, header.last),
             record.entry_count.to_string(),
             record.payload_blocks.to_string(),
             header.durable.to_string(),
-            if record.whole { format!("{} of {}", record.copies as usize - record.wrong.len(), record.copies) } else { "torn".to_owned() },
+            if record.whole {
+                format!(
+                    "{} of {}",
+                    record.copies as usize - record.wrong.len(),
+                    record.copies
+                )
+            } else {
+                "torn".to_owned()
+            },
         ]);
     }
     table.render()
@@ -175,13 +230,26 @@ fn describe_members(report: &InspectReport) -> String {
     for member in report.members.iter().filter(|member| member.present) {
         let label = member.label.as_ref().map_or_else(
             || member.label_problem.clone().unwrap_or_default(),
-            |label| format!("pool '{}' ({}), format {}", label.pool_name, label.pool, label.version),
+            |label| {
+                format!(
+                    "pool '{}' ({}), format {}",
+                    label.pool_name, label.pool, label.version
+                )
+            },
         );
         // Writing to a string does not fail.
-        _ = writeln!(text, "member {}: {} {label}{}", member.member, Size(member.size_bytes), if member.usable { "" } else { ", not usable" });
+        _ = writeln!(
+            text,
+            "member {}: {} {label}{}",
+            member.member,
+            Size(member.size_bytes),
+            if member.usable { "" } else { ", not usable" }
+        );
         for slot in &member.slots {
             let state = match (&slot.problem, slot.generation, slot.epoch) {
-                (None, Some(generation), Some(epoch)) => format!("generation {generation}, epoch {epoch}"),
+                (None, Some(generation), Some(epoch)) => {
+                    format!("generation {generation}, epoch {epoch}")
+                }
                 (problem, ..) => problem.clone().unwrap_or_default(),
             };
             _ = writeln!(text, "  slot {} at {}: {state}", slot.slot, slot.offset);
@@ -212,7 +280,11 @@ fn describe_members(report: &InspectReport) -> String {
             );
         }
         for journal in newest.journals.areas() {
-            let what = if journal.members & newest.journals.devices() == 0 { "members" } else { "devices of its own" };
+            let what = if journal.members & newest.journals.devices() == 0 {
+                "members"
+            } else {
+                "devices of its own"
+            };
             _ = writeln!(
                 text,
                 "journal at {}: {} chunks of {}, {} copies on {} {what}",
@@ -224,7 +296,11 @@ fn describe_members(report: &InspectReport) -> String {
             );
         }
     }
-    let quorum = if report.quorum { "these members can be imported" } else { "these members alone cannot be imported without force" };
+    let quorum = if report.quorum {
+        "these members can be imported"
+    } else {
+        "these members alone cannot be imported without force"
+    };
     _ = writeln!(text, "{quorum}");
     describe_findings(&report.findings, &mut text);
     text
@@ -240,7 +316,10 @@ fn describe_findings(findings: &Findings, text: &mut String) {
             }
         };
         part("member", finding.member.map(|member| member.to_string()));
-        part("segment", finding.segment.map(|segment| segment.to_string()));
+        part(
+            "segment",
+            finding.segment.map(|segment| segment.to_string()),
+        );
         part("row", finding.row.map(|row| row.to_string()));
         part("chunk", finding.chunk.map(|chunk| chunk.to_string()));
         part("volume", finding.volume.map(|volume| volume.to_string()));
@@ -249,7 +328,11 @@ fn describe_findings(findings: &Findings, text: &mut String) {
     }
     let more = findings.list.len().saturating_sub(SHOWN) as u64 + findings.unlisted;
     if more > 0 {
-        let shown = if findings.unlisted == 0 { "them".to_owned() } else { format!("the first {MAX_FINDINGS} of all") };
+        let shown = if findings.unlisted == 0 {
+            "them".to_owned()
+        } else {
+            format!("the first {MAX_FINDINGS} of all")
+        };
         _ = writeln!(text, "and {more} more findings; -o json shows {shown}");
     }
 }
@@ -262,10 +345,19 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     if arguments.rebuild.repair {
         return Ok(super::repair::run(arguments, output));
     }
-    match run_check(arguments, CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity, ..CheckOptions::default() }) {
+    match run_check(
+        arguments,
+        CheckOptions {
+            verify_payload: arguments.payload,
+            verify_parity: arguments.parity,
+            ..CheckOptions::default()
+        },
+    ) {
         Ok(report) => {
             match &report.failure {
-                Some(why) => output.failure_after(&not_made(&arguments.pool, &report, why), &report),
+                Some(why) => {
+                    output.failure_after(&not_made(&arguments.pool, &report, why), &report)
+                }
                 None => output.result("check", &report, || describe_check(&report)),
             }
             Ok(report.exit_code())
@@ -278,16 +370,28 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
 }
 
 pub(super) fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
-    let find = |kind| report.findings.list.iter().find(|finding| finding.kind == kind);
+    let find = |kind| {
+        report
+            .findings
+            .list
+            .iter()
+            .find(|finding| finding.kind == kind)
+    };
     let what = format!("cannot check pool '{pool}'");
     if find(FindingKind::NewerSoftware).is_some() {
         Failure::new(id::POOL_NEWER, what, why).remedy(offline::NEWER_REMEDY)
     } else if find(FindingKind::MapMemory).is_some() {
-        Failure::new(id::POOL_MEMORY, what, why).remedy("give it more (--map-memory), as much as the pool is served with")
+        Failure::new(id::POOL_MEMORY, what, why)
+            .remedy("give it more (--map-memory), as much as the pool is served with")
     } else if find(FindingKind::PoolDestroyed).is_some() {
         Failure::new(id::POOL_REFUSED, what, why).remedy(offline::DESTROYED_REMEDY)
     } else if let Some(missing) = find(FindingKind::QuorumMissing) {
-        Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
+        Failure::new(
+            id::POOL_MEMBERS,
+            what,
+            format!("{}; {why}", missing.message),
+        )
+        .remedy("name all members with --members, or their folder with --dir")
     } else if find(FindingKind::MemberAbsent).is_some() {
         Failure::new(id::POOL_DAMAGED, what, why)
             .remedy("members are missing: bring them back first, for they may have what cannot be read; else see \"Emergency\" in docs/operations.md")
@@ -296,12 +400,24 @@ pub(super) fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
     }
 }
 
-pub(super) fn run_check(arguments: &CheckArguments, options: CheckOptions) -> Result<CheckReport, Failure> {
-    let found = context::at_rest(&format!("cannot check pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
+pub(super) fn run_check(
+    arguments: &CheckArguments,
+    options: CheckOptions,
+) -> Result<CheckReport, Failure> {
+    let found = context::at_rest(
+        &format!("cannot check pool '{}'", arguments.pool),
+        &arguments.pool,
+        &arguments.place,
+    )?;
     let mut io = offline::open_for_reading(&found.members, true)?;
     let mut line = Progress::new("checking");
-    let options = CheckOptions { map_bytes: arguments.place.request().limits.map_bytes, ..options };
-    Ok(windrow_inspect::check(&mut io, &options, &mut |progress| line.steps(progress.done, progress.total)))
+    let options = CheckOptions {
+        map_bytes: arguments.place.request().limits.map_bytes,
+        ..options
+    };
+    Ok(windrow_inspect::check(&mut io, &options, &mut |progress| {
+        line.steps(progress.done, progress.total)
+    }))
 }
 
 fn describe_space(space: &SpaceReport, text: &mut String) {
@@ -320,13 +436,29 @@ fn describe_space(space: &SpaceReport, text: &mut String) {
 pub(super) fn describe_check(report: &CheckReport) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    _ = writeln!(text, "pool '{}' ({}), generation {}, checkpoint {}", report.pool_name, report.pool, report.generation, report.checkpoint);
-    _ = writeln!(text, "orders accepted up to {}, durable up to {}", report.accepted_order, report.flushed_through);
+    _ = writeln!(
+        text,
+        "pool '{}' ({}), generation {}, checkpoint {}",
+        report.pool_name, report.pool, report.generation, report.checkpoint
+    );
+    _ = writeln!(
+        text,
+        "orders accepted up to {}, durable up to {}",
+        report.accepted_order, report.flushed_through
+    );
     for stream in &report.streams {
-        _ = writeln!(text, "stream {}: {} batches after the checkpoint; {}", stream.stream, stream.batches, stream.end);
+        _ = writeln!(
+            text,
+            "stream {}: {} batches after the checkpoint; {}",
+            stream.stream, stream.batches, stream.end
+        );
     }
     for journal in &report.journals {
-        let what = if journal.external { "devices of its own" } else { "members" };
+        let what = if journal.external {
+            "devices of its own"
+        } else {
+            "members"
+        };
         _ = writeln!(
             text,
             "journal: bytes {} to {} of {} {what}, {} of {} chunks in use, {} records needed; {} of {} copies wrong",
@@ -341,23 +473,48 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
         );
     }
     if report.log_order < report.accepted_order {
-        _ = writeln!(text, "in the journal alone: orders above {}, {} blocks", report.log_order, report.journal_blocks);
+        _ = writeln!(
+            text,
+            "in the journal alone: orders above {}, {} blocks",
+            report.log_order, report.journal_blocks
+        );
     }
     if report.contents > 0 {
-        _ = writeln!(text, "shared: {} contents, {} blocks refer to them", report.contents, report.references);
+        _ = writeln!(
+            text,
+            "shared: {} contents, {} blocks refer to them",
+            report.contents, report.references
+        );
     }
     if report.index_pages > 0 {
         let decoded = match report.index_entries {
             0 => String::new(),
-            entries => format!(", {} of {entries} fingerprints in use", report.index_entries_in_use),
+            entries => format!(
+                ", {} of {entries} fingerprints in use",
+                report.index_entries_in_use
+            ),
         };
-        _ = writeln!(text, "index:  {} pages of fingerprints{decoded}", report.index_pages);
+        _ = writeln!(
+            text,
+            "index:  {} pages of fingerprints{decoded}",
+            report.index_pages
+        );
     }
     for volume in &report.volumes {
-        _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
+        _ = writeln!(
+            text,
+            "volume '{}': {}, {} blocks",
+            volume.name,
+            Size(volume.size_bytes),
+            volume.mapped_blocks
+        );
     }
     if report.lost_blocks > 0 {
-        _ = writeln!(text, "LOST: {} blocks were given up by an earlier rebuild of the map; write them (from a backup) or trim them", report.lost_blocks);
+        _ = writeln!(
+            text,
+            "LOST: {} blocks were given up by an earlier rebuild of the map; write them (from a backup) or trim them",
+            report.lost_blocks
+        );
     }
     _ = writeln!(
         text,
@@ -370,10 +527,21 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
         Size(report.read_bytes)
     );
     if report.payload_blocks_verified == 0 && report.live_blocks > 0 {
-        _ = writeln!(text, "payload was not read: --payload verifies every live block");
+        _ = writeln!(
+            text,
+            "payload was not read: --payload verifies every live block"
+        );
     }
     describe_space(&report.space, &mut text);
     describe_findings(&report.findings, &mut text);
-    _ = writeln!(text, "{}", if report.findings.is_clean() { "sound" } else { "ERRORS FOUND" });
+    _ = writeln!(
+        text,
+        "{}",
+        if report.findings.is_clean() {
+            "sound"
+        } else {
+            "ERRORS FOUND"
+        }
+    );
     text
 }

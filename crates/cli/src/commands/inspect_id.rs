@@ -1,7 +1,9 @@
 //! `inspect-id`: what a device says it is, for udev. One read, nothing is locked or written.
 //!
-//! The rule in `packaging/udev` imports the lines, so that `blkid`, `lsblk -f` and installers see a member for what it is, also where it has no partition. Names
-//! come from the device: each is encoded as libblkid does it, so that no byte of it is more than text to udev, a shell or a link below `/dev/disk`.
+//! The rule in `packaging/udev` imports the lines, so that `blkid`, `lsblk -f` and installers see a
+//! member for what it is, also where it has no partition. Names come from the device: each is
+//! encoded as libblkid does it, so that no byte of it is more than text to udev, a shell or a link
+//! below `/dev/disk`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -30,17 +32,34 @@ pub struct InspectIdArguments {
 pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
     // udev asks again whenever a device changes. A member that is served is not opened for that.
     if let Some(held) = Served::now().held(&arguments.device) {
-        windrow_console::output::print(&lines_of(&held.holder.name, held.holder.pool, held.uuid, FORMAT_VERSION));
+        windrow_console::output::print(&lines_of(
+            &held.holder.name,
+            held.holder.pool,
+            held.uuid,
+            FORMAT_VERSION,
+        ));
         return Ok(0);
     }
-    let Some(found) = offline::examine(&arguments.device)? else { return Ok(NO_MEMBER) };
+    let Some(found) = offline::examine(&arguments.device)? else {
+        return Ok(NO_MEMBER);
+    };
     windrow_console::output::print(&lines(&found));
     Ok(0)
 }
 
 fn lines(found: &FoundMember) -> String {
-    let name = found.superblock.as_ref().map_or(found.label.pool_name.as_str(), |superblock| &superblock.pool_name);
-    lines_of(name, found.label.pool, Some(found.label.member_uuid), found.label.version)
+    let name = found
+        .superblock
+        .as_ref()
+        .map_or(found.label.pool_name.as_str(), |superblock| {
+            &superblock.pool_name
+        });
+    lines_of(
+        name,
+        found.label.pool,
+        Some(found.label.member_uuid),
+        found.label.version,
+    )
 }
 
 fn lines_of(name: &str, pool: Uuid, member: Option<Uuid>, version: u32) -> String {
@@ -56,17 +75,25 @@ fn lines_of(name: &str, pool: Uuid, member: Option<Uuid>, version: u32) -> Strin
         ("ID_FS_LABEL", safe(name)),
         ("ID_FS_LABEL_ENC", encoded(name)),
     ];
-    fields.iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| format!("{key}={value}\n")).collect()
+    fields
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| format!("{key}={value}\n"))
+        .collect()
 }
 
 /// Characters that need no encoding, as in libblkid.
 fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
+    c.is_ascii_alphanumeric()
+        || "#+-.:=@_".contains(c)
+        || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
 }
 
 /// The name with `_` for what is not plain.
 fn safe(name: &str) -> String {
-    name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+    name.chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .collect()
 }
 
 /// The name with `\xNN` for each byte of what is not plain.
@@ -76,7 +103,10 @@ fn encoded(name: &str) -> String {
     for c in name.chars() {
         match is_plain(c) {
             true => text.push(c),
-            false => c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("\\x{byte:02x}"))),
+            false => c
+                .encode_utf8(&mut bytes)
+                .bytes()
+                .for_each(|byte| text.push_str(&format!("\\x{byte:02x}"))),
         }
     }
     text
@@ -91,7 +121,13 @@ mod tests {
     fn no_name_is_more_than_text_to_udev() {
         let name = "a b\"$(x)`\n%k\u{85}ü/..";
         assert_eq!(safe(name), "a_b___x____k_ü_..");
-        assert_eq!(encoded(name), "a\\x20b\\x22\\x24\\x28x\\x29\\x60\\x0a\\x25k\\xc2\\x85ü\\x2f..");
-        assert_eq!((safe("tank-1_b.c"), encoded("tank-1_b.c")), ("tank-1_b.c".to_owned(), "tank-1_b.c".to_owned()));
+        assert_eq!(
+            encoded(name),
+            "a\\x20b\\x22\\x24\\x28x\\x29\\x60\\x0a\\x25k\\xc2\\x85ü\\x2f.."
+        );
+        assert_eq!(
+            (safe("tank-1_b.c"), encoded("tank-1_b.c")),
+            ("tank-1_b.c".to_owned(), "tank-1_b.c".to_owned())
+        );
     }
 }

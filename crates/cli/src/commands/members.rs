@@ -1,4 +1,5 @@
-//! `pool replace`, `offline`, `online`, `add`, `remove`: what becomes of members. By the daemon that serves the pool, or at rest.
+//! `pool replace`, `offline`, `online`, `add`, `remove`: what becomes of members. By the daemon
+//! that serves the pool, or at rest.
 
 use clap::Args;
 use serde::Serialize;
@@ -19,13 +20,15 @@ use windrow_host::offline::partition::Partitioning;
 use windrow_host::report::{MemberReport, PoolReport};
 use windrow_host::text::{shown, shown_path};
 
-/// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal uses at most, and its label and superblocks.
+/// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal
+/// uses at most, and its label and superblocks.
 const JOURNAL_FILE_BYTES: u64 = 257 << 20;
 
 /// Whether files are made, and how.
 #[derive(Args)]
 struct Making {
-    /// Make a file, as large as is needed, where a path does not exist (never below /dev, nor in memory).
+    /// Make a file, as large as is needed, where a path does not exist (never below /dev, nor in
+    /// memory).
     #[arg(long)]
     create_files: bool,
     /// Do not reserve the room of a new file.
@@ -36,10 +39,12 @@ struct Making {
 /// Whether disks get a partition table.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Disks {
-    /// Use disks bare. Else a disk gets a GPT with one partition, so that other tools see that it is taken; the partition is the member.
+    /// Use disks bare. Else a disk gets a GPT with one partition, so that other tools see that it
+    /// is taken; the partition is the member.
     #[arg(long, conflicts_with = "partition")]
     whole_disk: bool,
-    /// Make a partition on block devices that are no disks, too (loop devices, volumes of device mapper).
+    /// Make a partition on block devices that are no disks, too (loop devices, volumes of device
+    /// mapper).
     #[arg(long)]
     partition: bool,
 }
@@ -58,7 +63,10 @@ impl Disks {
     fn remark(&self, given: &Path, used: &str) -> String {
         let wanted = offline::partition::planned(given, self.partitioning(), 1 << 20).is_some();
         match wanted && offline::absolute(given) == Path::new(used) {
-            true => format!("\nthe bare disk {} is used: a partition on it would be too small for the place that it takes", shown_path(given)),
+            true => format!(
+                "\nthe bare disk {} is used: a partition on it would be too small for the place that it takes",
+                shown_path(given)
+            ),
             false => String::new(),
         }
     }
@@ -89,10 +97,12 @@ pub struct ReplaceArguments {
     making: Making,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
+    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the
+    /// same.
     #[arg(long)]
     overwrite: bool,
-    /// What is written to the new device is durable without a flush: needed in the place of a journal device that is declared so.
+    /// What is written to the new device is durable without a flush: needed in the place of a
+    /// journal device that is declared so.
     #[arg(long)]
     power_safe: bool,
     /// At rest: although another host has the pool, or too many members are missing.
@@ -157,7 +167,8 @@ pub struct AddArguments {
     /// A block device or a file that holds nothing but a journal (a copy, if there are others).
     #[arg(long, value_name = "PATH", conflicts_with_all = ["devices", "spare"])]
     journal: Option<PathBuf>,
-    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
+    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that
+    /// survives loss of power). A file is written synchronously.
     #[arg(long, requires = "journal")]
     power_safe: bool,
     /// Block devices or files that the pool grows over.
@@ -169,7 +180,8 @@ pub struct AddArguments {
     making: Making,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
+    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the
+    /// same.
     #[arg(long)]
     overwrite: bool,
     /// Add a spare although it is too small for the place of any member.
@@ -215,8 +227,13 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
         power_safe: arguments.power_safe,
         partitioning: arguments.disks.partitioning(),
     };
-    let member = ask(&arguments.pool, &arguments.place, command, arguments.force).map_err(|failure| unmake(made, &arguments.new, failure))?;
-    let when = if report.served { "now" } else { "when the pool is served" };
+    let member = ask(&arguments.pool, &arguments.place, command, arguments.force)
+        .map_err(|failure| unmake(made, &arguments.new, failure))?;
+    let when = if report.served {
+        "now"
+    } else {
+        "when the pool is served"
+    };
     let created: &[&Path] = if made { &[&arguments.new] } else { &[] };
     output.result("pool-replace", &with_created(&member, created), || {
         let lines = created_lines(created, member.size_bytes) + &arguments.disks.remark(&arguments.new, &member.path);
@@ -233,15 +250,30 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
 
 /// Runs `pool offline`.
 pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Failure> {
-    let what = format!("cannot take a member of pool '{}' out of service", arguments.pool);
+    let what = format!(
+        "cannot take a member of pool '{}' out of service",
+        arguments.pool
+    );
     let report = context::status(&arguments.pool, &arguments.place)?;
     let member = find(&report, &arguments.member, &what)?.member;
-    let member = ask(&arguments.pool, &arguments.place, Command::MemberOffline { member }, false)?;
+    let member = ask(
+        &arguments.pool,
+        &arguments.place,
+        Command::MemberOffline { member },
+        false,
+    )?;
     let hangs = match member.unanswered {
         0 => String::new(),
-        commands => format!("; its device stays open until it has answered what it has got ({commands}), and nothing can be put in its place before"),
+        commands => format!(
+            "; its device stays open until it has answered what it has got ({commands}), and nothing can be put in its place before"
+        ),
     };
-    output.result("pool-offline", &member, || format!("member {} of pool '{}' is out of service{hangs}", member.member, arguments.pool));
+    output.result("pool-offline", &member, || {
+        format!(
+            "member {} of pool '{}' is out of service{hangs}",
+            member.member, arguments.pool
+        )
+    });
     Ok(0)
 }
 
@@ -251,9 +283,26 @@ pub fn online(arguments: &OnlineArguments, output: &Output) -> Result<u8, Failur
     let report = context::status(&arguments.pool, &arguments.place)?;
     let member = find(&report, &arguments.member, &what)?;
     let path = arguments.path.as_deref().map(offline::absolute);
-    let member = ask(&arguments.pool, &arguments.place, Command::MemberOnline { member: member.member, path }, false)?;
-    let when = if report.served { "" } else { " when the pool is served" };
-    output.result("pool-online", &member, || format!("member {} of pool '{}' is back; what it has missed is rebuilt{when}", member.member, arguments.pool));
+    let member = ask(
+        &arguments.pool,
+        &arguments.place,
+        Command::MemberOnline {
+            member: member.member,
+            path,
+        },
+        false,
+    )?;
+    let when = if report.served {
+        ""
+    } else {
+        " when the pool is served"
+    };
+    output.result("pool-online", &member, || {
+        format!(
+            "member {} of pool '{}' is back; what it has missed is rebuilt{when}",
+            member.member, arguments.pool
+        )
+    });
     Ok(0)
 }
 
@@ -262,7 +311,9 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(device) = &arguments.journal {
         return add_journal(arguments, device, output);
     }
-    let Some(spare) = &arguments.spare else { return grow(arguments, output) };
+    let Some(spare) = &arguments.spare else {
+        return grow(arguments, output);
+    };
     let what = format!("cannot add a spare to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let largest = largest_member(&report);
@@ -270,23 +321,35 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let small = member.size_bytes < largest;
     let created: &[&Path] = if made { &[spare] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
-        let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
+        let remark = if small {
+            "; it is smaller than the largest member, and cannot take every place"
+        } else {
+            ""
+        };
         format!(
             "{} is spare {} of pool '{}'{remark}{}",
             shown(&member.path),
             member.member,
             arguments.pool,
-            created_lines(created, member.size_bytes) + &arguments.disks.remark(spare, &member.path)
+            created_lines(created, member.size_bytes)
+                + &arguments.disks.remark(spare, &member.path)
         )
     });
     Ok(0)
 }
 
-/// A file that is made is as large as the journal devices that there are, or large enough for the largest journal.
+/// A file that is made is as large as the journal devices that there are, or large enough for the
+/// largest journal.
 fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result<u8, Failure> {
     let what = format!("cannot add a journal device to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
-    let size = report.members.iter().filter(|member| member.journal).map(|member| member.size_bytes).max().unwrap_or(JOURNAL_FILE_BYTES);
+    let size = report
+        .members
+        .iter()
+        .filter(|member| member.journal)
+        .map(|member| member.size_bytes)
+        .max()
+        .unwrap_or(JOURNAL_FILE_BYTES);
     let made = make(path, size, &arguments.making, &what)?;
     announce(&report, path, arguments.overwrite);
     let command = Command::JournalAdd {
@@ -295,29 +358,53 @@ fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result
         power_safe: arguments.power_safe,
         partitioning: arguments.disks.partitioning(),
     };
-    let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
-    let when = if report.served { "when the log has what was written before" } else { "when the pool is served" };
+    let member = ask(&arguments.pool, &arguments.place, command, false)
+        .map_err(|failure| unmake(made, path, failure))?;
+    let when = if report.served {
+        "when the log has what was written before"
+    } else {
+        "when the pool is served"
+    };
     let created: &[&Path] = if made { &[path] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
         let lines = created_lines(created, member.size_bytes);
-        format!("{} is journal device {} of pool '{}'; it is used {when}{lines}", shown(&member.path), member.member, arguments.pool)
+        format!(
+            "{} is journal device {} of pool '{}'; it is used {when}{lines}",
+            shown(&member.path),
+            member.member,
+            arguments.pool
+        )
     });
     Ok(0)
 }
 
 fn largest_member(report: &PoolReport) -> u64 {
-    let members = report.members.iter().filter(|member| !member.journal && !["spare", "removed"].contains(&member.state.as_str()));
+    let members = report
+        .members
+        .iter()
+        .filter(|member| !member.journal && !["spare", "removed"].contains(&member.state.as_str()));
     members.map(|member| member.size_bytes).max().unwrap_or(0)
 }
 
 /// Adds a device as a spare; tells whether its file was made for that.
-fn add_one(arguments: &AddArguments, path: &Path, report: &PoolReport, what: &str) -> Result<(MemberReport, bool), Failure> {
+fn add_one(
+    arguments: &AddArguments,
+    path: &Path,
+    report: &PoolReport,
+    what: &str,
+) -> Result<(MemberReport, bool), Failure> {
     let made = make(path, largest_member(report), &arguments.making, what)?;
     announce(report, path, arguments.overwrite);
     // What the pool grows over may be of any size.
     let small = arguments.force || arguments.spare.is_none();
-    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite, small, partitioning: arguments.disks.partitioning() };
-    let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
+    let command = Command::SpareAdd {
+        path: offline::absolute(path),
+        overwrite: arguments.overwrite,
+        small,
+        partitioning: arguments.disks.partitioning(),
+    };
+    let member = ask(&arguments.pool, &arguments.place, command, false)
+        .map_err(|failure| unmake(made, path, failure))?;
     Ok((member, made))
 }
 
@@ -327,10 +414,22 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let report = context::status(&arguments.pool, &arguments.place)?;
     let before = report.capacity.usable_bytes;
     // Asked first: a device that waits as a spare would take the place of a member that is missed.
-    let is_data = |member: &&MemberReport| !member.journal && !["spare", "removed"].contains(&member.state.as_str());
-    if let Some(member) = report.members.iter().filter(is_data).find(|member| member.state != "online") {
-        let why = format!("member {} is {}: a pool grows when all its members are there and whole", member.member, member.state);
-        return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("replace it, or wait for its rebuild"));
+    let is_data = |member: &&MemberReport| {
+        !member.journal && !["spare", "removed"].contains(&member.state.as_str())
+    };
+    if let Some(member) = report
+        .members
+        .iter()
+        .filter(is_data)
+        .find(|member| member.state != "online")
+    {
+        let why = format!(
+            "member {} is {}: a pool grows when all its members are there and whole",
+            member.member, member.state
+        );
+        return Err(
+            Failure::new(id::MEMBER_STATE, what, why).remedy("replace it, or wait for its rebuild")
+        );
     }
     let mut added: Vec<(MemberReport, &Path, bool)> = Vec::new();
     let mut grown = Ok(());
@@ -344,23 +443,51 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
         }
     }
     let members = added.iter().map(|(member, ..)| member.member).collect();
-    let grown = grown.and_then(|()| match context::ask_with(&arguments.pool, &arguments.place, Command::Grow { members }, false)? {
-        Reply::Pool(report) => Ok(report),
-        _ => Err(context::unexpected()),
+    let grown = grown.and_then(|()| {
+        match context::ask_with(
+            &arguments.pool,
+            &arguments.place,
+            Command::Grow { members },
+            false,
+        )? {
+            Reply::Pool(report) => Ok(report),
+            _ => Err(context::unexpected()),
+        }
     });
     let report = grown.map_err(|failure| {
         // Best effort: the failure is the one to tell. What a lost daemon may have done stays.
         let is_lost = failure.id == id::NO_DAEMON;
         added.iter().fold(failure, |failure, (member, path, made)| {
-            let given_back = || ask(&arguments.pool, &arguments.place, Command::SpareRemove { member: member.member }, false).is_ok();
+            let given_back = || {
+                ask(
+                    &arguments.pool,
+                    &arguments.place,
+                    Command::SpareRemove {
+                        member: member.member,
+                    },
+                    false,
+                )
+                .is_ok()
+            };
             unmake(!is_lost && given_back() && *made, path, failure)
         })
     })?;
-    let created: Vec<&Path> = added.iter().filter(|(.., made)| *made).map(|(_, path, _)| *path).collect();
+    let created: Vec<&Path> = added
+        .iter()
+        .filter(|(.., made)| *made)
+        .map(|(_, path, _)| *path)
+        .collect();
     output.result("pool-grow", &with_created(&report, &created), || {
-        let lines: String = added.iter().filter(|(.., made)| *made).map(|(member, path, _)| created_lines(&[path], member.size_bytes)).collect();
+        let lines: String = added
+            .iter()
+            .filter(|(.., made)| *made)
+            .map(|(member, path, _)| created_lines(&[path], member.size_bytes))
+            .collect();
         let now = report.capacity.usable_bytes;
-        let (usable, more) = (windrow_console::values::Size(now), windrow_console::values::Size(now.saturating_sub(before)));
+        let (usable, more) = (
+            windrow_console::values::Size(now),
+            windrow_console::values::Size(now.saturating_sub(before)),
+        );
         format!(
             "pool '{}' has {} members more; {usable} usable, {more} more than before{lines}\n{}",
             arguments.pool,
@@ -376,15 +503,32 @@ pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failur
     let what = format!("cannot remove a member from pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let found = find(&report, &arguments.member, &what)?;
-    let (member, kind) = (found.member, if found.journal { "journal device" } else { "spare" });
+    let (member, kind) = (
+        found.member,
+        if found.journal {
+            "journal device"
+        } else {
+            "spare"
+        },
+    );
     if arguments.journal && !found.journal {
         let why = format!("member {member} is no journal device, as --journal says");
-        return Err(Failure::new(id::USAGE, what, why).remedy("look at `windrow pool status`, and name another one or leave --journal out"));
+        return Err(Failure::new(id::USAGE, what, why)
+            .remedy("look at `windrow pool status`, and name another one or leave --journal out"));
     }
-    let member = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member }, false)?;
+    let member = ask(
+        &arguments.pool,
+        &arguments.place,
+        Command::SpareRemove { member },
+        false,
+    )?;
     if member.leaving {
         let now = context::status(&arguments.pool, &arguments.place)?;
-        let when = if report.served { "now" } else { "when the pool is served" };
+        let when = if report.served {
+            "now"
+        } else {
+            "when the pool is served"
+        };
         output.result("pool-remove", &member, || {
             let (index, usable, before) = (member.member, Size(now.capacity.usable_bytes), Size(report.capacity.usable_bytes));
             let moves = super::pool::restripe(&now);
@@ -392,20 +536,33 @@ pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failur
         });
         return Ok(0);
     }
-    output.result("pool-remove", &member, || format!("{kind} {} is no part of pool '{}' any more", member.member, arguments.pool));
+    output.result("pool-remove", &member, || {
+        format!(
+            "{kind} {} is no part of pool '{}' any more",
+            member.member, arguments.pool
+        )
+    });
     Ok(0)
 }
 
-fn ask(pool: &str, place: &PoolPlace, command: Command, force: bool) -> Result<MemberReport, Failure> {
+fn ask(
+    pool: &str,
+    place: &PoolPlace,
+    command: Command,
+    force: bool,
+) -> Result<MemberReport, Failure> {
     match context::ask_with(pool, place, command, force)? {
         Reply::Member(member) => Ok(*member),
         _ => Err(context::unexpected()),
     }
 }
 
-/// Says why it will take so long before a device comes in that was in this pool before. (Without leave to overwrite it is refused.)
+/// Says why it will take so long before a device comes in that was in this pool before. (Without
+/// leave to overwrite it is refused.)
 fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
-    let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else { return };
+    let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else {
+        return;
+    };
     windrow_console::output::error_text(&format!(
         "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once\n",
         shown_path(path),
@@ -422,46 +579,92 @@ fn make(path: &Path, size_bytes: u64, making: &Making, what: &str) -> Result<boo
     if !making.create_files {
         return Err(files::does_not_exist(path, what, "--create-files"));
     }
-    let allocation = if making.sparse { Allocation::Sparse } else { Allocation::Preallocate };
+    let allocation = if making.sparse {
+        Allocation::Sparse
+    } else {
+        Allocation::Preallocate
+    };
     let mut progress = Progress::new("making the file");
-    let file = NewFile { path, size_bytes, allocation, purpose: Purpose::Device };
-    files::make(&file, what, &mut |bytes| progress.note(&Size(bytes).to_string()))?;
+    let file = NewFile {
+        path,
+        size_bytes,
+        allocation,
+        purpose: Purpose::Device,
+    };
+    files::make(&file, what, &mut |bytes| {
+        progress.note(&Size(bytes).to_string())
+    })?;
     Ok(true)
 }
 
 /// A failure, after what was made for nothing is removed.
 fn unmake(made: bool, path: &Path, failure: Failure) -> Failure {
-    if made { files::unmake_after(path, failure) } else { failure }
+    if made {
+        files::unmake_after(path, failure)
+    } else {
+        failure
+    }
 }
 
 /// A result with the files that were made for it.
 fn with_created(result: &impl Serialize, created: &[&Path]) -> Value {
     let mut value = serde_json::to_value(result).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
-        fields.insert("created_files".to_owned(), created.iter().map(|path| offline::absolute(path).to_string_lossy().into_owned()).collect());
+        fields.insert(
+            "created_files".to_owned(),
+            created
+                .iter()
+                .map(|path| offline::absolute(path).to_string_lossy().into_owned())
+                .collect(),
+        );
     }
     value
 }
 
 /// A line for each file that was made.
 fn created_lines(created: &[&Path], size_bytes: u64) -> String {
-    created.iter().map(|path| format!("\ncreated the file {} ({})", shown_path(&offline::absolute(path)), Size(size_bytes))).collect()
+    created
+        .iter()
+        .map(|path| {
+            format!(
+                "\ncreated the file {} ({})",
+                shown_path(&offline::absolute(path)),
+                Size(size_bytes)
+            )
+        })
+        .collect()
 }
 
 /// The member that is meant: by index, identifier or path.
 fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a MemberReport, Failure> {
-    let by_index = name.parse::<u8>().ok().and_then(|index| report.members.iter().find(|member| member.member == index));
-    let by_uuid = || report.members.iter().find(|member| member.uuid.to_string() == name);
-    let found = by_index.or_else(by_uuid).or_else(|| at_path(&report.members, Path::new(name)));
-    found.ok_or_else(|| Failure::new(id::USAGE, what, format!("'{name}' is no member of it")).remedy("see `windrow pool status`"))
+    let by_index = name
+        .parse::<u8>()
+        .ok()
+        .and_then(|index| report.members.iter().find(|member| member.member == index));
+    let by_uuid = || {
+        report
+            .members
+            .iter()
+            .find(|member| member.uuid.to_string() == name)
+    };
+    let found = by_index
+        .or_else(by_uuid)
+        .or_else(|| at_path(&report.members, Path::new(name)));
+    found.ok_or_else(|| {
+        Failure::new(id::USAGE, what, format!("'{name}' is no member of it"))
+            .remedy("see `windrow pool status`")
+    })
 }
 
-/// The member at a path, or on the one partition of a disk that is a member. A slot keeps the path that its device had: another one may have that device, or the path, now.
+/// The member at a path, or on the one partition of a disk that is a member. A slot keeps the path
+/// that its device had: another one may have that device, or the path, now.
 fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberReport> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let (named, named_real) = (offline::absolute(path), real(path));
     // A member that is gone has no link left that could be followed.
-    let is_it = |path: &Path| offline::absolute(path) == named || (named_real.is_some() && real(path) == named_real);
+    let is_it = |path: &Path| {
+        offline::absolute(path) == named || (named_real.is_some() && real(path) == named_real)
+    };
     let rank = |member: &&MemberReport| match member.state.as_str() {
         "online" | "rebuilding" | "spare" => 0,
         "removed" => 2,
@@ -469,10 +672,14 @@ fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberRep
     };
     let there = || members.iter().filter(|member| !member.path.is_empty());
     let of_disk = || {
-        let mut found = there().filter(|member| rank(member) < 2 && is_partition_of(Path::new(&member.path), path));
+        let mut found = there()
+            .filter(|member| rank(member) < 2 && is_partition_of(Path::new(&member.path), path));
         found.next().filter(|_| found.next().is_none())
     };
-    there().filter(|member| is_it(Path::new(&member.path))).min_by_key(rank).or_else(of_disk)
+    there()
+        .filter(|member| is_it(Path::new(&member.path)))
+        .min_by_key(rank)
+        .or_else(of_disk)
 }
 
 #[cfg(test)]
@@ -481,7 +688,8 @@ mod tests {
     use windrow_host::report::MemberCounters;
     use windrow_units::Uuid;
 
-    /// The first slot with this path was taken: one that had been a spare before its device took a member's place, or one that is out of service since.
+    /// The first slot with this path was taken: one that had been a spare before its device took a
+    /// member's place, or one that is out of service since.
     #[test]
     fn a_path_names_the_slot_that_has_the_device_now() {
         let member = |member, state: &str| MemberReport {
@@ -509,7 +717,18 @@ mod tests {
             let members = [member(3, states[0]), member(5, states[1])];
             at_path(&members, Path::new("/dev/none")).map_or(0, |member| member.member)
         };
-        assert_eq!([["removed", "online"], ["offline", "spare"], ["removed", "missing"]].map(found), [5; 3]);
-        assert_eq!([["rebuilding", "removed"], ["faulted", "removed"]].map(found), [3; 2]);
+        assert_eq!(
+            [
+                ["removed", "online"],
+                ["offline", "spare"],
+                ["removed", "missing"]
+            ]
+            .map(found),
+            [5; 3]
+        );
+        assert_eq!(
+            [["rebuilding", "removed"], ["faulted", "removed"]].map(found),
+            [3; 2]
+        );
     }
 }

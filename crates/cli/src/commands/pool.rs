@@ -2,7 +2,9 @@
 
 use super::create::{self, CreateArguments};
 use super::list::{self, ListArguments};
-use super::members::{self, AddArguments, OfflineArguments, OnlineArguments, RemoveArguments, ReplaceArguments};
+use super::members::{
+    self, AddArguments, OfflineArguments, OnlineArguments, RemoveArguments, ReplaceArguments,
+};
 use super::rename::{self, RenameArguments};
 use super::scrub::{self, ScrubArguments};
 use crate::daemons;
@@ -34,7 +36,8 @@ pub enum PoolCommand {
     Create(CreateArguments),
     /// Take over a pool whose members are found here.
     Import(ImportArguments),
-    /// Release a pool for another host: finish everything, forget where its members are. Its exports are kept for its next import here.
+    /// Release a pool for another host: finish everything, forget where its members are. Its
+    /// exports are kept for its next import here.
     Export(ExportArguments),
     /// Mark a pool as destroyed. Its volumes are lost.
     Destroy(DestroyArguments),
@@ -115,21 +118,26 @@ pub struct ImportArguments {
     /// Show what recovery would find; write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Import although another host has the pool, or too many members are missing. If that host serves it still, both destroy it: its members must be out of its reach.
-    /// Members that are missing are out of the pool for good.
+    /// Import although another host has the pool, or too many members are missing. If that host
+    /// serves it still, both destroy it: its members must be out of its reach. Members that are
+    /// missing are out of the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
+    /// Also if another pool of this name is known here: where that one's members are is forgotten;
+    /// its exports are kept for its return.
     #[arg(long)]
     replace_known: bool,
-    /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
+    /// Start without the journal devices although what was promised to be durable may be on them
+    /// alone: it is lost then.
     #[arg(long)]
     discard_journal: bool,
 }
 
 /// Arguments of `pool destroy`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow pool destroy tank --yes\n  windrow pool destroy tank --yes --wipe")]
+#[command(
+    after_help = "Examples:\n  windrow pool destroy tank --yes\n  windrow pool destroy tank --yes --wipe"
+)]
 pub struct DestroyArguments {
     #[command(flatten)]
     pool: NamedPool,
@@ -139,10 +147,12 @@ pub struct DestroyArguments {
     /// Erase the labels, too, so that the members look empty.
     #[arg(long)]
     wipe: bool,
-    /// Destroy it although another host has it; with --wipe, also one that this version cannot read.
+    /// Destroy it although another host has it; with --wipe, also one that this version cannot
+    /// read.
     #[arg(long)]
     force: bool,
-    /// Also if no more than half of its members were found: no start takes the others beside these any more.
+    /// Also if no more than half of its members were found: no start takes the others beside these
+    /// any more.
     #[arg(long)]
     partial: bool,
 }
@@ -198,7 +208,15 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::Set(arguments) => {
             let change = properties::parse(&arguments.properties)?;
             context::ask(&arguments.pool, &arguments.place, Command::PoolSet(change))?;
-            get(&GetArguments { pool: arguments.pool, property: None, place: arguments.place }, "pool-set", output)
+            get(
+                &GetArguments {
+                    pool: arguments.pool,
+                    property: None,
+                    place: arguments.place,
+                },
+                "pool-set",
+                output,
+            )
         }
         PoolCommand::Get(arguments) => get(&arguments, "pool-get", output),
     }
@@ -208,34 +226,80 @@ fn get(arguments: &GetArguments, name: &str, output: &Output) -> Result<u8, Fail
     let report = context::status(&arguments.pool, &arguments.place)?;
     let mut list = properties::list(&report.properties);
     if let Some(property) = &arguments.property {
-        list.push(("policy", format!("{}+{}", report.properties.placement, report.properties.victim_policy)));
-        let value = properties::one_of(list, property, &format!("cannot show property '{property}' of pool '{}'", report.name), "windrow pool get")?;
-        output.result(name, &json!({ "pool": report.name, "property": property, "value": value }), || value.clone());
+        list.push((
+            "policy",
+            format!(
+                "{}+{}",
+                report.properties.placement, report.properties.victim_policy
+            ),
+        ));
+        let value = properties::one_of(
+            list,
+            property,
+            &format!(
+                "cannot show property '{property}' of pool '{}'",
+                report.name
+            ),
+            "windrow pool get",
+        )?;
+        output.result(
+            name,
+            &json!({ "pool": report.name, "property": property, "value": value }),
+            || value.clone(),
+        );
         return Ok(0);
     }
-    output.result(name, &json!({ "pool": report.name, "properties": report.properties }), || properties::table(list));
+    output.result(
+        name,
+        &json!({ "pool": report.name, "properties": report.properties }),
+        || properties::table(list),
+    );
     Ok(0)
 }
 
 fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     let chosen = arguments.force || arguments.discard_journal || arguments.replace_known;
-    context::must_be_named("cannot import a pool", arguments.pool.as_deref(), &arguments.place, chosen)?;
-    let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
+    context::must_be_named(
+        "cannot import a pool",
+        arguments.pool.as_deref(),
+        &arguments.place,
+        chosen,
+    )?;
+    let found = offline::locate(
+        &arguments.place.target(arguments.pool.as_deref()),
+        &registry,
+    )?;
     if context::is_served(&found, &arguments.place)? {
-        let failure = Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already");
+        let failure = Failure::new(
+            id::POOL_BUSY,
+            format!("cannot import pool '{}'", found.name),
+            "a daemon serves it already",
+        );
         return Err(failure.remedy("stop the daemon first"));
     }
     if !arguments.replace_known {
-        registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
+        registry.must_be_free(
+            &format!("cannot import pool '{}'", found.name),
+            &found.name,
+            found.pool,
+        )?;
     }
     if arguments.replace_known {
         context::must_not_replace_served(&registry, &found.name, found.pool)?;
     }
-    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..arguments.place.request() };
+    let request = OpenRequest {
+        read_only: arguments.dry_run,
+        force: arguments.force,
+        discard_journal: arguments.discard_journal,
+        ..arguments.place.request()
+    };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let (exports, not_served) = (opened.pool.export_table(), opened.not_served.clone());
-    let (recovery, mut report) = (opened.report.clone(), windrow_host::daemon::report(&opened.pool)?);
+    let (recovery, mut report) = (
+        opened.report.clone(),
+        windrow_host::daemon::report(&opened.pool)?,
+    );
     report.served = false;
     if !arguments.dry_run {
         opened.close(false)?;
@@ -263,25 +327,42 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// That volumes which were made on another host are not served by themselves, as a line for people; empty if there are none.
+/// That volumes which were made on another host are not served by themselves, as a line for people;
+/// empty if there are none.
 pub fn made_elsewhere(not_served: &[String]) -> String {
     match not_served {
         [] => String::new(),
-        [one] => format!("\nnote: volume '{one}' was made elsewhere and is not served: `windrow export add` serves it"),
-        many => format!("\nnote: volumes '{}' were made elsewhere and are not served: `windrow export add` serves them", many.join("', '")),
+        [one] => format!(
+            "\nnote: volume '{one}' was made elsewhere and is not served: `windrow export add` serves it"
+        ),
+        many => format!(
+            "\nnote: volumes '{}' were made elsewhere and are not served: `windrow export add` serves them",
+            many.join("', '")
+        ),
     }
 }
 
-/// What the registry keeps of a pool that was found; its exports stay, and while a member is away, what was known of its place.
+/// What the registry keeps of a pool that was found; its exports stay, and while a member is away,
+/// what was known of its place.
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
-    let members = found.members.iter().map(|member| offline::absolute(&member.path)).collect();
+    let members = found
+        .members
+        .iter()
+        .map(|member| offline::absolute(&member.path))
+        .collect();
     let mut entry = known.unwrap_or_else(|| PoolEntry::new(&found.name, found.pool, Vec::new()));
     if found.is_searched {
         entry.add_members(members);
     } else {
         entry.set_members(members, found.is_away());
     }
-    let here = found.members.iter().map(|member| KnownMember::seen(member.label.member_uuid, &offline::absolute(&member.path), unix_now()));
+    let here = found.members.iter().map(|member| {
+        KnownMember::seen(
+            member.label.member_uuid,
+            &offline::absolute(&member.path),
+            unix_now(),
+        )
+    });
     KnownMember::merge(&mut entry.known, here);
     entry
 }
@@ -293,20 +374,34 @@ fn export(arguments: &ExportArguments, output: &Output) -> Result<u8, Failure> {
         Some(mut client) => {
             // One that has stopped may not be able to say who it is, and ends all the same.
             let served = context::report_of(&mut client).ok();
-            client.ask(Command::Shutdown { export: true, force })?;
+            client.ask(Command::Shutdown {
+                export: true,
+                force,
+            })?;
             served.map_or(Ok(()), |served| registry.forget(&served.name, served.pool))?;
         }
         None => {
             let found = offline::locate(&named.place.target(Some(&named.pool)), &registry)?;
             let opened = OpenedAtRest::open(&found, &registry, &named.place.request())?;
-            let (exports, report) = (opened.pool.export_table(), windrow_host::daemon::report(&opened.pool));
+            let (exports, report) = (
+                opened.pool.export_table(),
+                windrow_host::daemon::report(&opened.pool),
+            );
             opened.close(true)?;
-            registry.keep_exports(&found.name, found.pool, Some(report?.last_volume()), exports)?;
+            registry.keep_exports(
+                &found.name,
+                found.pool,
+                Some(report?.last_volume()),
+                exports,
+            )?;
             registry.forget(&found.name, found.pool)?;
         }
     }
     output.result("pool-export", &json!({ "pool": named.pool }), || {
-        format!("pool '{}' is exported: any host may import it; its exports are kept for its return", named.pool)
+        format!(
+            "pool '{}' is exported: any host may import it; its exports are kept for its return",
+            named.pool
+        )
     });
     Ok(0)
 }
@@ -316,15 +411,31 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     let found = context::at_rest(&format!("cannot destroy pool '{pool}'"), pool, place)?;
     let registry = context::registry();
     if !arguments.yes {
-        return Err(Failure::new(id::USAGE, format!("pool '{pool}' is not destroyed"), "everything in it would be lost").remedy("give --yes if that is meant"));
+        return Err(Failure::new(
+            id::USAGE,
+            format!("pool '{pool}' is not destroyed"),
+            "everything in it would be lost",
+        )
+        .remedy("give --yes if that is meant"));
     }
     let missing = found.missing();
     if missing.len() >= found.members.len() && !arguments.partial {
-        let why = format!("members {missing:?} were not found: the pool may be in use, or be wanted, where they are");
+        let why = format!(
+            "members {missing:?} were not found: the pool may be in use, or be wanted, where they are"
+        );
         let remedy = "connect them, or name them with --members; or give --partial to destroy what was found (--wipe makes single members blank again)";
-        return Err(Failure::new(id::POOL_MEMBERS, format!("pool '{pool}' is not destroyed"), why).remedy(remedy));
+        return Err(Failure::new(
+            id::POOL_MEMBERS,
+            format!("pool '{pool}' is not destroyed"),
+            why,
+        )
+        .remedy(remedy));
     }
-    let host = if arguments.force { None } else { Some(offline::host_id(&registry)?) };
+    let host = if arguments.force {
+        None
+    } else {
+        Some(offline::host_id(&registry)?)
+    };
     offline::destroy(&found, arguments.wipe, host)?;
     registry.forget(&found.name, found.pool)?;
     registry.forget_exports(found.pool)?;
@@ -335,34 +446,64 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// The members and folders that were named. Each folder must be there, and one of the members: others may be what the pool has lost.
+/// The members and folders that were named. Each folder must be there, and one of the members:
+/// others may be what the pool has lost.
 pub(super) fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
-    let missing = |path: &PathBuf| std::fs::metadata(path).err().map(|error| (path.clone(), error));
+    let missing = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .err()
+            .map(|error| (path.clone(), error))
+    };
     // A folder is read; whether a member can be is seen later.
-    let dir = place.dir.iter().find_map(|path| std::fs::read_dir(path).err().map(|error| (path.clone(), error)));
+    let dir = place.dir.iter().find_map(|path| {
+        std::fs::read_dir(path)
+            .err()
+            .map(|error| (path.clone(), error))
+    });
     let none_is_there = place.members.iter().all(|path| missing(path).is_some());
-    let wrong = dir.or_else(|| place.members.first().filter(|_| none_is_there).and_then(missing));
+    let wrong = dir.or_else(|| {
+        place
+            .members
+            .first()
+            .filter(|_| none_is_there)
+            .and_then(missing)
+    });
     match wrong {
-        Some((path, error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{} is not there", path.display())).remedy("check the path"))
-        }
-        Some((path, error)) => {
-            Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{}: {error}", path.display())).remedy("check the path, and your rights to it"))
-        }
+        Some((path, error)) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(
+            id::MEMBER_OPEN,
+            "cannot look for pools",
+            format!("{} is not there", path.display()),
+        )
+        .remedy("check the path")),
+        Some((path, error)) => Err(Failure::new(
+            id::MEMBER_OPEN,
+            "cannot look for pools",
+            format!("{}: {error}", path.display()),
+        )
+        .remedy("check the path, and your rights to it")),
         None => Ok(place.members.iter().chain(&place.dir).cloned().collect()),
     }
 }
 
 /// One pool that cannot be shown beside others.
 pub(super) fn not_shown(pool: &str, failure: &Failure, output: &Output) {
-    output.remark(&Failure { what: format!("pool '{pool}' is not shown: {}", failure.what), ..failure.clone() });
+    output.remark(&Failure {
+        what: format!("pool '{pool}' is not shown: {}", failure.what),
+        ..failure.clone()
+    });
 }
 
 fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
-    let Some(name) = &arguments.pool else { return status_of_all(arguments, output) };
+    let Some(name) = &arguments.pool else {
+        return status_of_all(arguments, output);
+    };
     let report = context::status(name, &arguments.place)?;
     output.result("pool-status", &report, || describe(&report));
-    Ok(if arguments.exit_code { report.exit_code() } else { 0 })
+    Ok(if arguments.exit_code {
+        report.exit_code()
+    } else {
+        0
+    })
 }
 
 /// All pools that are served or known. One that cannot be shown does not hide the others.
@@ -373,17 +514,37 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
         let daemons = daemons::ask_all(&arguments.place)?;
         reports = daemons.pools;
         failed.extend(daemons.silent);
-        let Content { entries, unreadable } = context::registry().read_all()?;
-        failed.extend(unreadable.into_iter().filter(|(name, _)| !reports.contains_key(name)));
-        entries.into_iter().map(|entry| (entry.name, entry.pool)).collect()
+        let Content {
+            entries,
+            unreadable,
+        } = context::registry().read_all()?;
+        failed.extend(
+            unreadable
+                .into_iter()
+                .filter(|(name, _)| !reports.contains_key(name)),
+        );
+        entries
+            .into_iter()
+            .map(|entry| (entry.name, entry.pool))
+            .collect()
     } else {
-        let served = Served::now().in_places(&places).into_iter().map(|daemon| (daemon.name.clone(), daemon.pool));
-        offline::list_in(&places).into_iter().map(|found| (found.name, found.pool)).chain(served).collect()
+        let served = Served::now()
+            .in_places(&places)
+            .into_iter()
+            .map(|daemon| (daemon.name.clone(), daemon.pool));
+        offline::list_in(&places)
+            .into_iter()
+            .map(|found| (found.name, found.pool))
+            .chain(served)
+            .collect()
     };
     for (name, pool) in known {
         // A pool with two entries (a crash in a rename) is shown once.
         let is_shown = reports.values().any(|report| report.pool == pool);
-        if is_shown || reports.contains_key(&name) || failed.iter().any(|(silent, _)| *silent == name) {
+        if is_shown
+            || reports.contains_key(&name)
+            || failed.iter().any(|(silent, _)| *silent == name)
+        {
             continue;
         }
         match context::status(&name, &arguments.place) {
@@ -392,17 +553,29 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
         }
     }
     let reports: Vec<_> = reports.into_values().collect();
-    let failures: Vec<_> = failed.iter().map(|(pool, failure)| json!({ "pool": pool, "error": failure })).collect();
-    output.result("pool-status-all", &json!({ "pools": reports, "failed": failures }), || match (reports.is_empty(), failed.is_empty()) {
-        (true, true) if places.is_empty() => "no pools are known\n".to_owned(),
-        (true, true) => "no pools are found there\n".to_owned(),
-        _ => reports.iter().map(describe).collect::<Vec<_>>().join("\n"),
-    });
+    let failures: Vec<_> = failed
+        .iter()
+        .map(|(pool, failure)| json!({ "pool": pool, "error": failure }))
+        .collect();
+    output.result(
+        "pool-status-all",
+        &json!({ "pools": reports, "failed": failures }),
+        || match (reports.is_empty(), failed.is_empty()) {
+            (true, true) if places.is_empty() => "no pools are known\n".to_owned(),
+            (true, true) => "no pools are found there\n".to_owned(),
+            _ => reports.iter().map(describe).collect::<Vec<_>>().join("\n"),
+        },
+    );
     for (pool, failure) in &failed {
         not_shown(pool, failure, output);
     }
-    // Stopped is worse than damaged data, that is worse than degraded, and that is worse than filled.
-    let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 4, 1, 0, 3][usize::from(*code).min(5)]).unwrap_or(0);
+    // Stopped is worse than damaged data, that is worse than degraded, and that is worse than
+    // filled.
+    let worst = reports
+        .iter()
+        .map(PoolReport::exit_code)
+        .max_by_key(|code| [0, 2, 4, 1, 0, 3][usize::from(*code).min(5)])
+        .unwrap_or(0);
     Ok(match (failed.is_empty(), arguments.exit_code) {
         (false, _) => windrow_console::FAILED,
         (true, true) => worst,
@@ -412,16 +585,28 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
 
 /// How far a rebuild is, as a line of the status, if there is one.
 pub fn rebuild(rebuild: &RebuildReport) -> String {
-    if rebuild.members.is_empty() { String::new() } else { format!("rebuild    {}\n", rebuild_line(rebuild)) }
+    if rebuild.members.is_empty() {
+        String::new()
+    } else {
+        format!("rebuild    {}\n", rebuild_line(rebuild))
+    }
 }
 
 /// How far a rebuild is.
 pub fn rebuild_line(rebuild: &RebuildReport) -> String {
-    let members = rebuild.members.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let members = rebuild
+        .members
+        .iter()
+        .map(u8::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let left = match (rebuild.left_seconds, rebuild.waits_seconds) {
         (Some(seconds), _) => format!("{} left", clock(seconds)),
         (None, 0) => "time left unknown".to_owned(),
-        (None, seconds) => format!("waits: the rest cannot be read, {} damaged batches, tried again in {seconds} s", rebuild.damaged_batches),
+        (None, seconds) => format!(
+            "waits: the rest cannot be read, {} damaged batches, tried again in {seconds} s",
+            rebuild.damaged_batches
+        ),
     };
     format!(
         "member {members}: {} % done, {} of {}, {}, {left}, {} of {} segments",
@@ -434,7 +619,8 @@ pub fn rebuild_line(rebuild: &RebuildReport) -> String {
     )
 }
 
-/// How far the data of a pool that has grown, or that a member leaves, has moved, in one line, if it has not moved yet.
+/// How far the data of a pool that has grown, or that a member leaves, has moved, in one line, if
+/// it has not moved yet.
 pub fn restripe(report: &PoolReport) -> String {
     let restripe = &report.restripe;
     if !restripe.active {
@@ -444,19 +630,46 @@ pub fn restripe(report: &PoolReport) -> String {
         RestripeWait::Rebuild => "waits for a rebuild".to_owned(),
         RestripeWait::Room => "waits for free segments: delete or trim something".to_owned(),
         RestripeWait::Checkpoint => "waits for a checkpoint".to_owned(),
-        RestripeWait::Damage => "waits: blocks that cannot be read must be overwritten or trimmed".to_owned(),
-        RestripeWait::Nothing => {
-            restripe.left_bytes.checked_div(restripe.bytes_per_second).map_or_else(|| "time left unknown".to_owned(), |s| format!("{} left", clock(s)))
+        RestripeWait::Damage => {
+            "waits: blocks that cannot be read must be overwritten or trimmed".to_owned()
         }
+        RestripeWait::Nothing => restripe
+            .left_bytes
+            .checked_div(restripe.bytes_per_second)
+            .map_or_else(
+                || "time left unknown".to_owned(),
+                |s| format!("{} left", clock(s)),
+            ),
     };
-    let damaged = if restripe.segments_damaged > 0 { format!(", {} hold blocks that cannot be read", restripe.segments_damaged) } else { String::new() };
-    let leaving: Vec<String> = report.members.iter().filter(|member| member.leaving).map(|member| member.member.to_string()).collect();
+    let damaged = if restripe.segments_damaged > 0 {
+        format!(
+            ", {} hold blocks that cannot be read",
+            restripe.segments_damaged
+        )
+    } else {
+        String::new()
+    };
+    let leaving: Vec<String> = report
+        .members
+        .iter()
+        .filter(|member| member.leaving)
+        .map(|member| member.member.to_string())
+        .collect();
     if !leaving.is_empty() {
         let rate = megabytes(restripe.bytes_per_second as f64);
-        let (members, done, total) = (leaving.join(", "), restripe.segments_done, restripe.segments_total);
-        return format!("removal    member {members}: {done} of {total} segments moved to the others, {rate}, {time}{damaged}\n");
+        let (members, done, total) = (
+            leaving.join(", "),
+            restripe.segments_done,
+            restripe.segments_total,
+        );
+        return format!(
+            "removal    member {members}: {done} of {total} segments moved to the others, {rate}, {time}{damaged}\n"
+        );
     }
-    format!("growth     {} of {} segments moved to all members, {time}{damaged}\n", restripe.segments_done, restripe.segments_total)
+    format!(
+        "growth     {} of {} segments moved to all members, {time}{damaged}\n",
+        restripe.segments_done, restripe.segments_total
+    )
 }
 
 /// The journal as a line: how full it is, and what it has done.
@@ -466,19 +679,44 @@ pub fn journal(report: &PoolReport) -> String {
         return "none: flushes pad rows".to_owned();
     }
     let done = match report.served {
-        true => format!("; {} flush rounds, {} records, {}", journal.rounds, journal.records, Size(journal.record_bytes)),
+        true => format!(
+            "; {} flush rounds, {} records, {}",
+            journal.rounds,
+            journal.records,
+            Size(journal.record_bytes)
+        ),
         false => String::new(),
     };
-    format!("{} in {} copies, {} of {} chunks in use{done}", Size(journal.bytes), journal.copies, journal.chunks_used, journal.chunks)
+    format!(
+        "{} in {} copies, {} of {} chunks in use{done}",
+        Size(journal.bytes),
+        journal.copies,
+        journal.chunks_used,
+        journal.chunks
+    )
 }
 
-/// How many clients there are, and the memory that they hold, as a line; nothing where no address is served.
+/// How many clients there are, and the memory that they hold, as a line; nothing where no address
+/// is served.
 fn clients(report: &PoolReport) -> String {
-    let Some(nbd) = &report.nbd else { return String::new() };
-    let waiting = if nbd.memory_waiting > 0 { format!("; {} wait for memory", nbd.memory_waiting) } else { String::new() };
-    let refused = if nbd.refused > 0 { format!("; {} refused since the start", nbd.refused) } else { String::new() };
+    let Some(nbd) = &report.nbd else {
+        return String::new();
+    };
+    let waiting = if nbd.memory_waiting > 0 {
+        format!("; {} wait for memory", nbd.memory_waiting)
+    } else {
+        String::new()
+    };
+    let refused = if nbd.refused > 0 {
+        format!("; {} refused since the start", nbd.refused)
+    } else {
+        String::new()
+    };
     let (memory, most) = (Size(nbd.memory_bytes), Size(nbd.memory_bytes_max));
-    format!("clients    {} of {}, {memory} of {most} for requests and replies{waiting}{refused}\n", nbd.connections, nbd.connections_max)
+    format!(
+        "clients    {} of {}, {memory} of {most} for requests and replies{waiting}{refused}\n",
+        nbd.connections, nbd.connections_max
+    )
 }
 
 /// What the blocks of all volumes take, and what sharing and compression made of them.
@@ -489,31 +727,61 @@ fn stored(report: &PoolReport) -> String {
         0 => String::new(),
         referred => {
             let (unique, index) = (Size(dedup.unique_bytes), Size(dedup.index_bytes));
-            let ratios = format!("deduplication {}, compression {}", ratio(space.dedup_ppm), ratio(space.compression_ppm));
+            let ratios = format!(
+                "deduplication {}, compression {}",
+                ratio(space.dedup_ppm),
+                ratio(space.compression_ppm)
+            );
             let scan = match (dedup.index_pages_scanned, dedup.index_pages_to_scan) {
-                (done, all) if done < all => format!(", {done} of {all} pages of it looked through"),
+                (done, all) if done < all => {
+                    format!(", {done} of {all} pages of it looked through")
+                }
                 _ => String::new(),
             };
             let pages = Size(dedup.index_pages * 4096);
-            format!("; {ratios}; {unique} unique for {} shared, index {index} in memory and {pages} on the members{scan}", Size(referred))
+            format!(
+                "; {ratios}; {unique} unique for {} shared, index {index} in memory and {pages} on the members{scan}",
+                Size(referred)
+            )
         }
     };
-    format!("{} for {} of blocks ({}){shared}", Size(space.stored_bytes), Size(space.logical_bytes), ratio(space.reduction_ppm))
+    format!(
+        "{} for {} of blocks ({}){shared}",
+        Size(space.stored_bytes),
+        Size(space.logical_bytes),
+        ratio(space.reduction_ppm)
+    )
 }
 
 /// What volumes promise, as a share of what there is.
 fn promised(report: &PoolReport) -> String {
     let space = &report.space;
-    let over = if space.provisioned_ppm > 1_000_000 { ": more than there is, watch `used`" } else { "" };
+    let over = if space.provisioned_ppm > 1_000_000 {
+        ": more than there is, watch `used`"
+    } else {
+        ""
+    };
     let percent = space.provisioned_ppm / 1000;
-    format!("{} in volumes ({}.{} % of what is usable{over})", Size(space.provisioned_bytes), percent / 10, percent % 10)
+    format!(
+        "{} in volumes ({}.{} % of what is usable{over})",
+        Size(space.provisioned_bytes),
+        percent / 10,
+        percent % 10
+    )
 }
 
 /// What becomes of a member by another one.
 fn other_devices(report: &PoolReport, member: &MemberReport) -> Vec<String> {
-    let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
-    let copy = member.replaces.map(|of| format!("becomes a copy of member {of}, then replaces it"));
-    let new = report.members.iter().find(|other| other.replaces == Some(member.member) && other.state == "spare");
+    let spare = member
+        .spare_in_seconds
+        .map(|left| format!("a spare takes its place in {left} s"));
+    let copy = member
+        .replaces
+        .map(|of| format!("becomes a copy of member {of}, then replaces it"));
+    let new = report
+        .members
+        .iter()
+        .find(|other| other.replaces == Some(member.member) && other.state == "spare");
     let new = new.map(|other| format!("in use until {} can replace it", other.member));
     spare.into_iter().chain(copy).chain(new).collect()
 }
@@ -527,19 +795,38 @@ pub fn describe(report: &PoolReport) -> String {
     };
     let as_stored = match capacity.reduction.way {
         Reduction::Spare => String::new(),
-        Reduction::Capacity => format!(", as it is stored: {} of blocks", Size(capacity.reduction.blocks_bytes)),
+        Reduction::Capacity => format!(
+            ", as it is stored: {} of blocks",
+            Size(capacity.reduction.blocks_bytes)
+        ),
     };
-    let percent = (u128::from(capacity.used_bytes) * 1000).checked_div(u128::from(capacity.usable_bytes)).unwrap_or(0);
-    let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let next_step = report.next_step.as_ref().map(|step| format!("next step  {step}\n")).unwrap_or_default();
+    let percent = (u128::from(capacity.used_bytes) * 1000)
+        .checked_div(u128::from(capacity.usable_bytes))
+        .unwrap_or(0);
+    let reason = report
+        .stop_reason
+        .as_ref()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    let next_step = report
+        .next_step
+        .as_ref()
+        .map(|step| format!("next step  {step}\n"))
+        .unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
-    let refuses = if report.refuses_data { ", refuses data: no segment becomes free; delete or trim something, or bring missing members back" } else { "" };
+    let refuses = if report.refuses_data {
+        ", refuses data: no segment becomes free; delete or trim something, or bring missing members back"
+    } else {
+        ""
+    };
     let refuses = if report.map_full {
         ", map full: writes to places that hold nothing yet are refused; trim, add members, or see `map pages` in `windrow stats`"
     } else {
         refuses
     };
-    let maps = map_shortage(&report.bounds).map(|text| format!("map memory {text}\n")).unwrap_or_default();
+    let maps = map_shortage(&report.bounds)
+        .map(|text| format!("map memory {text}\n"))
+        .unwrap_or_default();
     let members = members(report);
     let flushed = match report.properties.flush_age_ms {
         0 => String::new(),
@@ -575,30 +862,64 @@ pub fn describe(report: &PoolReport) -> String {
 
 /// That map memory ends before the space does, if it is so.
 pub fn map_shortage(bounds: &BoundsReport) -> Option<String> {
-    bounds.map_data_bytes_max.map(|data| map_limit(bounds.limits.map_bytes, bounds.map_bytes_full, data))
+    bounds
+        .map_data_bytes_max
+        .map(|data| map_limit(bounds.limits.map_bytes, bounds.map_bytes_full, data))
 }
 
 /// Map memory of `limit` bytes, where the full pool needs `full`: writes end at `data` bytes.
 pub fn map_limit(limit: u64, full: u64, data: u64) -> String {
     let (limit, full, data) = (Size(limit), Size(full), Size(data));
-    format!("limit {limit}, {full} needed when full. Writes fail with ENOSPC from {data} of data on; raise it with --map-memory")
+    format!(
+        "limit {limit}, {full} needed when full. Writes fail with ENOSPC from {data} of data on; raise it with --map-memory"
+    )
 }
 
 /// The members: state, reason if one is out of service, and place.
 fn members(report: &PoolReport) -> Table {
     let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "WRONG", "PATH"]);
-    for member in report.members.iter().filter(|member| member.state != "removed") {
+    for member in report
+        .members
+        .iter()
+        .filter(|member| member.state != "removed")
+    {
         let counters = &member.counters;
-        let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
+        let remark = |is: bool, text: &str| {
+            if is {
+                format!(" ({text})")
+            } else {
+                String::new()
+            }
+        };
         let unanswered = format!("unanswered commands: {}", member.unanswered);
         let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
         let others = other_devices(report, member);
-        let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
-        let remarks = own.into_iter().chain([(member.hangs_ms > 0, &*hangs), (member.unanswered > 0, &*unanswered)]);
+        let own = [
+            (member.journal, "journal"),
+            (member.leaving, "leaving"),
+            (member.slow, "slow"),
+        ];
+        let remarks = own.into_iter().chain([
+            (member.hangs_ms > 0, &*hangs),
+            (member.unanswered > 0, &*unanswered),
+        ]);
         let remarks = remarks.chain(others.iter().map(|text| (true, text.as_str())));
-        let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
-        let (errors, wrong) = (counters.errors.to_string(), counters.wrong_blocks.to_string());
-        members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, wrong, place(member)]);
+        let state = member.state.clone()
+            + &remarks
+                .map(|(is, text)| remark(is, text))
+                .collect::<String>();
+        let (errors, wrong) = (
+            counters.errors.to_string(),
+            counters.wrong_blocks.to_string(),
+        );
+        members.row([
+            member.member.to_string(),
+            state,
+            Size(member.size_bytes).to_string(),
+            errors,
+            wrong,
+            place(member),
+        ]);
     }
     members
 }
@@ -607,13 +928,29 @@ fn members(report: &PoolReport) -> Table {
 fn place(member: &MemberReport) -> String {
     let mut text = member.path.clone();
     if text.is_empty() && !member.last_path.is_empty() {
-        let serial = if member.serial.is_empty() { String::new() } else { format!(", serial {}", member.serial) };
-        let seen = if member.seen_unix_s == 0 { String::new() } else { format!(" on {}", utc(member.seen_unix_s)) };
+        let serial = if member.serial.is_empty() {
+            String::new()
+        } else {
+            format!(", serial {}", member.serial)
+        };
+        let seen = if member.seen_unix_s == 0 {
+            String::new()
+        } else {
+            format!(" on {}", utc(member.seen_unix_s))
+        };
         text = format!("(last seen at {}{seen}{serial})", member.last_path);
     }
     if !member.reason.is_empty() {
-        let since = if member.since_unix_s == 0 { String::new() } else { format!(" since {}", utc(member.since_unix_s)) };
-        text = format!("{text}{}{}{since}", if text.is_empty() { "" } else { "; " }, member.reason);
+        let since = if member.since_unix_s == 0 {
+            String::new()
+        } else {
+            format!(" since {}", utc(member.since_unix_s))
+        };
+        text = format!(
+            "{text}{}{}{since}",
+            if text.is_empty() { "" } else { "; " },
+            member.reason
+        );
     }
     text
 }

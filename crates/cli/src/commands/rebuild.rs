@@ -19,21 +19,26 @@ const LOST_SHOWN: usize = 16;
 /// Arguments of the rebuild.
 #[derive(Args)]
 pub struct RebuildArguments {
-    /// Emergency: rebuild the map from the batches, for a pool that is damaged beyond its redundancy. It stands on the newest checkpoint; where none can be read, trimmed
-    /// blocks may reappear. Looks only; with --repair the result becomes the pool's state.
+    /// Emergency: rebuild the map from the batches, for a pool that is damaged beyond its
+    /// redundancy. It stands on the newest checkpoint; where none can be read, trimmed blocks may
+    /// reappear. Looks only; with --repair the result becomes the pool's state.
     #[arg(long, conflicts_with_all = ["payload", "parity"])]
     pub rebuild_map: bool,
-    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is wrong the pool is opened, scrubbed, brought up to date, closed and checked again.
-    /// With --rebuild-map: write what that found.
+    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is
+    /// wrong the pool is opened, scrubbed, brought up to date, closed and checked again. With
+    /// --rebuild-map: write what that found.
     #[arg(long)]
     pub repair: bool,
-    /// Rebuild although the pool can be opened as it is, or is refused for something else than damage.
+    /// Rebuild although the pool can be opened as it is, or is refused for something else than
+    /// damage.
     #[arg(long, requires_all = ["rebuild_map", "repair"])]
     even_if_sound: bool,
-    /// Rebuild although members that the pool counts on were not found: what only they could give back is lost for good.
+    /// Rebuild although members that the pool counts on were not found: what only they could give
+    /// back is lost for good.
     #[arg(long, requires_all = ["rebuild_map", "repair"])]
     without_missing: bool,
-    /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be read today.
+    /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be
+    /// read today.
     #[arg(long, requires = "rebuild_map")]
     without_checkpoint: bool,
 }
@@ -43,7 +48,8 @@ pub struct RebuildArguments {
 struct Rebuilt {
     #[serde(flatten)]
     report: RebuildReport,
-    /// A check that reads every live block, once the map is written: the rebuild reads tables of batches, and their payload only where it has to.
+    /// A check that reads every live block, once the map is written: the rebuild reads tables of
+    /// batches, and their payload only where it has to.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<CheckReport>,
 }
@@ -60,7 +66,12 @@ impl Rebuilt {
 /// Runs it; the result is the exit code.
 pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
     let repair = arguments.rebuild.repair;
-    match rebuild(arguments).and_then(|report| Ok(Rebuilt { after: repair.then(|| read_payload(arguments)).transpose()?, report })) {
+    match rebuild(arguments).and_then(|report| {
+        Ok(Rebuilt {
+            after: repair.then(|| read_payload(arguments)).transpose()?,
+            report,
+        })
+    }) {
         Ok(done) => {
             output.result("check-rebuild-map", &done, || {
                 let payload = match &done.after {
@@ -78,9 +89,13 @@ pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
     }
 }
 
-/// Blocks that become I/O errors are a loss as batches are; and where nobody can say what is lost, nobody may say that nothing is.
+/// Blocks that become I/O errors are a loss as batches are; and where nobody can say what is lost,
+/// nobody may say that nothing is.
 fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
-    let is_whole = report.losses.is_empty() && report.lost_blocks_total == 0 && report.lost_orders.is_none() && report.unread_checkpoint.is_none();
+    let is_whole = report.losses.is_empty()
+        && report.lost_blocks_total == 0
+        && report.lost_orders.is_none()
+        && report.unread_checkpoint.is_none();
     match (is_whole, repair) {
         (true, true) => exit::CORRECTED,
         (true, false) => exit::CLEAN,
@@ -89,13 +104,29 @@ fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
 }
 
 fn read_payload(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
-    run_check(arguments, CheckOptions { verify_payload: true, ..CheckOptions::default() })
+    run_check(
+        arguments,
+        CheckOptions {
+            verify_payload: true,
+            ..CheckOptions::default()
+        },
+    )
 }
 
-fn rebuild(CheckArguments { pool, place, rebuild: arguments, .. }: &CheckArguments) -> Result<RebuildReport, Failure> {
+fn rebuild(
+    CheckArguments {
+        pool,
+        place,
+        rebuild: arguments,
+        ..
+    }: &CheckArguments,
+) -> Result<RebuildReport, Failure> {
     let found = context::at_rest(&format!("cannot check pool '{pool}'"), pool, place)?;
     let registry = context::registry();
-    let request = OpenRequest { read_only: !arguments.repair, ..place.request() };
+    let request = OpenRequest {
+        read_only: !arguments.repair,
+        ..place.request()
+    };
     let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
     let leave = RebuildLeave {
         write: arguments.repair,
@@ -103,20 +134,26 @@ fn rebuild(CheckArguments { pool, place, rebuild: arguments, .. }: &CheckArgumen
         without_missing: arguments.without_missing,
         without_checkpoint: arguments.without_checkpoint,
     };
-    offline::rebuild(&found, &registry, &request, leave, &mut |progress: RebuildProgress| {
-        if progress.phase != phase {
-            phase = progress.phase;
-            line = Progress::new(match phase {
-                RebuildPhase::Scan => "scanning segments",
-                RebuildPhase::Map => "rebuilding the map from batches",
-                RebuildPhase::Write => "writing a checkpoint",
-            });
-        }
-        match phase {
-            RebuildPhase::Write => line.bytes(progress.done, progress.total),
-            RebuildPhase::Scan | RebuildPhase::Map => line.steps(progress.done, progress.total),
-        }
-    })
+    offline::rebuild(
+        &found,
+        &registry,
+        &request,
+        leave,
+        &mut |progress: RebuildProgress| {
+            if progress.phase != phase {
+                phase = progress.phase;
+                line = Progress::new(match phase {
+                    RebuildPhase::Scan => "scanning segments",
+                    RebuildPhase::Map => "rebuilding the map from batches",
+                    RebuildPhase::Write => "writing a checkpoint",
+                });
+            }
+            match phase {
+                RebuildPhase::Write => line.bytes(progress.done, progress.total),
+                RebuildPhase::Scan | RebuildPhase::Map => line.steps(progress.done, progress.total),
+            }
+        },
+    )
 }
 
 fn describe(report: &RebuildReport, repair: bool) -> String {
@@ -125,11 +162,26 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
     _ = writeln!(
         text,
         "{} segments scanned: {} batches with {} entries count; {} are void, {} did not arrive as a whole; {} records honoured",
-        report.segments, report.batches, report.entries, report.void_batches, report.torn_batches, report.records
+        report.segments,
+        report.batches,
+        report.entries,
+        report.void_batches,
+        report.torn_batches,
+        report.records
     );
     for volume in &report.volumes {
-        let made_up = if volume.made_up { " (name or size made up)" } else { "" };
-        _ = writeln!(text, "volume '{}': {}, {} blocks{made_up}", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
+        let made_up = if volume.made_up {
+            " (name or size made up)"
+        } else {
+            ""
+        };
+        _ = writeln!(
+            text,
+            "volume '{}': {}, {} blocks{made_up}",
+            volume.name,
+            Size(volume.size_bytes),
+            volume.mapped_blocks
+        );
     }
     for loss in &report.losses {
         _ = writeln!(text, "LOST: {loss}");
@@ -138,9 +190,17 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let of = |(volume, lba): &(_, _)| format!("block {lba} of volume {volume}");
         let first: Vec<String> = report.lost_blocks.iter().take(LOST_SHOWN).map(of).collect();
         let more = report.lost_blocks_total - first.len() as u64;
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
         let first = first.join(", ");
-        _ = writeln!(text, "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
+        _ = writeln!(
+            text,
+            "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}",
+            report.lost_blocks_total
+        );
     }
     if let Some(lost) = &report.lost_orders {
         _ = writeln!(
@@ -158,13 +218,25 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         );
     }
     match report.checkpoint {
-        0 => _ = writeln!(text, "no checkpoint counts: blocks that were trimmed or deleted before may be among them"),
+        0 => {
+            _ = writeln!(
+                text,
+                "no checkpoint counts: blocks that were trimmed or deleted before may be among them"
+            )
+        }
         checkpoint => _ = writeln!(text, "checkpoint {checkpoint} counts, and what is newer"),
     }
     if repair {
-        _ = writeln!(text, "rebuilt; {} written. Check the file systems before use.", Size(report.written_bytes));
+        _ = writeln!(
+            text,
+            "rebuilt; {} written. Check the file systems before use.",
+            Size(report.written_bytes)
+        );
     } else {
-        _ = writeln!(text, "nothing was written; --repair makes this the pool's state");
+        _ = writeln!(
+            text,
+            "nothing was written; --repair makes this the pool's state"
+        );
     }
     text
 }
@@ -175,26 +247,52 @@ mod tests {
     use windrow_engine::{LostOrders, UnreadCheckpoint};
     use windrow_units::{Lba, Order, VolumeId};
 
-    /// Blocks became I/O errors, and the exit code said that everything had been put right; the text did not speak of them.
+    /// Blocks became I/O errors, and the exit code said that everything had been put right; the
+    /// text did not speak of them.
     #[test]
     fn lost_blocks_are_shown_and_are_no_success() {
         let mut report = RebuildReport::default();
-        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::CLEAN, exit::CORRECTED));
+        assert_eq!(
+            (exit_code(&report, false), exit_code(&report, true)),
+            (exit::CLEAN, exit::CORRECTED)
+        );
         assert!(!describe(&report, true).contains("LOST"));
-        report.unread_checkpoint = Some(UnreadCheckpoint { id: 7, order: Order(100), missing_orders: 40 });
-        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
-        assert!(describe(&report, true).contains("checkpoint 7 does not count, and 40 of the 100 orders up to it"));
+        report.unread_checkpoint = Some(UnreadCheckpoint {
+            id: 7,
+            order: Order(100),
+            missing_orders: 40,
+        });
+        assert_eq!(
+            (exit_code(&report, false), exit_code(&report, true)),
+            (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
+        );
+        assert!(
+            describe(&report, true)
+                .contains("checkpoint 7 does not count, and 40 of the 100 orders up to it")
+        );
         report.unread_checkpoint = None;
-        report.lost_orders = Some(LostOrders { first: Order(7), last: Order(9), count: 3 });
-        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
+        report.lost_orders = Some(LostOrders {
+            first: Order(7),
+            last: Order(9),
+            count: 3,
+        });
+        assert_eq!(
+            (exit_code(&report, false), exit_code(&report, true)),
+            (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
+        );
         assert!(describe(&report, true).contains("LOST: 3 operations, with orders from 7 to 9"));
         report.lost_orders = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
-        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
+        assert_eq!(
+            (exit_code(&report, false), exit_code(&report, true)),
+            (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
+        );
         let text = describe(&report, true);
         assert!(
-            text.contains("LOST: 5000 blocks can not be had") && text.contains("block 0 of volume 3, block 1 of") && text.contains(" and 4984 more"),
+            text.contains("LOST: 5000 blocks can not be had")
+                && text.contains("block 0 of volume 3, block 1 of")
+                && text.contains(" and 4984 more"),
             "{text}"
         );
     }

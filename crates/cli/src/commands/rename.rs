@@ -1,7 +1,8 @@
 //! `pool rename`: another name for a pool at rest.
 //!
-//! The name is in the superblock, so one superblock puts the new one in force. What this host knows of the pool is kept under both names meanwhile: a crash on the
-//! way leaves a pool that is found under either.
+//! The name is in the superblock, so one superblock puts the new one in force. What this host knows
+//! of the pool is kept under both names meanwhile: a crash on the way leaves a pool that is found
+//! under either.
 
 use clap::Args;
 use serde_json::json;
@@ -36,11 +37,20 @@ pub fn run(arguments: &RenameArguments, output: &Output) -> Result<u8, Failure> 
     let what = format!("cannot rename pool '{}'", arguments.pool);
     let found = context::at_rest(&what, &arguments.pool, place)?;
     let registry = context::registry();
-    if let Some(other) = registry.load(name)?.filter(|entry| entry.pool != found.pool) {
-        let why = format!("another pool of the name '{name}' is known here ({})", other.pool);
-        return Err(Failure::new(id::POOL_VALUE, what, why).remedy("choose another name, or export that pool"));
+    if let Some(other) = registry
+        .load(name)?
+        .filter(|entry| entry.pool != found.pool)
+    {
+        let why = format!(
+            "another pool of the name '{name}' is known here ({})",
+            other.pool
+        );
+        return Err(Failure::new(id::POOL_VALUE, what, why)
+            .remedy("choose another name, or export that pool"));
     }
-    let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
+    let was_exported = found
+        .superblock()
+        .is_some_and(|superblock| superblock.host == Uuid::default());
     let opened = OpenedAtRest::open(&found, &registry, &place.request())?;
     let known = registry.load_of(&found.name, found.pool)?;
     let is_new = registry.load_of(name, found.pool)?.is_none();
@@ -49,19 +59,30 @@ pub fn run(arguments: &RenameArguments, output: &Output) -> Result<u8, Failure> 
         entry.name.clone_from(name);
         registry.save(&entry)?;
     }
-    let renamed = opened.pool.control(Control::PoolRename { name: name.clone() }).map_err(|error| control_failure(what, &error));
+    let renamed = opened
+        .pool
+        .control(Control::PoolRename { name: name.clone() })
+        .map_err(|error| control_failure(what, &error));
     let closed = opened.close(was_exported);
     if let Err(failure) = renamed.and(closed) {
         if is_new {
-            // The pool is found by its identifier with the entry of its old name, whatever its name is now.
+            // The pool is found by its identifier with the entry of its old name, whatever its name
+            // is now.
             registry.forget(name, found.pool)?;
         }
         return Err(failure);
     }
     // Under the old name, and under one that a rename before this one has left behind.
-    for old in [&found.name, &arguments.pool].into_iter().filter(|old| *old != name) {
+    for old in [&found.name, &arguments.pool]
+        .into_iter()
+        .filter(|old| *old != name)
+    {
         registry.forget(old, found.pool)?;
     }
-    output.result("pool-rename", &json!({ "pool": found.pool, "old_name": found.name, "name": name }), || format!("pool '{}' is '{name}' now", found.name));
+    output.result(
+        "pool-rename",
+        &json!({ "pool": found.pool, "old_name": found.name, "name": name }),
+        || format!("pool '{}' is '{name}' now", found.name),
+    );
     Ok(0)
 }

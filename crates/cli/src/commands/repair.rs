@@ -1,8 +1,12 @@
-//! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a pool has in service.
+//! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a
+//! pool has in service.
 //!
-//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is opened as for any command, without force: that writes superblocks, parts of
-//! batches and copies of journal records. One that can not be opened, or of which members that it counts on were not found, stays as it is. 3 A scrub reads everything; what it finds
-//! wrong is written to another place. Members that were away are brought up to date. 4 The pool is closed, as it was (an exported one stays exported), and another check says what is left.
+//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is
+//!   opened as for any command, without force: that writes superblocks, parts of
+//! batches and copies of journal records. One that can not be opened, or of which members that it
+//! counts on were not found, stays as it is. 3 A scrub reads everything; what it finds wrong is
+//! written to another place. Members that were away are brought up to date. 4 The pool is closed,
+//! as it was (an exported one stays exported), and another check says what is left.
 
 use super::inspect::{CheckArguments, describe_check, not_made, run_check};
 use super::{pool, scrub};
@@ -48,7 +52,11 @@ impl Repair {
         match (&self.after, &self.scrub) {
             (None, _) => self.before.exit_code(),
             // What a scrub calls lost is lost, whatever a check says of it.
-            (Some(after), Some(scrub)) if after.exit_code() == exit::CLEAN && scrub.exit_code() <= exit::CORRECTED => exit::CORRECTED,
+            (Some(after), Some(scrub))
+                if after.exit_code() == exit::CLEAN && scrub.exit_code() <= exit::CORRECTED =>
+            {
+                exit::CORRECTED
+            }
             (Some(after), _) => after.exit_code().max(exit::ERRORS_LEFT),
         }
     }
@@ -78,27 +86,49 @@ fn checked(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
 
 /// The pool, with all members that it counts on.
 fn complete(arguments: &CheckArguments) -> Result<FoundPool, Failure> {
-    let found = context::at_rest(&format!("cannot repair pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
+    let found = context::at_rest(
+        &format!("cannot repair pool '{}'", arguments.pool),
+        &arguments.pool,
+        &arguments.place,
+    )?;
     let missing = found.missing();
-    if missing.is_empty() { Ok(found) } else { Err(offline::incomplete(&found.name, &format!("members {missing:?} were not found"))) }
+    if missing.is_empty() {
+        Ok(found)
+    } else {
+        Err(offline::incomplete(
+            &found.name,
+            &format!("members {missing:?} were not found"),
+        ))
+    }
 }
 
-/// A member that was found may not count all the same: it is an old copy, is too small, answers no reads. A start would go on without it, or write it anew.
+/// A member that was found may not count all the same: it is an old copy, is too small, answers no
+/// reads. A start would go on without it, or write it anew.
 fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
     let is_online = |member: MemberId| {
-        let record = found.superblock().and_then(|superblock| superblock.members.get(member.index()));
+        let record = found
+            .superblock()
+            .and_then(|superblock| superblock.members.get(member.index()));
         record.is_some_and(|record| record.state == MemberState::Online)
     };
     match missed(before, is_online) {
-        Some((member, why)) => Err(offline::incomplete(&found.name, &format!("member {member} does not count ({why})"))),
+        Some((member, why)) => Err(offline::incomplete(
+            &found.name,
+            &format!("member {member} does not count ({why})"),
+        )),
         None => Ok(()),
     }
 }
 
-/// A member on record as in service that a check calls absent, and why. (That one is leaving is a note: it counts until it has left.)
+/// A member on record as in service that a check calls absent, and why. (That one is leaving is a
+/// note: it counts until it has left.)
 fn missed(before: &CheckReport, is_online: impl Fn(MemberId) -> bool) -> Option<(MemberId, &str)> {
-    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note);
-    absent.filter_map(|finding| Some((finding.member?, &finding.message[..]))).find(|(member, _)| is_online(*member))
+    let absent = before.findings.list.iter().filter(|finding| {
+        finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note
+    });
+    absent
+        .filter_map(|finding| Some((finding.member?, &finding.message[..])))
+        .find(|(member, _)| is_online(*member))
 }
 
 fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
@@ -106,21 +136,40 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
     complete(arguments)?;
     let before = checked(arguments)?;
     if before.findings.is_clean() {
-        return Ok(Repair { before, notes: Vec::new(), scrub: None, after: None });
+        return Ok(Repair {
+            before,
+            notes: Vec::new(),
+            scrub: None,
+            after: None,
+        });
     }
     // The check may have taken hours.
     let found = complete(arguments)?;
     all_count(&found, &before)?;
     // A clean end alone releases nothing: a pool is exported if no host has it.
-    let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
-    let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { complete: true, ..arguments.place.request() })?;
+    let was_exported = found
+        .superblock()
+        .is_some_and(|superblock| superblock.host == Uuid::default());
+    let opened = OpenedAtRest::open(
+        &found,
+        &registry,
+        &OpenRequest {
+            complete: true,
+            ..arguments.place.request()
+        },
+    )?;
     let notes = opened.report.notes.clone();
     let scrubbed = put_right(&opened);
     let closed = opened.close(was_exported);
     let scrub = scrubbed?;
     closed?;
     let after = checked(arguments)?;
-    Ok(Repair { before, notes, scrub: Some(scrub), after: Some(after) })
+    Ok(Repair {
+        before,
+        notes,
+        scrub: Some(scrub),
+        after: Some(after),
+    })
 }
 
 /// Scrubs, and brings members up to date meanwhile.
@@ -130,7 +179,12 @@ fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
         daemon::scrub(&opened.pool, ScrubAction::Stop, None)?;
     }
     daemon::scrub(&opened.pool, ScrubAction::Start, None)?;
-    let scrubbed = wait(opened, "scrub", |report| report.scrub.is_under_way().then(|| scrub::line(&report.scrub, true, None)))?;
+    let scrubbed = wait(opened, "scrub", |report| {
+        report
+            .scrub
+            .is_under_way()
+            .then(|| scrub::line(&report.scrub, true, None))
+    })?;
     // What can not be had is tried again and again in service: here the check behind it tells.
     let (mut moved, mut since) = ((0, 0), Instant::now());
     wait(opened, "rebuild", |report| {
@@ -138,29 +192,47 @@ fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
         if now != moved {
             (moved, since) = (now, Instant::now());
         }
-        let goes_on = report.members.iter().any(|member| member.state == "rebuilding") && since.elapsed() < STANDSTILL;
+        let goes_on = report
+            .members
+            .iter()
+            .any(|member| member.state == "rebuilding")
+            && since.elapsed() < STANDSTILL;
         goes_on.then(|| pool::rebuild_line(&report.rebuild))
     })?;
     if scrubbed.scrub.state == ScrubState::Completed {
         return Ok(scrubbed.scrub);
     }
-    Err(Failure::new(id::SCRUB_STATE, "the scrub did not reach its end", scrub::line(&scrubbed.scrub, true, None)).remedy("try again"))
+    Err(Failure::new(
+        id::SCRUB_STATE,
+        "the scrub did not reach its end",
+        scrub::line(&scrubbed.scrub, true, None),
+    )
+    .remedy("try again"))
 }
 
 fn report_of(opened: &OpenedAtRest) -> Result<PoolReport, Failure> {
     let report = opened.pool.report().ok_or_else(unexpected)?;
     match &report.stop_reason {
-        Some(reason) => Err(Failure::new(id::POOL_STOPPED, "the repair did not end", reason).remedy("check the pool again")),
+        Some(reason) => Err(
+            Failure::new(id::POOL_STOPPED, "the repair did not end", reason)
+                .remedy("check the pool again"),
+        ),
         None => Ok(report),
     }
 }
 
 /// Waits as long as `line` has something to show.
-fn wait(opened: &OpenedAtRest, what: &str, mut line: impl FnMut(&PoolReport) -> Option<String>) -> Result<PoolReport, Failure> {
+fn wait(
+    opened: &OpenedAtRest,
+    what: &str,
+    mut line: impl FnMut(&PoolReport) -> Option<String>,
+) -> Result<PoolReport, Failure> {
     let mut shown = Progress::new(what);
     loop {
         let report = report_of(opened)?;
-        let Some(text) = line(&report) else { return Ok(report) };
+        let Some(text) = line(&report) else {
+            return Ok(report);
+        };
         shown.text(&text);
         std::thread::sleep(PAUSE);
     }
@@ -168,14 +240,32 @@ fn wait(opened: &OpenedAtRest, what: &str, mut line: impl FnMut(&PoolReport) -> 
 
 fn describe(done: &Repair) -> String {
     let (Some(scrubbed), Some(after)) = (&done.scrub, &done.after) else {
-        return format!("{}nothing to repair; nothing was written\n", describe_check(&done.before));
+        return format!(
+            "{}nothing to repair; nothing was written\n",
+            describe_check(&done.before)
+        );
     };
     let mut text = describe_check(&done.before);
     // Writing to a string does not fail.
-    done.notes.iter().for_each(|note| _ = writeln!(text, "start: {note}"));
-    _ = writeln!(text, "scrub: {}\n{}\nafterwards:", scrub::line(scrubbed, true, None), scrub::lost(scrubbed));
+    done.notes
+        .iter()
+        .for_each(|note| _ = writeln!(text, "start: {note}"));
+    _ = writeln!(
+        text,
+        "scrub: {}\n{}\nafterwards:",
+        scrub::line(scrubbed, true, None),
+        scrub::lost(scrubbed)
+    );
     text.push_str(&describe_check(after));
-    _ = writeln!(text, "{}", if done.exit_code() == exit::CORRECTED { "everything is repaired" } else { "not everything could be repaired" });
+    _ = writeln!(
+        text,
+        "{}",
+        if done.exit_code() == exit::CORRECTED {
+            "everything is repaired"
+        } else {
+            "not everything could be repaired"
+        }
+    );
     text
 }
 
@@ -184,7 +274,8 @@ mod tests {
     use super::*;
     use windrow_inspect::Finding;
 
-    /// A pool from which a member was being removed was not repaired: what a check says of that is of the kind of those that are absent.
+    /// A pool from which a member was being removed was not repaired: what a check says of that is
+    /// of the kind of those that are absent.
     #[test]
     fn a_member_that_is_leaving_is_not_missed() {
         let finding = |member, severity, message: &str| Finding {
@@ -199,21 +290,43 @@ mod tests {
             message: message.to_owned(),
         };
         let mut before = CheckReport::default();
-        before.findings.list = vec![finding(3, Severity::Note, "it leaves the pool"), finding(2, Severity::Repairable, "recorded as absent")];
+        before.findings.list = vec![
+            finding(3, Severity::Note, "it leaves the pool"),
+            finding(2, Severity::Repairable, "recorded as absent"),
+        ];
         assert_eq!(missed(&before, |member| member != MemberId(2)), None);
-        before.findings.list.push(finding(1, Severity::Repairable, "left behind"));
-        assert_eq!(missed(&before, |member| member != MemberId(2)), Some((MemberId(1), "left behind")));
+        before
+            .findings
+            .list
+            .push(finding(1, Severity::Repairable, "left behind"));
+        assert_eq!(
+            missed(&before, |member| member != MemberId(2)),
+            Some((MemberId(1), "left behind"))
+        );
     }
 
     /// A block that a scrub can not have is lost, though nothing else may be wrong afterwards.
     #[test]
     fn what_is_lost_is_no_success() {
-        let mut done = Repair { before: CheckReport::default(), notes: Vec::new(), scrub: None, after: None };
+        let mut done = Repair {
+            before: CheckReport::default(),
+            notes: Vec::new(),
+            scrub: None,
+            after: None,
+        };
         assert_eq!(done.exit_code(), exit::CLEAN);
-        done.scrub = Some(ScrubReport { state: ScrubState::Completed, wrong_blocks: 3, moved_blocks: 9, ..ScrubReport::default() });
+        done.scrub = Some(ScrubReport {
+            state: ScrubState::Completed,
+            wrong_blocks: 3,
+            moved_blocks: 9,
+            ..ScrubReport::default()
+        });
         done.after = Some(CheckReport::default());
         assert_eq!(done.exit_code(), exit::CORRECTED);
-        done.scrub = Some(ScrubReport { lost_blocks: 1, ..done.scrub.take().expect("a scrub") });
+        done.scrub = Some(ScrubReport {
+            lost_blocks: 1,
+            ..done.scrub.take().expect("a scrub")
+        });
         assert_eq!(done.exit_code(), exit::ERRORS_LEFT);
     }
 }

@@ -59,7 +59,8 @@ pub struct ScrubArguments {
     /// Wait for the scrub that is under way.
     #[arg(long, group = "steer")]
     watch: bool,
-    /// Most bytes read from all members together each second; else as fast as requests of users and the members allow.
+    /// Most bytes read from all members together each second; else as fast as requests of users and
+    /// the members allow.
     #[arg(long, value_name = "SIZE", conflicts_with = "steer")]
     rate: Option<Size>,
     /// Wait until the scrub ends, and show how it goes on.
@@ -96,21 +97,41 @@ pub fn run(arguments: &ScrubArguments, output: &Output) -> u8 {
 
 fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
     let pool = &arguments.pool;
-    let place = PoolPlace { control: arguments.control.clone(), ..PoolPlace::default() };
+    let place = PoolPlace {
+        control: arguments.control.clone(),
+        ..PoolPlace::default()
+    };
     let Some(mut client) = context::daemon_of(pool, &place)? else {
-        let why = format!("a scrub needs a pool that is served, and nobody listens at {}", place.control_socket(pool).display());
+        let why = format!(
+            "a scrub needs a pool that is served, and nobody listens at {}",
+            place.control_socket(pool).display()
+        );
         return Err(
-            Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why).remedy("serve it, or use `windrow check --repair` on a pool at rest")
+            Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why)
+                .remedy("serve it, or use `windrow check --repair` on a pool at rest"),
         );
     };
     let action = arguments.action();
     if let Some(action) = action {
-        client.ask(Command::Scrub { action, bytes_per_second: arguments.rate.map(|rate| rate.0) })?;
+        client.ask(Command::Scrub {
+            action,
+            bytes_per_second: arguments.rate.map(|rate| rate.0),
+        })?;
     }
     let waits = arguments.wait || arguments.watch;
-    let report = if waits { wait(&mut client, pool)? } else { status(&mut client)? };
+    let report = if waits {
+        wait(&mut client, pool)?
+    } else {
+        status(&mut client)?
+    };
     let value = json!({ "pool": pool, "action": action, "scrub": report.scrub });
-    output.result("pool-scrub", &value, || format!("scrub of pool '{pool}': {}\n{}", line(&report.scrub, report.served, None), lost(&report.scrub)));
+    output.result("pool-scrub", &value, || {
+        format!(
+            "scrub of pool '{pool}': {}\n{}",
+            line(&report.scrub, report.served, None),
+            lost(&report.scrub)
+        )
+    });
     Ok(if waits { report.scrub.exit_code() } else { 0 })
 }
 
@@ -127,7 +148,12 @@ fn wait(client: &mut ControlClient, pool: &str) -> Result<PoolReport, Failure> {
     loop {
         let report = status(client)?;
         if let Some(reason) = &report.stop_reason {
-            return Err(Failure::new(id::POOL_STOPPED, format!("the scrub of pool '{pool}' did not end"), reason).remedy("see the log of the daemon"));
+            return Err(Failure::new(
+                id::POOL_STOPPED,
+                format!("the scrub of pool '{pool}' did not end"),
+                reason,
+            )
+            .remedy("see the log of the daemon"));
         }
         if !report.scrub.is_under_way() {
             return Ok(report);
@@ -153,20 +179,48 @@ fn rate(answers: &VecDeque<(Instant, u64)>) -> Option<u64> {
 pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     let begun = || format!("begun {}", utc(scrub.started_unix_s));
     // Nobody told the time at its end: then the begin is known.
-    let ended = || if scrub.ended_unix_s > 0 { format!(" {}", utc(scrub.ended_unix_s)) } else { format!(", {}", begun()) };
-    let next = scrub.next_unix_s.map(|at| format!(", next {}", utc(at))).unwrap_or_default();
+    let ended = || {
+        if scrub.ended_unix_s > 0 {
+            format!(" {}", utc(scrub.ended_unix_s))
+        } else {
+            format!(", {}", begun())
+        }
+    };
+    let next = scrub
+        .next_unix_s
+        .map(|at| format!(", next {}", utc(at)))
+        .unwrap_or_default();
     let percent = scrub.done_per_mille() / 10;
     match scrub.state {
         ScrubState::None => format!("there has been none{next}"),
-        ScrubState::Running if !served => format!("interrupted at {percent} %, goes on when the pool is served, {}", found(scrub)),
+        ScrubState::Running if !served => format!(
+            "interrupted at {percent} %, goes on when the pool is served, {}",
+            found(scrub)
+        ),
         ScrubState::Running => {
             let rate = rate.unwrap_or_else(|| scrub.rate());
-            let left = scrub.left_bytes.checked_div(rate).map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", clock(seconds)));
-            let bound = if scrub.bytes_per_second == 0 { String::new() } else { format!(" (at most {}/s)", Size(scrub.bytes_per_second)) };
-            format!("running, {percent} % done, {}{bound}, {left}, {}", megabytes(rate as f64), found(scrub))
+            let left = scrub.left_bytes.checked_div(rate).map_or_else(
+                || "time left unknown".to_owned(),
+                |seconds| format!("{} left", clock(seconds)),
+            );
+            let bound = if scrub.bytes_per_second == 0 {
+                String::new()
+            } else {
+                format!(" (at most {}/s)", Size(scrub.bytes_per_second))
+            };
+            format!(
+                "running, {percent} % done, {}{bound}, {left}, {}",
+                megabytes(rate as f64),
+                found(scrub)
+            )
         }
         ScrubState::Paused => format!("paused at {percent} %, {}, {}", begun(), found(scrub)),
-        ScrubState::Completed => format!("completed{}, in {}, {}{next}", ended(), clock(scrub.active_ms / 1000), found(scrub)),
+        ScrubState::Completed => format!(
+            "completed{}, in {}, {}{next}",
+            ended(),
+            clock(scrub.active_ms / 1000),
+            found(scrub)
+        ),
         ScrubState::Stopped => format!("stopped at {percent} %{}, {}{next}", ended(), found(scrub)),
     }
 }
@@ -175,10 +229,17 @@ fn found(scrub: &ScrubReport) -> String {
     if !scrub.has_found() {
         return "0 wrong blocks".to_owned();
     }
-    let mut text = format!("{} wrong blocks, {} moved, {} lost", scrub.wrong_blocks, scrub.moved_blocks, scrub.lost_blocks);
+    let mut text = format!(
+        "{} wrong blocks, {} moved, {} lost",
+        scrub.wrong_blocks, scrub.moved_blocks, scrub.lost_blocks
+    );
     if scrub.unmoved_blocks > 0 {
         // Writing to a string does not fail.
-        _ = write!(text, ", {} not moved for want of room", scrub.unmoved_blocks);
+        _ = write!(
+            text,
+            ", {} not moved for want of room",
+            scrub.unmoved_blocks
+        );
     }
     if scrub.damaged_batches > 0 {
         // Writing to a string does not fail.
@@ -192,11 +253,23 @@ pub fn lost(scrub: &ScrubReport) -> String {
     let mut text = String::new();
     for lost in scrub.lost.iter().take(LOST_SHOWN) {
         // Writing to a string does not fail.
-        _ = writeln!(text, "lost       volume '{}', block {} (4096 bytes at {})", lost.volume, lost.block, u128::from(lost.block) * 4096);
+        _ = writeln!(
+            text,
+            "lost       volume '{}', block {} (4096 bytes at {})",
+            lost.volume,
+            lost.block,
+            u128::from(lost.block) * 4096
+        );
     }
-    let more = scrub.lost_blocks.saturating_sub(scrub.lost.len().min(LOST_SHOWN) as u64);
+    let more = scrub
+        .lost_blocks
+        .saturating_sub(scrub.lost.len().min(LOST_SHOWN) as u64);
     if more > 0 {
-        let place = if scrub.lost.len() > LOST_SHOWN { "-o json lists more of them" } else { "`windrow pool status` shows their ranges" };
+        let place = if scrub.lost.len() > LOST_SHOWN {
+            "-o json lists more of them"
+        } else {
+            "`windrow pool status` shows their ranges"
+        };
         _ = writeln!(text, "lost       {more} more blocks; {place}");
     }
     text
@@ -205,18 +278,36 @@ pub fn lost(scrub: &ScrubReport) -> String {
 /// The first ranges of lost blocks, a line each.
 pub fn lost_ranges(data: &DataReport) -> String {
     let mut text = String::new();
-    for (word, ranges, blocks) in [("lost      ", &data.lost, data.lost_blocks), ("unverified", &data.unverified, data.unverified_blocks)] {
+    for (word, ranges, blocks) in [
+        ("lost      ", &data.lost, data.lost_blocks),
+        ("unverified", &data.unverified, data.unverified_blocks),
+    ] {
         let shown = ranges.iter().take(LOST_SHOWN);
         let more = blocks.saturating_sub(shown.clone().map(|range| range.blocks).sum());
         for range in shown {
-            let last = if range.blocks == 1 { String::new() } else { format!(" to {}", range.block + range.blocks - 1) };
+            let last = if range.blocks == 1 {
+                String::new()
+            } else {
+                format!(" to {}", range.block + range.blocks - 1)
+            };
             let plural = if range.blocks == 1 { "" } else { "s" };
-            let (bytes, at) = (u128::from(range.blocks) * 4096, u128::from(range.block) * 4096);
+            let (bytes, at) = (
+                u128::from(range.blocks) * 4096,
+                u128::from(range.block) * 4096,
+            );
             // Writing to a string does not fail.
-            _ = writeln!(text, "{word} volume '{}', block{plural} {}{last} ({bytes} bytes at {at})", range.volume, range.block);
+            _ = writeln!(
+                text,
+                "{word} volume '{}', block{plural} {}{last} ({bytes} bytes at {at})",
+                range.volume, range.block
+            );
         }
         if more > 0 {
-            let place = if ranges.len() > LOST_SHOWN { "-o json lists more ranges" } else { "`windrow pool scrub` finds them" };
+            let place = if ranges.len() > LOST_SHOWN {
+                "-o json lists more ranges"
+            } else {
+                "`windrow pool scrub` finds them"
+            };
             _ = writeln!(text, "{word} {more} more blocks; {place}");
         }
     }

@@ -1,7 +1,9 @@
-//! `serve`: the daemon. Opens a pool, serves its volumes over NBD, answers on the control socket, ends cleanly on SIGTERM, SIGINT or SIGHUP.
+//! `serve`: the daemon. Opens a pool, serves its volumes over NBD, answers on the control socket,
+//! ends cleanly on SIGTERM, SIGINT or SIGHUP.
 //!
-//! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then the line that says it is ready. Order of
-//! the end: NBD drains, the pool finishes and writes a checkpoint, whoever asked hears of it, the sockets go.
+//! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then
+//! the line that says it is ready. Order of the end: NBD drains, the pool finishes and writes a
+//! checkpoint, whoever asked hears of it, the sockets go.
 
 mod alone;
 mod child;
@@ -75,16 +77,20 @@ pub struct ServeArguments {
     /// Where NBD clients connect: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Listen>,
-    /// Serve this volume to clients that name no export, too; kept for later starts. Without it the default is what was named before, if anything was.
+    /// Serve this volume to clients that name no export, too; kept for later starts. Without it the
+    /// default is what was named before, if anything was.
     #[arg(long, value_name = "VOLUME")]
     default: Option<String>,
-    /// Mode of the control socket and of unix sockets for NBD: 0600, 0660 or 0666; else 0600, or 0660 with --socket-group.
+    /// Mode of the control socket and of unix sockets for NBD: 0600, 0660 or 0666; else 0600, or
+    /// 0660 with --socket-group.
     #[arg(long, value_name = "MODE")]
     socket_mode: Option<SocketMode>,
-    /// Group of these sockets, by name or number. Its members can do all that the user of the daemon can do with the pool.
+    /// Group of these sockets, by name or number. Its members can do all that the user of the
+    /// daemon can do with the pool.
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption and no authentication.
+    /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption
+    /// and no authentication.
     #[arg(long)]
     allow_remote: bool,
     #[command(flatten)]
@@ -103,10 +109,12 @@ pub struct ServeArguments {
     /// Worker threads; else one less than there are cores. 1 to 512.
     #[arg(long, value_name = "N", value_parser = number_within(1, WORKERS_MAX))]
     workers: Option<u64>,
-    /// Seconds for which the start waits while a member is away that the pool counts on [default: 5]. It ends as soon as all are there.
+    /// Seconds for which the start waits while a member is away that the pool counts on [default:
+    /// 5]. It ends as soon as all are there.
     #[arg(long, value_name = "SECONDS", value_parser = number_within(0, PATIENCE_MAX_S))]
     wait_for_members: Option<u64>,
-    /// Seconds for which a member may be missing at the start before a spare takes its place. One that fails later is replaced at once.
+    /// Seconds for which a member may be missing at the start before a spare takes its place. One
+    /// that fails later is replaced at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = number_within(0, PATIENCE_MAX_S))]
     spare_patience: u64,
     /// Test use: members that show up later are left to `pool online`.
@@ -115,14 +123,17 @@ pub struct ServeArguments {
     /// Write nothing, refuse writes.
     #[arg(long)]
     read_only: bool,
-    /// Import although another host has the pool, or too many members are missing. If that host serves it still, both destroy it: its members must be out of its reach.
-    /// Members that are missing are out of the pool for good.
+    /// Import although another host has the pool, or too many members are missing. If that host
+    /// serves it still, both destroy it: its members must be out of its reach. Members that are
+    /// missing are out of the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
+    /// Also if another pool of this name is known here: where that one's members are is forgotten;
+    /// its exports are kept for its return.
     #[arg(long)]
     replace_known: bool,
-    /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
+    /// Start without the journal devices although what was promised to be durable may be on them
+    /// alone: it is lost then.
     #[arg(long)]
     discard_journal: bool,
     /// Let discards punch holes in file members.
@@ -137,10 +148,12 @@ pub struct ServeArguments {
     /// Test use: claim every n-th flush of the volatile cache without doing it.
     #[arg(long, hide = true, value_name = "N", requires = "volatile_cache", value_parser = windrow_console::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
-    /// Test use: break the reuse rule: discard and write segments again before the flush that freed them.
+    /// Test use: break the reuse rule: discard and write segments again before the flush that freed
+    /// them.
     #[arg(long, hide = true, requires = "volatile_cache")]
     early_reuse: bool,
-    /// Benchmarks: a new RAID-6 pool of eight members in memory, this size each, with one volume over half of it.
+    /// Benchmarks: a new RAID-6 pool of eight members in memory, this size each, with one volume
+    /// over half of it.
     #[arg(long, hide = true, value_name = "SIZE")]
     ram_members: Option<Size>,
 }
@@ -157,25 +170,65 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         paths::make_run_dir()?;
     }
     let request = request(&arguments);
-    let Some(Opened { opened, name, exports, known, not_served }) = open(&arguments, &request, &signal)? else { return Ok(0) };
-    let OpenedPool { engine, members, buffers, report, recovery } = opened;
+    let Some(Opened {
+        opened,
+        name,
+        exports,
+        known,
+        not_served,
+    }) = open(&arguments, &request, &signal)?
+    else {
+        return Ok(0);
+    };
+    let OpenedPool {
+        engine,
+        members,
+        buffers,
+        report,
+        recovery,
+    } = opened;
     let options = HostOptions {
         workers: arguments.workers.map(|count| count as usize),
         event_command: arguments.event_command.clone(),
         exports,
         known,
         open: request,
-        spare_patience: (!arguments.read_only).then_some(Duration::from_secs(arguments.spare_patience)),
+        spare_patience: (!arguments.read_only)
+            .then_some(Duration::from_secs(arguments.spare_patience)),
         ..HostOptions::default()
     };
     let pool = Pool::start(engine, members, buffers, options)?;
-    let serving = start(&pool, &name, &report, &arguments, &rights).map_err(|failure| given_back(&pool, arguments.read_only, failure))?;
-    let Serving { notes, served, control, metrics, nbd } = serving;
-    let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
-    let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
-    let is_out = |member: &MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
-    let away = |member: &&MemberReport| is_out(member) || member.state == "spare" && member.path.is_empty();
-    let missing: Vec<String> = daemon::report(&pool)?.members.iter().filter(away).map(|member| member.member.to_string()).collect();
+    let serving = start(&pool, &name, &report, &arguments, &rights)
+        .map_err(|failure| given_back(&pool, arguments.read_only, failure))?;
+    let Serving {
+        notes,
+        served,
+        control,
+        metrics,
+        nbd,
+    } = serving;
+    let locked = if arguments.no_memory_lock {
+        MemoryLock::NotLocked {
+            reason: "not wanted".to_owned(),
+        }
+    } else {
+        lock_memory()
+    };
+    let addresses: Vec<String> = nbd
+        .as_ref()
+        .map(|server| server.addresses().iter().map(ToString::to_string).collect())
+        .unwrap_or_default();
+    let is_out =
+        |member: &MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
+    let away = |member: &&MemberReport| {
+        is_out(member) || member.state == "spare" && member.path.is_empty()
+    };
+    let missing: Vec<String> = daemon::report(&pool)?
+        .members
+        .iter()
+        .filter(away)
+        .map(|member| member.member.to_string())
+        .collect();
     let ready = json!({
         "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),
         "recovery": report, "recovery_us": u64::try_from(recovery.as_micros()).unwrap_or(u64::MAX),
@@ -206,7 +259,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     ended.map(|()| 0)
 }
 
-/// Ends a pool that has been taken and cannot be served: else its next start would be one after a crash.
+/// Ends a pool that has been taken and cannot be served: else its next start would be one after a
+/// crash.
 fn given_back(pool: &Pool, read_only: bool, failure: Failure) -> Failure {
     if !read_only && let Err(error) = pool.shutdown(false) {
         tracing::warn!("the pool did not end cleanly: {error}");
@@ -224,7 +278,13 @@ struct Serving {
 }
 
 /// Starts everything that serves the pool.
-fn start(pool: &Pool, name: &str, report: &OpenReport, arguments: &ServeArguments, rights: &Rights) -> Result<Serving, Failure> {
+fn start(
+    pool: &Pool,
+    name: &str,
+    report: &OpenReport,
+    arguments: &ServeArguments,
+    rights: &Rights,
+) -> Result<Serving, Failure> {
     let notes = notes(pool, report)?;
     pool.tell_start(&notes);
     if arguments.ram_members.is_some() {
@@ -245,7 +305,13 @@ fn start(pool: &Pool, name: &str, report: &OpenReport, arguments: &ServeArgument
             rights.apply(path)?;
         }
     }
-    Ok(Serving { notes, served, control, metrics, nbd })
+    Ok(Serving {
+        notes,
+        served,
+        control,
+        metrics,
+        nbd,
+    })
 }
 
 /// How long to wait for members that a daemon before this one still holds.
@@ -273,7 +339,8 @@ fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) {
     }
 }
 
-/// A flag that SIGTERM, SIGINT and SIGHUP set; SIGTERM or SIGINT after another of them end the process.
+/// A flag that SIGTERM, SIGINT and SIGHUP set; SIGTERM or SIGINT after another of them end the
+/// process.
 fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let cannot = |error: std::io::Error| Failure::new(id::SERVE, "cannot handle signals", error);
@@ -283,7 +350,8 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
             .map_err(cannot)?;
     }
-    // A terminal that goes sends it, often twice; with `nohup` it is ignored from the beginning, and stays so.
+    // A terminal that goes sends it, often twice; with `nohup` it is ignored from the beginning,
+    // and stays so.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !is_ignored(&status, signal_hook::consts::SIGHUP) {
         signal_hook::flag::register(signal_hook::consts::SIGHUP, flag.clone()).map_err(cannot)?;
@@ -293,13 +361,18 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Whether this process ignores a signal, by its `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// What an administrator should know of the start: what recovery found, and a bound that will be in the way.
+/// What an administrator should know of the start: what recovery found, and a bound that will be in
+/// the way.
 fn notes(pool: &Pool, recovery: &OpenReport) -> Result<Vec<String>, Failure> {
-    let shortage = super::pool::map_shortage(&daemon::report(pool)?.bounds).map(|text| format!("map memory: {text}"));
+    let shortage = super::pool::map_shortage(&daemon::report(pool)?.bounds)
+        .map(|text| format!("map memory: {text}"));
     Ok(recovery.notes.iter().cloned().chain(shortage).collect())
 }
 
@@ -311,7 +384,11 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
     }
     let back_end = match arguments.volatile_cache {
         None => MemberBackEnd::Plain,
-        Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
+        Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions {
+            seed,
+            drop_flush_every: arguments.drop_flush_every,
+            ..VolatileOptions::default()
+        }),
     };
     OpenRequest {
         read_only: arguments.read_only,
@@ -333,7 +410,8 @@ const MEMBER_PATIENCE_SECONDS: u64 = 5;
 fn watch_for_members(served: &Arc<Daemon>, arguments: &ServeArguments) -> Result<(), Failure> {
     let name = daemon::report(served.pool())?.name;
     let places = Places::of(&arguments.place.target(Some(&name)), &context::registry())?;
-    arrivals::watch(served, places).map_err(|error| Failure::new(id::SERVE, "cannot start a thread", error))
+    arrivals::watch(served, places)
+        .map_err(|error| Failure::new(id::SERVE, "cannot start a thread", error))
 }
 
 /// A pool that is open and about to be served.
@@ -347,26 +425,56 @@ struct Opened {
 }
 
 /// `None`: the end was asked for while members were awaited.
-fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) -> Result<Option<Opened>, Failure> {
+fn open(
+    arguments: &ServeArguments,
+    request: &OpenRequest,
+    signal: &AtomicBool,
+) -> Result<Option<Opened>, Failure> {
     if let Some(size) = arguments.ram_members {
-        let spec = ScratchSpec { limits: request.limits, ..ScratchSpec::default() };
+        let spec = ScratchSpec {
+            limits: request.limits,
+            ..ScratchSpec::default()
+        };
         let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
         let name = arguments.pool.clone().unwrap_or_else(|| "ram".to_owned());
-        return Ok(Some(Opened { opened, name, exports: ExportTable::default(), known: Vec::new(), not_served: Vec::new() }));
+        return Ok(Some(Opened {
+            opened,
+            name,
+            exports: ExportTable::default(),
+            known: Vec::new(),
+            not_served: Vec::new(),
+        }));
     }
     let chosen = arguments.force || arguments.discard_journal || arguments.replace_known;
-    context::must_be_named("cannot serve a pool", arguments.pool.as_deref(), &arguments.place, chosen)?;
+    context::must_be_named(
+        "cannot serve a pool",
+        arguments.pool.as_deref(),
+        &arguments.place,
+        chosen,
+    )?;
     let registry = context::registry();
-    let patience = Duration::from_secs(arguments.wait_for_members.unwrap_or(MEMBER_PATIENCE_SECONDS));
+    let patience = Duration::from_secs(
+        arguments
+            .wait_for_members
+            .unwrap_or(MEMBER_PATIENCE_SECONDS),
+    );
     let target = arguments.place.target(arguments.pool.as_deref());
     let is_ended = || signal.load(Ordering::Relaxed);
-    let mut tell = |what: &str| tracing::warn!("waiting up to {} s for {what} (--wait-for-members)", patience.as_secs());
+    let mut tell = |what: &str| {
+        tracing::warn!(
+            "waiting up to {} s for {what} (--wait-for-members)",
+            patience.as_secs()
+        )
+    };
     let mut is_last = false;
     let found = loop {
         match arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell) {
             _ if is_ended() => return Ok(None),
-            // No daemon has the pool: it has ended since, or the failure is about something else, which a second look shows.
-            Err(failure) if failure.id == id::POOL_BUSY && !is_last => is_last = !alone::wait_for_end(&target, arguments.pool.as_deref(), &is_ended)?,
+            // No daemon has the pool: it has ended since, or the failure is about something else,
+            // which a second look shows.
+            Err(failure) if failure.id == id::POOL_BUSY && !is_last => {
+                is_last = !alone::wait_for_end(&target, arguments.pool.as_deref(), &is_ended)?
+            }
             found => break found?,
         }
     };
@@ -374,7 +482,11 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     if arguments.replace_known {
         context::must_not_replace_served(&registry, &found.name, found.pool)?;
     } else {
-        registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
+        registry.must_be_free(
+            &format!("cannot serve pool '{}'", found.name),
+            &found.name,
+            found.pool,
+        )?;
     }
     let kept = registry.exports_of(&found)?;
     let mut opened = offline::open(&found, &registry, request)?;
@@ -384,7 +496,12 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
     let (mut exports, mut not_served) = context::adopt(kept, &opened);
     if let Some(default) = &arguments.default {
         if let Err(failure) = exports.choose_default(default, &opened.engine.status()) {
-            let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())?;
+            let pool = Pool::start(
+                opened.engine,
+                opened.members,
+                opened.buffers,
+                HostOptions::default(),
+            )?;
             return Err(given_back(&pool, arguments.read_only, failure));
         }
         not_served.retain(|volume| volume != default);
@@ -397,7 +514,13 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");
     }
-    Ok(Some(Opened { opened, name: found.name, exports: entry.exports, known: entry.known, not_served }))
+    Ok(Some(Opened {
+        opened,
+        name: found.name,
+        exports: entry.exports,
+        known: entry.known,
+        not_served,
+    }))
 }
 
 /// Refuses sockets that cannot be made. To be asked before the pool is opened.
@@ -408,15 +531,19 @@ fn must_fit_sockets(arguments: &ServeArguments) -> Result<(), Failure> {
     if let Some(control) = &arguments.place.control {
         paths::must_fit_socket(control).map_err(|why| {
             let what = format!("cannot open the control socket {}", control.display());
-            Failure::new(id::LOCAL_FILE, what, why).remedy("make its folder, or choose another socket with --control")
+            Failure::new(id::LOCAL_FILE, what, why)
+                .remedy("make its folder, or choose another socket with --control")
         })?;
     }
     for address in &arguments.nbd {
-        let Listen::Unix(path) = address else { continue };
+        let Listen::Unix(path) = address else {
+            continue;
+        };
         // It is bound by its absolute path.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         paths::must_fit_socket(&absolute).map_err(|why| {
-            Failure::new(id::SERVE, format!("cannot serve NBD at {address}"), why).remedy("make its folder, or choose another address with --nbd")
+            Failure::new(id::SERVE, format!("cannot serve NBD at {address}"), why)
+                .remedy("make its folder, or choose another address with --nbd")
         })?;
     }
     Ok(())
@@ -427,10 +554,19 @@ fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, 
         return Ok(None);
     }
     let pending = request(arguments).limits.pending_bytes;
-    let options = ServerOptions { allow_remote: arguments.allow_remote, ..arguments.connections.options(pending) };
-    let server = Server::start(Arc::new(pool.clone()), arguments.nbd.clone(), options.clone()).map_err(|error| {
+    let options = ServerOptions {
+        allow_remote: arguments.allow_remote,
+        ..arguments.connections.options(pending)
+    };
+    let server = Server::start(
+        Arc::new(pool.clone()),
+        arguments.nbd.clone(),
+        options.clone(),
+    )
+    .map_err(|error| {
         // The error names the one address of several that it is about.
-        Failure::new(id::SERVE, "cannot serve NBD", error).remedy("choose another address with --nbd")
+        Failure::new(id::SERVE, "cannot serve NBD", error)
+            .remedy("choose another address with --nbd")
     })?;
     let watch = server.watch();
     pool.show_connections(move || connections::report(&watch, &options));
@@ -462,8 +598,17 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     arguments.place.map_memory = arguments.place.map_memory.or(config.map_memory);
     arguments.wait_for_members = arguments.wait_for_members.or(config.wait_for_members);
     arguments.allow_remote |= config.allow_remote;
-    if arguments.pool.is_none() && arguments.place.members.is_empty() && arguments.place.dir.is_empty() && arguments.ram_members.is_none() {
-        return Err(Failure::new(id::USAGE, "nothing to serve", "neither a pool nor members are given").remedy("see `windrow serve --help`"));
+    if arguments.pool.is_none()
+        && arguments.place.members.is_empty()
+        && arguments.place.dir.is_empty()
+        && arguments.ram_members.is_none()
+    {
+        return Err(Failure::new(
+            id::USAGE,
+            "nothing to serve",
+            "neither a pool nor members are given",
+        )
+        .remedy("see `windrow serve --help`"));
     }
     Ok(arguments)
 }
@@ -488,7 +633,10 @@ mod tests {
         std::fs::write(&file, "members = [\"m0\"]\n").expect("a file");
         let members = |more: &[&str]| {
             let words = ["serve", "--config", file.to_str().expect("a path")];
-            merge(Line::parse_from(words.iter().chain(more)).serve).expect("merged").place.members
+            merge(Line::parse_from(words.iter().chain(more)).serve)
+                .expect("merged")
+                .place
+                .members
         };
         assert_eq!(members(&[]), [PathBuf::from("m0")]);
         assert!(members(&["--dir", "pools"]).is_empty());
@@ -496,7 +644,11 @@ mod tests {
 
     #[test]
     fn what_nohup_ignores_stays_ignored() {
-        let status = |mask: &str| format!("Name:\twindrow\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t0000000000004001\n");
+        let status = |mask: &str| {
+            format!(
+                "Name:\twindrow\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t0000000000004001\n"
+            )
+        };
         assert!(is_ignored(&status("0000000000001001"), 1));
         assert!(!is_ignored(&status("0000000000001000"), 1));
         assert!(!is_ignored("", 1));

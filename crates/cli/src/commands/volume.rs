@@ -26,37 +26,45 @@ pub enum VolumeCommand {
         volume: VolumePath,
         /// Its size, a multiple of 4K; it takes no space before it is written.
         size: Size,
-        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick; `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4
-        /// and lets cleaning turn what it moves, so what is cold, into zstd.
+        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick;
+        /// `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4 and lets cleaning turn
+        /// what it moves, so what is cold, into zstd.
         #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"], default_value = "off")]
         compression: String,
-        /// Whether blocks with the same content are stored once for all volumes that say so: `hash` finds them by 128 bits of a cryptographic hash, `verify`
-        /// by a fast one, and compares their bytes.
+        /// Whether blocks with the same content are stored once for all volumes that say so: `hash`
+        /// finds them by 128 bits of a cryptographic hash, `verify` by a fast one, and compares
+        /// their bytes.
         #[arg(long, value_parser = ["off", "verify", "hash"], default_value = "off")]
         dedup: String,
         /// Serve it to clients that name no export, too. Without this there is no default export.
         #[arg(long)]
         default: bool,
-        /// Give clients another default although some are connected by the present one: they are disconnected.
+        /// Give clients another default although some are connected by the present one: they are
+        /// disconnected.
         #[arg(long, requires = "default")]
         force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Show the volumes of a pool. ALONE is what goes when the volume is deleted: stored bytes of its blocks and of shared content that no other volume
-    /// refers to.
-    #[command(after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank --quick\n  windrow volume list tank -o json")]
+    /// Show the volumes of a pool. ALONE is what goes when the volume is deleted: stored bytes of
+    /// its blocks and of shared content that no other volume refers to.
+    #[command(
+        after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank --quick\n  windrow volume list tank -o json"
+    )]
     List {
         /// Pool.
         pool: String,
-        /// Do not count what each volume keeps for itself; for that the maps of all volumes are looked through where content is shared.
+        /// Do not count what each volume keeps for itself; for that the maps of all volumes are
+        /// looked through where content is shared.
         #[arg(long)]
         quick: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
     /// Give a volume another size. What lies beyond a smaller size is gone.
-    #[command(after_help = "Examples:\n  windrow volume resize tank/data 20G\n  windrow volume resize tank/data 5G --shrink")]
+    #[command(
+        after_help = "Examples:\n  windrow volume resize tank/data 20G\n  windrow volume resize tank/data 5G --shrink"
+    )]
     Resize {
         /// POOL/VOLUME.
         volume: VolumePath,
@@ -71,8 +79,9 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Say what flushes of a volume do. `standard`: what the client asks for; `always`: every write is durable before it is answered; `disabled`: flushes
-    /// are answered at once, and a crash may lose what was written last.
+    /// Say what flushes of a volume do. `standard`: what the client asks for; `always`: every write
+    /// is durable before it is answered; `disabled`: flushes are answered at once, and a crash may
+    /// lose what was written last.
     #[command(
         after_help = "Examples:\n  windrow volume sync tank/database always\n  windrow volume sync tank/scratch disabled\n  windrow volume sync tank/data standard -o json"
     )]
@@ -85,8 +94,9 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Set properties of a volume. Compression and deduplication hold for what is written from now on: what is there stays as it is, but that cleaning turns what it
-    /// moves into zstd where the volume says `zstd` or `lz4-then-zstd`.
+    /// Set properties of a volume. Compression and deduplication hold for what is written from now
+    /// on: what is there stays as it is, but that cleaning turns what it moves into zstd where the
+    /// volume says `zstd` or `lz4-then-zstd`.
     #[command(
         after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/archive --compression zstd\n  windrow volume set tank/data --dedup verify\n  windrow volume set tank/data --compression off --dedup off -o json",
         group = clap::ArgGroup::new("property").required(true).multiple(true).args(["compression", "dedup"])
@@ -94,12 +104,14 @@ pub enum VolumeCommand {
     Set {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick; `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4
-        /// and lets cleaning turn what it moves, so what is cold, into zstd.
+        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick;
+        /// `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4 and lets cleaning turn
+        /// what it moves, so what is cold, into zstd.
         #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"])]
         compression: Option<String>,
-        /// Whether blocks with the same content are stored once: `off`, `hash` (128 bits of a cryptographic hash) or `verify` (a fast hash, then their
-        /// bytes are compared). The first volume of a pool that is set takes 3.9 to 4.4 % of the pool's usable space.
+        /// Whether blocks with the same content are stored once: `off`, `hash` (128 bits of a
+        /// cryptographic hash) or `verify` (a fast hash, then their bytes are compared). The first
+        /// volume of a pool that is set takes 3.9 to 4.4 % of the pool's usable space.
         #[arg(long, value_parser = ["off", "verify", "hash"])]
         dedup: Option<String>,
         #[command(flatten)]
@@ -117,7 +129,8 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Give a volume another name. Its export has that name, too: clients that ask for the old one are refused from then on, and those that are connected stay.
+    /// Give a volume another name. Its export has that name, too: clients that ask for the old one
+    /// are refused from then on, and those that are connected stay.
     #[command(after_help = "Examples:\n  windrow volume rename tank/data archive")]
     Rename {
         /// POOL/VOLUME.
@@ -127,10 +140,13 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Estimate what compression and deduplication would make of files, devices, trees or volumes. Reads, and writes nothing.
+    /// Estimate what compression and deduplication would make of files, devices, trees or volumes.
+    /// Reads, and writes nothing.
     Estimate(super::estimate::EstimateArguments),
     /// Delete a volume with all its data. Refused while clients are connected to it.
-    #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes\n  windrow volume delete tank/data --yes --force")]
+    #[command(
+        after_help = "Examples:\n  windrow volume delete tank/data --yes\n  windrow volume delete tank/data --yes --force"
+    )]
     Delete {
         /// POOL/VOLUME.
         volume: VolumePath,
@@ -148,28 +164,66 @@ pub enum VolumeCommand {
 /// Runs it.
 pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        VolumeCommand::Create { volume, size, compression, dedup, default, force, place } => {
-            let create = Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0, default, force };
+        VolumeCommand::Create {
+            volume,
+            size,
+            compression,
+            dedup,
+            default,
+            force,
+            place,
+        } => {
+            let create = Command::VolumeCreate {
+                name: volume.volume.clone(),
+                size_bytes: size.0,
+                default,
+                force,
+            };
             let mut reply = context::ask(&volume.pool, &place, create)?;
             let set = |command, what: String| {
                 context::ask(&volume.pool, &place, command).map_err(|failure| {
-                    let what = format!("volume '{}' is created, but without {what}: {}", volume.volume, failure.what);
+                    let what = format!(
+                        "volume '{}' is created, but without {what}: {}",
+                        volume.volume, failure.what
+                    );
                     Failure { what, ..failure }
                 })
             };
             let packed = named(&compression);
             if packed != Compression::Off {
-                reply = set(Command::VolumeCompression { name: volume.volume.clone(), compression: packed }, format!("--compression {compression}"))?;
+                reply = set(
+                    Command::VolumeCompression {
+                        name: volume.volume.clone(),
+                        compression: packed,
+                    },
+                    format!("--compression {compression}"),
+                )?;
             }
             if let mode @ (Dedup::Verify | Dedup::Hash) = dedup_named(&dedup) {
-                reply = set(Command::VolumeDedup { name: volume.volume.clone(), dedup: mode }, format!("--dedup {dedup}"))?;
+                reply = set(
+                    Command::VolumeDedup {
+                        name: volume.volume.clone(),
+                        dedup: mode,
+                    },
+                    format!("--dedup {dedup}"),
+                )?;
             }
             show("volume-create", &volume, reply, output)
         }
-        VolumeCommand::Resize { volume, size, shrink, force, place } => {
+        VolumeCommand::Resize {
+            volume,
+            size,
+            shrink,
+            force,
+            place,
+        } => {
             // An older daemon does not ask for `shrink`.
             let now = context::status(&volume.pool, &place)?;
-            if !shrink && now.volume(&volume.volume).is_some_and(|found| found.size_bytes > size.0) {
+            if !shrink
+                && now
+                    .volume(&volume.volume)
+                    .is_some_and(|found| found.size_bytes > size.0)
+            {
                 return Err(Failure::new(
                     windrow_host::failure::id::POOL_VALUE,
                     format!("cannot resize volume '{}'", volume.volume),
@@ -177,47 +231,116 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                 )
                 .remedy("give --shrink to lose what lies beyond the new size"));
             }
-            let resize = Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0, shrink, force };
+            let resize = Command::VolumeResize {
+                name: volume.volume.clone(),
+                size_bytes: size.0,
+                shrink,
+                force,
+            };
             let reply = context::ask(&volume.pool, &place, resize)?;
             show("volume-resize", &volume, reply, output)
         }
         VolumeCommand::Estimate(arguments) => super::estimate::run(&arguments, output),
-        VolumeCommand::Sync { volume, sync, place } => {
+        VolumeCommand::Sync {
+            volume,
+            sync,
+            place,
+        } => {
             let mode = match sync.as_str() {
                 "always" => SyncMode::Always,
                 "disabled" => SyncMode::Disabled,
                 _ => SyncMode::Standard,
             };
-            let reply = context::ask(&volume.pool, &place, Command::VolumeSync { name: volume.volume.clone(), sync: mode })?;
-            let Reply::Volume(report) = reply else { return Err(unexpected()) };
-            output.result("volume-sync", &report, || format!("{}/{}: flushes are {sync}", volume.pool, volume.volume));
+            let reply = context::ask(
+                &volume.pool,
+                &place,
+                Command::VolumeSync {
+                    name: volume.volume.clone(),
+                    sync: mode,
+                },
+            )?;
+            let Reply::Volume(report) = reply else {
+                return Err(unexpected());
+            };
+            output.result("volume-sync", &report, || {
+                format!("{}/{}: flushes are {sync}", volume.pool, volume.volume)
+            });
             Ok(0)
         }
-        VolumeCommand::Set { volume, compression, dedup, place } => {
+        VolumeCommand::Set {
+            volume,
+            compression,
+            dedup,
+            place,
+        } => {
             let name = &volume.volume;
-            let packed = compression.iter().map(|value| Command::VolumeCompression { name: name.clone(), compression: named(value) });
-            let shared = dedup.iter().map(|value| Command::VolumeDedup { name: name.clone(), dedup: dedup_named(value) });
+            let packed = compression.iter().map(|value| Command::VolumeCompression {
+                name: name.clone(),
+                compression: named(value),
+            });
+            let shared = dedup.iter().map(|value| Command::VolumeDedup {
+                name: name.clone(),
+                dedup: dedup_named(value),
+            });
             let mut reply = None;
             for command in packed.chain(shared) {
                 reply = Some(context::ask(&volume.pool, &place, command)?);
             }
-            let Some(Reply::Volume(report)) = reply else { return Err(unexpected()) };
+            let Some(Reply::Volume(report)) = reply else {
+                return Err(unexpected());
+            };
             let values = [("compression", compression), ("dedup", dedup)];
-            let said: Vec<String> = values.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
-            output.result("volume-set", &report, || format!("{}/{}: {}", volume.pool, volume.volume, said.join(", ")));
+            let said: Vec<String> = values
+                .into_iter()
+                .filter_map(|(name, value)| Some(format!("{name} {}", value?)))
+                .collect();
+            output.result("volume-set", &report, || {
+                format!("{}/{}: {}", volume.pool, volume.volume, said.join(", "))
+            });
             Ok(0)
         }
-        VolumeCommand::Rename { volume, name, place } => rename(&volume, name, &place, output),
-        VolumeCommand::Get { volume, property, place } => get::run(&volume, property.as_deref(), &place, output),
-        VolumeCommand::Delete { volume, yes, force, place } => {
+        VolumeCommand::Rename {
+            volume,
+            name,
+            place,
+        } => rename(&volume, name, &place, output),
+        VolumeCommand::Get {
+            volume,
+            property,
+            place,
+        } => get::run(&volume, property.as_deref(), &place, output),
+        VolumeCommand::Delete {
+            volume,
+            yes,
+            force,
+            place,
+        } => {
             if !yes {
-                return Err(Failure::new(windrow_host::failure::id::USAGE, format!("volume '{}' is not deleted", volume.volume), "its data would be lost")
-                    .remedy("give --yes if that is meant"));
+                return Err(Failure::new(
+                    windrow_host::failure::id::USAGE,
+                    format!("volume '{}' is not deleted", volume.volume),
+                    "its data would be lost",
+                )
+                .remedy("give --yes if that is meant"));
             }
-            context::ask(&volume.pool, &place, Command::VolumeDelete { name: volume.volume.clone(), force })?;
-            output.result("volume-delete", &serde_json::json!({ "pool": volume.pool, "volume": volume.volume }), || {
-                format!("deleted {}/{}; its space comes back step by step", volume.pool, volume.volume)
-            });
+            context::ask(
+                &volume.pool,
+                &place,
+                Command::VolumeDelete {
+                    name: volume.volume.clone(),
+                    force,
+                },
+            )?;
+            output.result(
+                "volume-delete",
+                &serde_json::json!({ "pool": volume.pool, "volume": volume.volume }),
+                || {
+                    format!(
+                        "deleted {}/{}; its space comes back step by step",
+                        volume.pool, volume.volume
+                    )
+                },
+            );
             Ok(0)
         }
         VolumeCommand::List { pool, quick, place } => list(&pool, quick, &place, output),
@@ -232,7 +355,9 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
         None
     } else if volumes.iter().all(|volume| volume.shared_bytes == 0) {
         // Nothing is shared: whatever is stored is its volume's.
-        volumes.iter_mut().for_each(|volume| volume.exclusive_bytes = Some(volume.stored_bytes));
+        volumes
+            .iter_mut()
+            .for_each(|volume| volume.exclusive_bytes = Some(volume.stored_bytes));
         None
     } else {
         Some(context::ask(pool, place, Command::Sharing)?)
@@ -241,7 +366,11 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
         None => {}
         Some(Reply::Sharing(counted)) => {
             exact = counted.exact;
-            let alone: HashMap<VolumeId, u64> = counted.volumes.iter().map(|count| (count.id, count.exclusive_bytes)).collect();
+            let alone: HashMap<VolumeId, u64> = counted
+                .volumes
+                .iter()
+                .map(|count| (count.id, count.exclusive_bytes))
+                .collect();
             for volume in &mut volumes {
                 volume.exclusive_bytes = alone.get(&volume.id).copied();
             }
@@ -250,21 +379,47 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
     }
     let value = serde_json::json!({ "pool": pool, "volumes": volumes, "exact": exact });
     output.result("volume-list", &value, || {
-        let note = if exact { "" } else { "ALONE is not exact: blocks were shared, or ceased to be, while it was counted\n" };
+        let note = if exact {
+            ""
+        } else {
+            "ALONE is not exact: blocks were shared, or ceased to be, while it was counted\n"
+        };
         table(&volumes, served) + note
     });
     Ok(0)
 }
 
-fn rename(path: &VolumePath, new_name: String, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
-    let reply = context::ask(&path.pool, place, Command::VolumeRename { name: path.volume.clone(), new_name })?;
-    let Reply::Volume(report) = reply else { return Err(unexpected()) };
-    output.result("volume-rename", &report, || format!("{}/{} is {}/{} now", path.pool, path.volume, path.pool, report.name));
+fn rename(
+    path: &VolumePath,
+    new_name: String,
+    place: &PoolPlace,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let reply = context::ask(
+        &path.pool,
+        place,
+        Command::VolumeRename {
+            name: path.volume.clone(),
+            new_name,
+        },
+    )?;
+    let Reply::Volume(report) = reply else {
+        return Err(unexpected());
+    };
+    output.result("volume-rename", &report, || {
+        format!(
+            "{}/{} is {}/{} now",
+            path.pool, path.volume, path.pool, report.name
+        )
+    });
     Ok(0)
 }
 
 fn named(compression: &str) -> Compression {
-    Compression::ALL.into_iter().find(|known| known.name() == compression).unwrap_or_default()
+    Compression::ALL
+        .into_iter()
+        .find(|known| known.name() == compression)
+        .unwrap_or_default()
 }
 
 fn dedup_named(dedup: &str) -> Dedup {
@@ -276,8 +431,12 @@ fn dedup_named(dedup: &str) -> Dedup {
 }
 
 fn show(name: &str, path: &VolumePath, reply: Reply, output: &Output) -> Result<u8, Failure> {
-    let Reply::Volume(report) = reply else { return Err(unexpected()) };
-    output.result(name, &report, || format!("{}/{}: {}", path.pool, path.volume, Size(report.size_bytes)));
+    let Reply::Volume(report) = reply else {
+        return Err(unexpected());
+    };
+    output.result(name, &report, || {
+        format!("{}/{}: {}", path.pool, path.volume, Size(report.size_bytes))
+    });
     Ok(0)
 }
 
@@ -286,8 +445,18 @@ pub fn table(volumes: &[VolumeReport], served: bool) -> String {
     if volumes.is_empty() {
         return "no volumes\n".to_owned();
     }
-    let is_counted = volumes.iter().any(|volume| volume.exclusive_bytes.is_some());
-    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "SHARED", if is_counted { "ALONE" } else { "STORED" }, "STATE"]);
+    let is_counted = volumes
+        .iter()
+        .any(|volume| volume.exclusive_bytes.is_some());
+    let mut table = Table::new(&[
+        "VOLUME",
+        "ID",
+        "SIZE",
+        "MAPPED",
+        "SHARED",
+        if is_counted { "ALONE" } else { "STORED" },
+        "STATE",
+    ]);
     for volume in volumes {
         let state = match (volume.deleting, volume.read_only) {
             (true, _) => "deleting",
@@ -300,7 +469,11 @@ pub fn table(volumes: &[VolumeReport], served: bool) -> String {
             SyncMode::Always => ", sync always",
             SyncMode::Disabled => ", sync disabled",
         };
-        let compression = if volume.compression == Compression::Off { String::new() } else { format!(", {}", volume.compression.name()) };
+        let compression = if volume.compression == Compression::Off {
+            String::new()
+        } else {
+            format!(", {}", volume.compression.name())
+        };
         let dedup = match volume.dedup {
             Dedup::Off => "",
             Dedup::Verify => ", dedup verify",
@@ -312,8 +485,17 @@ pub fn table(volumes: &[VolumeReport], served: bool) -> String {
             None if is_counted => "-".to_owned(),
             bytes => Size(bytes.unwrap_or(volume.stored_bytes)).to_string(),
         };
-        let [size, mapped, shared] = [volume.size_bytes, volume.mapped_bytes, volume.shared_bytes].map(|bytes| Size(bytes).to_string());
-        table.row([volume.name.clone(), volume.id.to_string(), size, mapped, shared, alone, state]);
+        let [size, mapped, shared] = [volume.size_bytes, volume.mapped_bytes, volume.shared_bytes]
+            .map(|bytes| Size(bytes).to_string());
+        table.row([
+            volume.name.clone(),
+            volume.id.to_string(),
+            size,
+            mapped,
+            shared,
+            alone,
+            state,
+        ]);
     }
     table.render()
 }

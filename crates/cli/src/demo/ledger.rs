@@ -1,8 +1,10 @@
-//! What was written, acknowledged and flushed: the memory against which a volume is verified after a crash.
+//! What was written, acknowledged and flushed: the memory against which a volume is verified after
+//! a crash.
 //!
-//! Every write of a block bears the next version of that block, and all of its 4096 bytes follow from (block, version). After a crash a block
-//! must hold a version `v` with `flushed <= v <= issued`: not older than what a completed flush covered, not newer than what was sent,
-//! and never anything else. A flush covers what was acknowledged before the flush was sent.
+//! Every write of a block bears the next version of that block, and all of its 4096 bytes follow
+//! from (block, version). After a crash a block must hold a version `v` with
+//! `flushed <= v <= issued`: not older than what a completed flush covered, not newer than what was
+//! sent, and never anything else. A flush covers what was acknowledged before the flush was sent.
 
 use windrow_load::random::Random;
 
@@ -18,7 +20,8 @@ pub fn stamp(block: u64, version: u32, bytes: &mut [u8]) {
     bytes[16..20].copy_from_slice(&version.to_le_bytes());
 }
 
-/// The version that the bytes are, if they are exactly what was once written to this block; 0 for zeroes.
+/// The version that the bytes are, if they are exactly what was once written to this block; 0 for
+/// zeroes.
 pub fn version_of(block: u64, bytes: &[u8]) -> Option<u32> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Some(0);
@@ -67,7 +70,14 @@ impl Ledger {
     /// For a volume of `blocks` blocks that is empty.
     pub fn new(blocks: usize) -> Self {
         let zeroes = || vec![0; blocks];
-        Self { issued: zeroes(), acknowledged: zeroes(), flushed: zeroes(), busy: vec![false; blocks], fresh: Vec::new(), covered: None }
+        Self {
+            issued: zeroes(),
+            acknowledged: zeroes(),
+            flushed: zeroes(),
+            busy: vec![false; blocks],
+            fresh: Vec::new(),
+            covered: None,
+        }
     }
 
     /// Number of blocks.
@@ -75,7 +85,8 @@ impl Ledger {
         self.issued.len() as u64
     }
 
-    /// Takes a block for a write: its next version, or `None` while another write to it is under way.
+    /// Takes a block for a write: its next version, or `None` while another write to it is under
+    /// way.
     pub fn issue(&mut self, block: u64) -> Option<u32> {
         let at = block as usize;
         if std::mem::replace(&mut self.busy[at], true) {
@@ -96,7 +107,12 @@ impl Ledger {
     /// A flush is sent. One at a time.
     pub fn begin_flush(&mut self) {
         debug_assert!(self.covered.is_none());
-        self.covered = Some(self.fresh.drain(..).map(|at| (at, self.acknowledged[at as usize])).collect());
+        self.covered = Some(
+            self.fresh
+                .drain(..)
+                .map(|at| (at, self.acknowledged[at as usize]))
+                .collect(),
+        );
     }
 
     /// The flush was answered.

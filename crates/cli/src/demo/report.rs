@@ -52,7 +52,11 @@ impl Findings {
     /// For people.
     pub(super) fn text(&self, arguments: &DemoArguments) -> String {
         let verdict = &self.verdict;
-        let kept = if verdict.is_good() { "every promise kept" } else { "PROMISES BROKEN" };
+        let kept = if verdict.is_good() {
+            "every promise kept"
+        } else {
+            "PROMISES BROKEN"
+        };
         format!(
             "Windrow demo: {MEMBERS} file members of {}, RAID-6, {} load, 4 KiB uniform random writes\n\n\
              members, linear, all at once      {:>12}   (writes of {}, O_DIRECT)\n\
@@ -87,7 +91,11 @@ impl Findings {
             self.restart.as_millis(),
             self.recovery["recovery_us"].as_u64().unwrap_or(0) / 1000,
             self.recovery["recovery"]["batches"],
-            Size(self.recovery["recovery"]["batch_bytes"].as_u64().unwrap_or(0)),
+            Size(
+                self.recovery["recovery"]["batch_bytes"]
+                    .as_u64()
+                    .unwrap_or(0)
+            ),
             verdict.blocks,
             verdict.promised,
             verdict.lost,
@@ -97,22 +105,37 @@ impl Findings {
         )
     }
 
-    /// How to connect a client; where the server has gone with its folder, after the same command with `--keep`.
+    /// How to connect a client; where the server has gone with its folder, after the same command
+    /// with `--keep`.
     fn play_on(&self) -> String {
-        let name = self.socket.file_name().unwrap_or_default().to_string_lossy();
+        let name = self
+            .socket
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         let (socket, dir) = match self.left_running {
-            Some(_) => (self.socket.display().to_string(), self.dir.display().to_string()),
+            Some(_) => (
+                self.socket.display().to_string(),
+                self.dir.display().to_string(),
+            ),
             None => (format!("DIR/{name}"), "DIR".to_owned()),
         };
-        let (all, data) = (quoted(&format!("nbd+unix://?socket={socket}")), quoted(&format!("nbd+unix:///data?socket={socket}")));
+        let (all, data) = (
+            quoted(&format!("nbd+unix://?socket={socket}")),
+            quoted(&format!("nbd+unix:///data?socket={socket}")),
+        );
         let (control, dir) = (quoted(&format!("{dir}/demo.control")), quoted(&dir));
         let clients = format!(
             "nbdinfo --list {all}\n             nbdcopy FILE {data}\n             \
              qemu-io -f raw {data}\n             windrow stats demo --control {control}\n"
         );
         match self.left_running {
-            Some(process) => format!("\nto play on:  {clients}to end:      kill {process}; rm -r {dir}\n"),
-            None => format!("\nto play on:  the same command with --keep leaves the server running and says where (DIR); then\n             {clients}"),
+            Some(process) => {
+                format!("\nto play on:  {clients}to end:      kill {process}; rm -r {dir}\n")
+            }
+            None => format!(
+                "\nto play on:  the same command with --keep leaves the server running and says where (DIR); then\n             {clients}"
+            ),
         }
     }
 }

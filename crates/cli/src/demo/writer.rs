@@ -1,4 +1,5 @@
-//! The verifying load: random writes over NBD with many in flight, a flush now and then, everything recorded in the ledger.
+//! The verifying load: random writes over NBD with many in flight, a flush now and then, everything
+//! recorded in the ledger.
 
 use super::ledger::{BLOCK, Ledger, Verdict, stamp};
 use std::io::{Error, Result};
@@ -11,9 +12,16 @@ const DEPTH: usize = 64;
 /// Cookies from here on are flushes.
 const FLUSH: u64 = u64::MAX;
 
-/// Writes until the time is over (then everything is flushed) or the server is gone (`Err`, the ledger is good all the same).
-/// `progress` hears the number of acknowledged writes.
-pub fn write(client: &mut NbdClient, ledger: &mut Ledger, seed: u64, flush_every: u64, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+/// Writes until the time is over (then everything is flushed) or the server is gone (`Err`, the
+/// ledger is good all the same). `progress` hears the number of acknowledged writes.
+pub fn write(
+    client: &mut NbdClient,
+    ledger: &mut Ledger,
+    seed: u64,
+    flush_every: u64,
+    time: Duration,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
     let begin = std::time::Instant::now();
     let mut random = Random::new(seed);
     let mut bytes = vec![0; BLOCK];
@@ -22,7 +30,9 @@ pub fn write(client: &mut NbdClient, ledger: &mut Ledger, seed: u64, flush_every
         let going_on = begin.elapsed() < time;
         while going_on && in_flight < DEPTH {
             let block = random.below(ledger.blocks());
-            let Some(version) = ledger.issue(block) else { continue };
+            let Some(version) = ledger.issue(block) else {
+                continue;
+            };
             stamp(block, version, &mut bytes);
             client.write(block, block * BLOCK as u64, &bytes)?;
             in_flight += 1;
@@ -41,7 +51,10 @@ pub fn write(client: &mut NbdClient, ledger: &mut Ledger, seed: u64, flush_every
         loop {
             let answer = client.answer()?;
             if answer.error != 0 {
-                return Err(Error::other(format!("a request failed with error {}", answer.error)));
+                return Err(Error::other(format!(
+                    "a request failed with error {}",
+                    answer.error
+                )));
             }
             if answer.cookie == FLUSH {
                 ledger.end_flush();
@@ -60,7 +73,14 @@ pub fn write(client: &mut NbdClient, ledger: &mut Ledger, seed: u64, flush_every
 }
 
 /// Random writes without memory, for a rate when fio is not there. Returns the number of writes.
-pub fn hammer(client: &mut NbdClient, seed: u64, span_bytes: u64, depth: usize, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+pub fn hammer(
+    client: &mut NbdClient,
+    seed: u64,
+    span_bytes: u64,
+    depth: usize,
+    time: Duration,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
     let begin = std::time::Instant::now();
     let mut random = Random::new(seed);
     let mut noise = vec![0; 4 << 20];
@@ -70,7 +90,11 @@ pub fn hammer(client: &mut NbdClient, seed: u64, span_bytes: u64, depth: usize, 
         let going_on = begin.elapsed() < time;
         while going_on && in_flight < depth {
             let at = random.below((noise.len() - BLOCK) as u64) as usize;
-            client.write(0, random.below(span_bytes / BLOCK as u64) * BLOCK as u64, &noise[at..at + BLOCK])?;
+            client.write(
+                0,
+                random.below(span_bytes / BLOCK as u64) * BLOCK as u64,
+                &noise[at..at + BLOCK],
+            )?;
             in_flight += 1;
         }
         if in_flight == 0 {
@@ -80,7 +104,10 @@ pub fn hammer(client: &mut NbdClient, seed: u64, span_bytes: u64, depth: usize, 
         loop {
             let answer = client.answer()?;
             if answer.error != 0 {
-                return Err(Error::other(format!("a request failed with error {}", answer.error)));
+                return Err(Error::other(format!(
+                    "a request failed with error {}",
+                    answer.error
+                )));
             }
             (in_flight, done) = (in_flight - 1, done + 1);
             if !client.has_answer() || in_flight == 0 {
@@ -92,7 +119,11 @@ pub fn hammer(client: &mut NbdClient, seed: u64, span_bytes: u64, depth: usize, 
 }
 
 /// Reads the whole volume and judges every block.
-pub fn verify(client: &mut NbdClient, ledger: &Ledger, progress: &mut dyn FnMut(u64)) -> Result<Verdict> {
+pub fn verify(
+    client: &mut NbdClient,
+    ledger: &Ledger,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verdict> {
     const AT_ONCE: u64 = 64;
     let mut verdict = Verdict::default();
     let pieces = ledger.blocks().div_ceil(AT_ONCE);
@@ -107,7 +138,10 @@ pub fn verify(client: &mut NbdClient, ledger: &Ledger, progress: &mut dyn FnMut(
         let answer = client.answer()?;
         in_flight -= 1;
         if answer.error != 0 {
-            return Err(Error::other(format!("a read failed with error {}", answer.error)));
+            return Err(Error::other(format!(
+                "a read failed with error {}",
+                answer.error
+            )));
         }
         for (at, bytes) in answer.data.chunks_exact(BLOCK).enumerate() {
             ledger.judge(answer.cookie * AT_ONCE + at as u64, bytes, &mut verdict);

@@ -1,4 +1,5 @@
-//! The engine and the offline check read the same members with code of their own. About damage they must say the same.
+//! The engine and the offline check read the same members with code of their own. About damage they
+//! must say the same.
 
 #[path = "../../../engine/tests/machine/mod.rs"]
 mod machine;
@@ -18,9 +19,14 @@ enum Verdict {
 }
 
 fn engine_says(memory: &mut Memory) -> Verdict {
-    let options = OpenOptions { read_only: true, ..Machine::options() };
+    let options = OpenOptions {
+        read_only: true,
+        ..Machine::options()
+    };
     match Engine::open(memory, BufPool::new(64 << 20), &options) {
-        Ok((_, report)) => Verdict::Sound { accepted_order: report.accepted_order.0 },
+        Ok((_, report)) => Verdict::Sound {
+            accepted_order: report.accepted_order.0,
+        },
         Err(OpenError::Lost(_)) => Verdict::Damage,
         Err(error) => panic!("{error}"),
     }
@@ -28,10 +34,17 @@ fn engine_says(memory: &mut Memory) -> Verdict {
 
 fn check_says(report: &CheckReport) -> Verdict {
     let damage = |kind| matches!(kind, FindingKind::BatchDamaged | FindingKind::OrdersLost);
-    if report.findings.list.iter().any(|f| f.severity == Severity::Error && damage(f.kind)) {
+    if report
+        .findings
+        .list
+        .iter()
+        .any(|f| f.severity == Severity::Error && damage(f.kind))
+    {
         Verdict::Damage
     } else {
-        Verdict::Sound { accepted_order: report.accepted_order.0 }
+        Verdict::Sound {
+            accepted_order: report.accepted_order.0,
+        }
     }
 }
 
@@ -39,7 +52,11 @@ fn check_says(report: &CheckReport) -> Verdict {
 fn verdict(memory: &mut Memory) -> Verdict {
     let report = check(memory, &CheckOptions::default(), &mut |_| {});
     let (engine, check) = (engine_says(memory), check_says(&report));
-    assert_eq!(engine, check, "the engine, then the check: {:#?}", report.findings.list);
+    assert_eq!(
+        engine, check,
+        "the engine, then the check: {:#?}",
+        report.findings.list
+    );
     engine
 }
 
@@ -67,29 +84,45 @@ fn pool(redundancy: Redundancy, members: usize) -> Memory {
     machine.memory
 }
 
-/// Batches of the user stream since the checkpoint: segment and rows, in the order of their numbers.
+/// Batches of the user stream since the checkpoint: segment and rows, in the order of their
+/// numbers.
 fn batches(memory: &Memory) -> Vec<(SegmentId, std::ops::Range<u32>)> {
     let root = memory.superblock().checkpoints[0].expect("a checkpoint");
     let mut headers = memory.headers();
-    headers.retain(|(_, _, header)| header.stream.0 == 0 && header.epoch >= root.epoch && header.seq >= root.replay[0].seq);
+    headers.retain(|(_, _, header)| {
+        header.stream.0 == 0 && header.epoch >= root.epoch && header.seq >= root.replay[0].seq
+    });
     headers.sort_by_key(|(_, _, header)| header.seq);
-    headers.into_iter().map(|(segment, row, header)| (segment, row..row + header.rows)).collect()
+    headers
+        .into_iter()
+        .map(|(segment, row, header)| (segment, row..row + header.rows))
+        .collect()
 }
 
 /// What both say when these rows are overwritten on every member.
 fn verdict_without(memory: &mut Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Verdict {
     let lost = memory.blocks(segment, rows.clone());
-    let was: Vec<Vec<u8>> = lost.iter().map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec()).collect();
+    let was: Vec<Vec<u8>> = lost
+        .iter()
+        .map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec())
+        .collect();
     memory.overwrite(segment, rows, 0);
     let verdict = verdict(memory);
-    lost.iter().zip(&was).for_each(|((member, at), was)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].copy_from_slice(was));
+    lost.iter().zip(&was).for_each(|((member, at), was)| {
+        memory.data[*member][*at..*at + BLOCK_BYTES as usize].copy_from_slice(was)
+    });
     verdict
 }
 
-/// Batches are lost one after another, whole or only their last row, on more members than the redundancy covers.
+/// Batches are lost one after another, whole or only their last row, on more members than the
+/// redundancy covers.
 #[test]
 fn whatever_batch_is_lost_both_say_the_same() {
-    for (redundancy, members) in [(Redundancy::Single, 3), (Redundancy::Double, 4), (Redundancy::Copies(2), 2)] {
+    for (redundancy, members) in [
+        (Redundancy::Single, 3),
+        (Redundancy::Double, 4),
+        (Redundancy::Copies(2), 2),
+    ] {
         let mut memory = pool(redundancy, members);
         let whole = verdict(&mut memory);
         let (mut damages, mut torn) = (0, 0);
@@ -100,11 +133,16 @@ fn whatever_batch_is_lost_both_say_the_same() {
                 torn += u32::from(verdict != Verdict::Damage && verdict != whole);
             }
         }
-        assert!(damages > 10 && torn > 0, "{}: {damages} times damage, {torn} times a torn tail", redundancy.name());
+        assert!(
+            damages > 10 && torn > 0,
+            "{}: {damages} times damage, {torn} times a torn tail",
+            redundancy.name()
+        );
     }
 }
 
-/// A lost durable batch is told from a torn tail only by what later headers say: they stand in the chunks behind the loss.
+/// A lost durable batch is told from a torn tail only by what later headers say: they stand in the
+/// chunks behind the loss.
 #[test]
 fn both_call_a_lost_durable_batch_damage() {
     let mut memory = pool(Redundancy::Single, 3);
@@ -112,8 +150,9 @@ fn both_call_a_lost_durable_batch_damage() {
     assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Damage);
 }
 
-/// Each batch fills a segment, so it alone says where the stream goes on, and only the one there tells that it was flushed. Its tail is lost on more members than the redundancy
-/// covers; its header is there: a start took it for a torn tail.
+/// Each batch fills a segment, so it alone says where the stream goes on, and only the one there
+/// tells that it was flushed. Its tail is lost on more members than the redundancy covers; its
+/// header is there: a start took it for a torn tail.
 #[test]
 fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 3, 64, 64, 64);
@@ -126,10 +165,15 @@ fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
     }
     let mut memory = machine.memory;
     let batches = batches(&memory);
-    let at = (1..batches.len()).find(|at| batches[*at].1 == (0..64)).expect("a batch that fills a segment");
+    let at = (1..batches.len())
+        .find(|at| batches[*at].1 == (0..64))
+        .expect("a batch that fills a segment");
     let (segment, rows) = batches[at].clone();
     assert!(batches[at + 1..].iter().all(|later| later.0 != segment));
-    assert_eq!(verdict_without(&mut memory, segment, rows.end - 1..rows.end), Verdict::Damage);
+    assert_eq!(
+        verdict_without(&mut memory, segment, rows.end - 1..rows.end),
+        Verdict::Damage
+    );
 }
 
 /// Nothing says that the last batch was durable: a power cut may leave that.
@@ -137,12 +181,23 @@ fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
 fn both_call_the_last_batch_a_torn_tail() {
     let mut memory = pool(Redundancy::Single, 3);
     let (segment, rows) = batches(&memory).pop().expect("a batch");
-    let Verdict::Sound { accepted_order: before } = verdict(&mut memory) else { panic!("a sound pool") };
-    assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Sound { accepted_order: before - 1 });
+    let Verdict::Sound {
+        accepted_order: before,
+    } = verdict(&mut memory)
+    else {
+        panic!("a sound pool")
+    };
+    assert_eq!(
+        verdict_without(&mut memory, segment, rows),
+        Verdict::Sound {
+            accepted_order: before - 1
+        }
+    );
 }
 
-/// Batches that a start refused, and no fence tells of that any more, stand where a member missed the writes of those that have their numbers now: the check called such pools
-/// damaged, or listed the refused ones. Where the new one is rotten besides, that is a loss.
+/// Batches that a start refused, and no fence tells of that any more, stand where a member missed
+/// the writes of those that have their numbers now: the check called such pools damaged, or listed
+/// the refused ones. Where the new one is rotten besides, that is a loss.
 #[test]
 fn what_was_refused_long_ago_counts_for_neither() {
     let mut parity = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
@@ -155,7 +210,9 @@ fn what_was_refused_long_ago_counts_for_neither() {
         pool.missed(copy, 0..rows);
         pools.push((whole, pool.memory.clone()));
         if again == 19 && batches == 1 {
-            let (member, at) = pool.memory.blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[1 - copy];
+            let (member, at) = pool
+                .memory
+                .blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[1 - copy];
             pool.memory.data[member][at..at + BLOCK_BYTES as usize].fill(0);
             assert_eq!(verdict(&mut pool.memory), Verdict::Damage);
         }
@@ -165,11 +222,20 @@ fn what_was_refused_long_ago_counts_for_neither() {
         assert!(matches!(expected, Verdict::Sound { .. }));
         assert_eq!(verdict(&mut missed), expected);
         let report = check(&mut missed, &CheckOptions::default(), &mut |_| {});
-        assert!(report.findings.list.iter().all(|f| f.severity != Severity::Error), "{:#?}", report.findings.list);
+        assert!(
+            report
+                .findings
+                .list
+                .iter()
+                .all(|f| f.severity != Severity::Error),
+            "{:#?}",
+            report.findings.list
+        );
     }
 }
 
-/// A pool with flushes in its journal, some of them of the start before; the last one was never answered.
+/// A pool with flushes in its journal, some of them of the start before; the last one was never
+/// answered.
 fn journalled(redundancy: Redundancy, members: usize, seed: u64) -> Memory {
     let mut machine = Machine::journalled(redundancy, members, 24, 128 << 10);
     let volume = machine.volume(16 << 20);
@@ -183,13 +249,24 @@ fn journalled(redundancy: Redundancy, members: usize, seed: u64) -> Memory {
     }
     for lba in 0..12 {
         if lba % 5 == 3 {
-            machine.request(volume, Op::Trim { offset: lba * BLOCK_BYTES, length: 3 * BLOCK_BYTES, fua: false });
+            machine.request(
+                volume,
+                Op::Trim {
+                    offset: lba * BLOCK_BYTES,
+                    length: 3 * BLOCK_BYTES,
+                    fua: false,
+                },
+            );
             machine.settle();
         }
         machine.write(volume, 3 * lba, lba as u8);
         machine.flush(volume);
     }
-    assert!(machine.engine.status().journal.rounds > 5, "{:?}", machine.engine.status().journal);
+    assert!(
+        machine.engine.status().journal.rounds > 5,
+        "{:?}",
+        machine.engine.status().journal
+    );
     machine.memory
 }
 
@@ -201,7 +278,13 @@ fn records(memory: &Memory) -> Vec<(u32, usize, usize)> {
         let (member, start) = area.locate(chunk, 0);
         let bytes = &memory.data[member.index()][start as usize..][..area.chunk_bytes as usize];
         let mut at = 0;
-        while let Ok(record) = decode_record(&bytes[at..], &superblock.pool, chunk, at as u32, area.granule) {
+        while let Ok(record) = decode_record(
+            &bytes[at..],
+            &superblock.pool,
+            chunk,
+            at as u32,
+            area.granule,
+        ) {
             found.push((chunk, at, record.length as usize));
             at += record.length as usize;
         }
@@ -209,27 +292,46 @@ fn records(memory: &Memory) -> Vec<(u32, usize, usize)> {
     found
 }
 
-/// Copies of records are changed at random places, one after another, until none is left of some: at each step both say the same.
+/// Copies of records are changed at random places, one after another, until none is left of some:
+/// at each step both say the same.
 #[test]
 fn whatever_becomes_of_the_journal_both_say_the_same() {
     let (mut damages, mut torn) = (0, 0);
-    for (redundancy, members) in [(Redundancy::None, 2), (Redundancy::Single, 3), (Redundancy::Double, 6), (Redundancy::Copies(2), 2)] {
+    for (redundancy, members) in [
+        (Redundancy::None, 2),
+        (Redundancy::Single, 3),
+        (Redundancy::Double, 6),
+        (Redundancy::Copies(2), 2),
+    ] {
         for seed in 0..6u64 {
             let mut memory = journalled(redundancy, members, seed);
-            let (area, records) = (memory.superblock().journals.internal.expect("a journal"), records(&memory));
+            let (area, records) = (
+                memory.superblock().journals.internal.expect("a journal"),
+                records(&memory),
+            );
             assert!(records.len() > 8, "{records:?}");
             let whole = verdict(&mut memory);
             let mut number = seed + 1;
             let mut below = |bound: usize| {
-                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                number = number
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (number >> 33) as usize % bound
             };
             for _ in 0..40 {
                 // Mostly the newest ones: of the oldest nothing is needed.
-                let (chunk, at, length) = records[records.len() - 1 - below(records.len()).min(below(records.len()))];
+                let (chunk, at, length) =
+                    records[records.len() - 1 - below(records.len()).min(below(records.len()))];
                 let every = below(2) == 0;
-                let byte = at + if below(3) == 0 { below(128) } else { below(length) };
-                for copy in (0..area.copies).filter(|copy| every || usize::from(*copy) == byte % usize::from(area.copies)) {
+                let byte = at
+                    + if below(3) == 0 {
+                        below(128)
+                    } else {
+                        below(length)
+                    };
+                for copy in (0..area.copies)
+                    .filter(|copy| every || usize::from(*copy) == byte % usize::from(area.copies))
+                {
                     let (member, start) = area.locate(chunk, copy);
                     memory.data[member.index()][start as usize + byte] ^= 0x40;
                 }
@@ -239,7 +341,10 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
             }
         }
     }
-    assert!(damages > 50 && torn > 10, "{damages} times damage, {torn} times a torn end");
+    assert!(
+        damages > 50 && torn > 10,
+        "{damages} times damage, {torn} times a torn end"
+    );
 }
 
 /// What a rebuild gave up was an I/O error for who read it, and the check called the pool sound.
@@ -248,18 +353,42 @@ fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
     let (mut memory, volume, rebuilt) = given_up::pool();
     let all = CheckOptions::everything();
     let report = check(&mut memory, &all, &mut |_| {});
-    let found = report.findings.list.iter().filter(|f| f.severity > Severity::Note);
-    let found: Vec<_> = found.map(|f| (f.kind, f.volume, f.lba.map(|lba| lba.0))).collect();
-    assert_eq!(found, [0, 10].map(|lba| (FindingKind::BlockLost, Some(volume), Some(lba))), "{:#?}", report.findings.list);
-    assert_eq!((report.lost_blocks, report.exit_code()), (rebuilt.lost_blocks_total, 4));
+    let found = report
+        .findings
+        .list
+        .iter()
+        .filter(|f| f.severity > Severity::Note);
+    let found: Vec<_> = found
+        .map(|f| (f.kind, f.volume, f.lba.map(|lba| lba.0)))
+        .collect();
+    assert_eq!(
+        found,
+        [0, 10].map(|lba| (FindingKind::BlockLost, Some(volume), Some(lba))),
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (report.lost_blocks, report.exit_code()),
+        (rebuilt.lost_blocks_total, 4)
+    );
     let mut machine = Machine::open(memory);
-    given_up::GIVEN_UP.iter().for_each(|lba| assert!(machine.is_lost(volume, *lba)));
+    given_up::GIVEN_UP
+        .iter()
+        .for_each(|lba| assert!(machine.is_lost(volume, *lba)));
     given_up::make_good(&mut machine, volume);
     machine.flush(volume);
     for _ in 0..2 {
         let report = check(&mut machine.memory, &all, &mut |_| {});
-        assert_eq!((report.lost_blocks, report.exit_code()), (0, 0), "{:#?}", report.findings.list);
+        assert_eq!(
+            (report.lost_blocks, report.exit_code()),
+            (0, 0),
+            "{:#?}",
+            report.findings.list
+        );
         // With all of it in a checkpoint, too.
-        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
 }

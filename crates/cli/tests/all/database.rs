@@ -1,6 +1,8 @@
-//! An SQLite database on ext4 on a volume, as its users have it: the kernel's file system through a loop device and nbdfuse. The daemon is
-//! killed, on members with a volatile cache, while transactions are committed. After each kill the file system recovers by its own journal,
-//! the database by its own, and every transaction that was reported as committed must be there, each row with the right content.
+//! An SQLite database on ext4 on a volume, as its users have it: the kernel's file system through a
+//! loop device and nbdfuse. The daemon is killed, on members with a volatile cache, while
+//! transactions are committed. After each kill the file system recovers by its own journal, the
+//! database by its own, and every transaction that was reported as committed must be there, each
+//! row with the right content.
 //!
 //! The test is skipped, and says so, where a program is missing or mounting is not allowed.
 
@@ -21,14 +23,29 @@ fn database(files: &FileSystem) -> PathBuf {
 /// Changing between the two modes converts the database as well.
 fn script(task: &str, base: &Path, round: u64) -> Command {
     let mut command = Command::new("python3");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/database.py")).arg(task).arg(base);
-    command.env("JOURNAL", if round.is_multiple_of(2) { "DELETE" } else { "WAL" });
+    command
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/database.py"))
+        .arg(task)
+        .arg(base);
+    command.env(
+        "JOURNAL",
+        if round.is_multiple_of(2) {
+            "DELETE"
+        } else {
+            "WAL"
+        },
+    );
     command
 }
 
-/// Commits transactions and kills the daemon after `count` of them; the number of the last one that was reported as committed.
+/// Commits transactions and kills the daemon after `count` of them; the number of the last one that
+/// was reported as committed.
 fn commit_and_kill(files: &FileSystem, server: Server, round: u64, count: u64) -> u64 {
-    let mut child = script("work", &database(files), round).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = script("work", &database(files), round)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut server = Some(server);
     let (mut last, mut seen) = (0, 0);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -37,8 +54,14 @@ fn commit_and_kill(files: &FileSystem, server: Server, round: u64, count: u64) -
             server.take().unwrap().kill();
         }
     }
-    assert!(seen >= count, "the load ended by itself after {seen} transactions");
-    assert!(!child.wait().unwrap().success(), "nothing goes on without the daemon");
+    assert!(
+        seen >= count,
+        "the load ended by itself after {seen} transactions"
+    );
+    assert!(
+        !child.wait().unwrap().success(),
+        "nothing goes on without the daemon"
+    );
     last
 }
 
@@ -46,14 +69,25 @@ fn commit_and_kill(files: &FileSystem, server: Server, round: u64, count: u64) -
 fn transactions(files: &FileSystem, round: u64) -> u64 {
     let output = script("check", &database(files), round).output().unwrap();
     assert!(output.status.success(), "{}", both(&output));
-    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    String::from_utf8_lossy(&output.stdout)
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 /// The file system as the kill left it is one that its own checker mends by the journal alone.
 fn check_file_system(world: &World, server: &Server) {
     tool(world.path(), "nbdcopy", &[&server.uri("data"), "copy"]);
-    let repaired = Command::new(find("e2fsck").unwrap()).args(["-p", "copy"]).current_dir(world.path()).output().unwrap();
-    assert!(matches!(repaired.status.code(), Some(0 | 1)), "{}", both(&repaired));
+    let repaired = Command::new(find("e2fsck").unwrap())
+        .args(["-p", "copy"])
+        .current_dir(world.path())
+        .output()
+        .unwrap();
+    assert!(
+        matches!(repaired.status.code(), Some(0 | 1)),
+        "{}",
+        both(&repaired)
+    );
     tool(world.path(), "e2fsck", &["-fn", "copy"]);
 }
 
@@ -62,31 +96,53 @@ fn obstacle() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse");
     }
-    let has_module = Command::new("python3").args(["-c", "import sqlite3"]).output().is_ok_and(|output| output.status.success());
+    let has_module = Command::new("python3")
+        .args(["-c", "import sqlite3"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !has_module {
         return Some("python3 with its sqlite3 module is not installed");
     }
-    (!installed(&["nbdfuse", "nbdcopy", "mke2fs", "e2fsck", "mount", "umount"])).then_some("a program is not installed")
+    (!installed(&["nbdfuse", "nbdcopy", "mke2fs", "e2fsck", "mount", "umount"]))
+        .then_some("a program is not installed")
 }
 
-/// Rounds of transactions and a kill. False if mounting is not allowed here; a panic if something committed is lost.
+/// Rounds of transactions and a kill. False if mounting is not allowed here; a panic if something
+/// committed is lost.
 fn kill_again_and_again(world: &World, kills: u64, options: &str) -> bool {
     let mut random = Random(7);
-    let mut serve = || world.serve(&format!("--punch-holes --volatile-cache {} {options}", random.next() >> 1));
+    let mut serve = || {
+        world.serve(&format!(
+            "--punch-holes --volatile-cache {} {options}",
+            random.next() >> 1
+        ))
+    };
     let mut server = serve();
     let mut committed = 0;
     for round in 0..=kills {
-        let Some(disk) = Mounted::new(world, &server.uri("data")) else { return false };
+        let Some(disk) = Mounted::new(world, &server.uri("data")) else {
+            return false;
+        };
         if round == 0 {
-            tool(world.path(), "mke2fs", &["-q", "-t", "ext4", "-b", "4096", "disk"]);
+            tool(
+                world.path(),
+                "mke2fs",
+                &["-q", "-t", "ext4", "-b", "4096", "disk"],
+            );
         }
         let files = FileSystem::new(world, &disk);
-        assert!(round == 0 || files.is_some(), "the file system cannot be mounted after a kill");
+        assert!(
+            round == 0 || files.is_some(),
+            "the file system cannot be mounted after a kill"
+        );
         let Some(files) = files else { return false };
         if round > 0 {
             let found = transactions(&files, round - 1);
             // The next one may have been committed although nobody heard of it.
-            assert!((committed..=committed + 1).contains(&found), "{committed} transactions were committed, {found} are there after kill {round}");
+            assert!(
+                (committed..=committed + 1).contains(&found),
+                "{committed} transactions were committed, {found} are there after kill {round}"
+            );
             eprintln!("kill {round}: {committed} transactions were reported, {found} are there");
         }
         if round == kills {
@@ -112,12 +168,22 @@ fn committed_transactions_survive_kills_of_the_daemon() {
     kill_again_and_again(&World::with_volume(CREATE, "64M"), KILLS, "");
 }
 
-/// The same on members that claim every flush without doing it: if nothing were lost then, the test above would mean nothing.
+/// The same on members that claim every flush without doing it: if nothing were lost then, the test
+/// above would mean nothing.
 #[test]
 fn transactions_are_lost_where_flushes_are_dropped() {
     if let Some(why) = obstacle() {
         return eprintln!("skipped: {why}");
     }
-    let ended = std::panic::catch_unwind(|| kill_again_and_again(&World::with_volume(CREATE, "64M"), KILLS, "--drop-flush-every 1"));
-    assert!(!matches!(ended, Ok(true)), "dropped flushes were not noticed");
+    let ended = std::panic::catch_unwind(|| {
+        kill_again_and_again(
+            &World::with_volume(CREATE, "64M"),
+            KILLS,
+            "--drop-flush-every 1",
+        )
+    });
+    assert!(
+        !matches!(ended, Ok(true)),
+        "dropped flushes were not noticed"
+    );
 }

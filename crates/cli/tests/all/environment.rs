@@ -1,4 +1,5 @@
-//! What a process is started with: mask, limits, streams, folders. Each costs the command that meets it, with one clear line, and never the daemon or a member.
+//! What a process is started with: mask, limits, streams, folders. Each costs the command that
+//! meets it, with one clear line, and never the daemon or a member.
 
 use crate::support;
 
@@ -9,8 +10,18 @@ use support::{CREATE, Server, World, both, nbd};
 
 /// Everything below a folder.
 fn below(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    entries.flat_map(|path| if path.is_dir() { [vec![path.clone()], below(&path)].concat() } else { vec![path] }).collect()
+    let entries = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                [vec![path.clone()], below(&path)].concat()
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 fn serve_under(world: &World, setup: &str) -> Result<Server, String> {
@@ -20,12 +31,20 @@ fn serve_under(world: &World, setup: &str) -> Result<Server, String> {
 /// One line with this id and this text, and the exit code of a failure.
 fn refused(output: &Output, id: &str, text: &str) {
     let said = both(output);
-    assert!(output.status.code() == Some(4) && said.lines().count() == 1 && said.contains(id) && said.contains(text), "{}: {said}", output.status);
+    assert!(
+        output.status.code() == Some(4)
+            && said.lines().count() == 1
+            && said.contains(id)
+            && said.contains(text),
+        "{}: {said}",
+        output.status
+    );
 }
 
 /// All members are in use, and nothing is lost.
 fn is_whole(world: &World) {
-    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+    let status: serde_json::Value =
+        serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
     assert_eq!(status["state"], "online", "{status}");
     world.check().expect("a sound pool");
 }
@@ -34,20 +53,39 @@ fn is_whole(world: &World) {
 #[test]
 fn others_cannot_write_to_what_windrow_keeps() {
     let world = World::new();
-    for line in [CREATE, "volume create tank/data 16M", "windrow-lab trace generate uniform t.wtrc --requests 10 --size 1M"] {
-        let output = world.command_under("umask 0", line).output().expect("it runs");
+    for line in [
+        CREATE,
+        "volume create tank/data 16M",
+        "windrow-lab trace generate uniform t.wtrc --requests 10 --size 1M",
+    ] {
+        let output = world
+            .command_under("umask 0", line)
+            .output()
+            .expect("it runs");
         assert!(output.status.success(), "{}", both(&output));
     }
     let server = serve_under(&world, "umask 0").expect("it serves");
-    let writable = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o022 != 0);
+    let writable = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o022 != 0)
+    };
     // (The log of the daemon is the test's own.)
-    let found: Vec<PathBuf> = below(world.path()).into_iter().filter(|path| writable(path) && !path.ends_with("serve.log")).collect();
+    let found: Vec<PathBuf> = below(world.path())
+        .into_iter()
+        .filter(|path| writable(path) && !path.ends_with("serve.log"))
+        .collect();
     assert!(found.is_empty(), "{found:?}");
     assert!(server.stop());
     for (path, mode) in [("state/pools/tank.json", 0o646), ("state/pools", 0o777)] {
-        let before = std::fs::metadata(world.file(path)).expect("it is there").permissions();
-        std::fs::set_permissions(world.file(path), std::fs::Permissions::from_mode(mode)).expect("a mode");
-        refused(&world.run("pool status tank"), "WR-CLI-003", "others may write to it");
+        let before = std::fs::metadata(world.file(path))
+            .expect("it is there")
+            .permissions();
+        std::fs::set_permissions(world.file(path), std::fs::Permissions::from_mode(mode))
+            .expect("a mode");
+        refused(
+            &world.run("pool status tank"),
+            "WR-CLI-003",
+            "others may write to it",
+        );
         assert!(world.try_serve("").is_err());
         std::fs::set_permissions(world.file(path), before).expect("a mode");
     }
@@ -58,8 +96,13 @@ fn others_cannot_write_to_what_windrow_keeps() {
 #[test]
 fn a_limit_on_the_size_of_files_ends_no_process() {
     let world = World::with_volume(CREATE, "16M");
-    let said = serve_under(&world, "ulimit -f 64").err().expect("it is refused");
-    assert!(said.contains("WR-MEMBER-001") && said.contains("ulimit -f") && said.lines().count() == 1, "{said}");
+    let said = serve_under(&world, "ulimit -f 64")
+        .err()
+        .expect("it is refused");
+    assert!(
+        said.contains("WR-MEMBER-001") && said.contains("ulimit -f") && said.lines().count() == 1,
+        "{said}"
+    );
     is_whole(&world);
     // The soft limit is raised where that is allowed.
     let server = serve_under(&world, "ulimit -S -f 64").expect("it serves");
@@ -67,7 +110,13 @@ fn a_limit_on_the_size_of_files_ends_no_process() {
     client.write(1, 0, &vec![7; 8 << 20], true);
     assert_eq!(client.finish().expect("it is written").0, 0);
     assert!(server.stop());
-    let output = world.command_under("ulimit -f 1", "windrow-lab trace generate uniform long.wtrc --requests 100000 --size 1M").output().expect("it runs");
+    let output = world
+        .command_under(
+            "ulimit -f 1",
+            "windrow-lab trace generate uniform long.wtrc --requests 100000 --size 1M",
+        )
+        .output()
+        .expect("it runs");
     refused(&output, "WR-", "long.wtrc");
     is_whole(&world);
 }
@@ -77,19 +126,29 @@ fn a_limit_on_the_size_of_files_ends_no_process() {
 fn few_descriptors_cost_no_member() {
     let world = World::with_volume(CREATE, "16M");
     for count in [5, 6, 8, 10, 12] {
-        let said = serve_under(&world, &format!("ulimit -n {count}")).err().unwrap_or_default();
+        let said = serve_under(&world, &format!("ulimit -n {count}"))
+            .err()
+            .unwrap_or_default();
         let last = said.lines().last().unwrap_or_default();
-        assert!(last.is_empty() || (last.contains("WR-") && last.contains("ulimit -n")), "{count}: {said}");
+        assert!(
+            last.is_empty() || (last.contains("WR-") && last.contains("ulimit -n")),
+            "{count}: {said}"
+        );
     }
     is_whole(&world);
 }
 
-/// What is opened first gets the numbers of streams that are closed: a message would go into a member.
+/// What is opened first gets the numbers of streams that are closed: a message would go into a
+/// member.
 #[test]
 fn closed_streams_are_nobody_elses() {
     let world = World::with_volume(CREATE, "16M");
     let line = "serve tank --no-memory-lock --nbd unix:nbd.sock";
-    let mut child = world.command_under("exec <&- >&- 2>&-", line).stdin(Stdio::null()).spawn().expect("it starts");
+    let mut child = world
+        .command_under("exec <&- >&- 2>&-", line)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it starts");
     // Nothing tells that it is ready but its socket.
     let mut client = loop {
         match nbd::Client::connect(&world.file("nbd.sock"), "data") {
@@ -99,14 +158,18 @@ fn closed_streams_are_nobody_elses() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     for stream in 0..3 {
-        let to = std::fs::read_link(format!("/proc/{}/fd/{stream}", child.id())).expect("it is open");
+        let to =
+            std::fs::read_link(format!("/proc/{}/fd/{stream}", child.id())).expect("it is open");
         assert_eq!(to, Path::new("/dev/null"), "{stream}");
     }
     client.write(1, 0, &[7; 4096], true);
     assert_eq!(client.finish().expect("it is written").0, 0);
     support::tool(world.path(), "kill", &[&child.id().to_string()]);
     assert!(child.wait().expect("it ends").success());
-    let output = world.command_under("exec <&- >&- 2>&-", "pool status tank").output().expect("it runs");
+    let output = world
+        .command_under("exec <&- >&- 2>&-", "pool status tank")
+        .output()
+        .expect("it runs");
     assert!(output.status.success() && both(&output).is_empty());
     is_whole(&world);
 }
@@ -115,7 +178,15 @@ fn closed_streams_are_nobody_elses() {
 #[test]
 fn folders_that_cannot_be_used_are_named() {
     let world = World::with_volume(CREATE, "16M");
-    refused(&world.command("serve tank --nbd unix:nbd.sock").env("WINDROW_RUN", "/proc/none").output().expect("it runs"), "WR-CLI-003", "/proc/none");
+    refused(
+        &world
+            .command("serve tank --nbd unix:nbd.sock")
+            .env("WINDROW_RUN", "/proc/none")
+            .output()
+            .expect("it runs"),
+        "WR-CLI-003",
+        "/proc/none",
+    );
     // Where members are cannot be kept: the pool is served all the same.
     let server = world.ready(world.start_as(
         |line| {
@@ -129,15 +200,29 @@ fn folders_that_cannot_be_used_are_named() {
     server.client().write(1, 0, &[7; 4096], true);
     assert!(server.stop());
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
-    assert!(log.contains("/proc/none") && log.contains("WINDROW_STATE"), "{log}");
+    assert!(
+        log.contains("/proc/none") && log.contains("WINDROW_STATE"),
+        "{log}"
+    );
     // The folder in which the command was started is gone.
     let gone = |line: &str| {
         std::fs::create_dir_all(world.file("gone")).expect("a folder");
-        world.command_under("cd gone && rmdir ../gone", line).output().expect("it runs")
+        world
+            .command_under("cd gone && rmdir ../gone", line)
+            .output()
+            .expect("it runs")
     };
     assert!(gone("pool status tank").status.success());
-    refused(&gone("serve tank --nbd unix:nbd.sock --wait-for-members 0"), "WR-SERVE-001", "nbd.sock");
+    refused(
+        &gone("serve tank --nbd unix:nbd.sock --wait-for-members 0"),
+        "WR-SERVE-001",
+        "nbd.sock",
+    );
     refused(&gone("inspect m0"), "WR-MEMBER-001", "m0");
-    refused(&gone("pool create --redundancy 5 --size 64M other a b c"), "WR-", "a");
+    refused(
+        &gone("pool create --redundancy 5 --size 64M other a b c"),
+        "WR-",
+        "a",
+    );
     is_whole(&world);
 }

@@ -1,4 +1,5 @@
-//! Exports and the clients that use them: nothing is picked for a client that names nothing, and nothing is taken away from under one without a word.
+//! Exports and the clients that use them: nothing is picked for a client that names nothing, and
+//! nothing is taken away from under one without a word.
 
 use crate::support;
 
@@ -12,18 +13,28 @@ fn json(world: &World, line: &str) -> Value {
 fn fails(world: &World, line: &str, id: &str) -> String {
     let output = world.run(line);
     let said = both(&output);
-    assert!(output.status.code() == Some(4) && said.contains(id), "{line}: {said}");
+    assert!(
+        output.status.code() == Some(4) && said.contains(id),
+        "{line}: {said}"
+    );
     said
 }
 
 /// Size of what a client gets that names no export.
 fn unnamed(server: &support::Server) -> Option<u64> {
-    nbd::Client::connect(&server.socket, "").ok().map(|client| client.size_bytes)
+    nbd::Client::connect(&server.socket, "")
+        .ok()
+        .map(|client| client.size_bytes)
 }
 
 fn names(world: &World) -> Vec<String> {
     let list = json(world, "export list tank");
-    list["exports"].as_array().expect("exports").iter().map(|export| export["name"].as_str().expect("a name").to_owned()).collect()
+    list["exports"]
+        .as_array()
+        .expect("exports")
+        .iter()
+        .map(|export| export["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// True once the server has ended the connection.
@@ -32,7 +43,8 @@ fn is_closed(client: &mut nbd::Client) -> bool {
     client.finish().is_err()
 }
 
-/// The first volume was the default; when it was withdrawn or deleted the next one became it, writable, and a client that came again wrote to that.
+/// The first volume was the default; when it was withdrawn or deleted the next one became it,
+/// writable, and a client that came again wrote to that.
 #[test]
 fn the_default_export_is_named_and_never_moves() {
     let world = World::with_volume(CREATE, "16M");
@@ -48,7 +60,10 @@ fn the_default_export_is_named_and_never_moves() {
     assert_eq!(unnamed(&server), None);
     assert!(server.stop());
     let server = world.serve("--default other");
-    assert_eq!((unnamed(&server), names(&world)), (Some(8 << 20), vec!["other".to_owned()]));
+    assert_eq!(
+        (unnamed(&server), names(&world)),
+        (Some(8 << 20), vec!["other".to_owned()])
+    );
     assert!(server.stop());
     let server = world.serve("");
     assert_eq!(unnamed(&server), Some(8 << 20));
@@ -64,11 +79,15 @@ fn the_default_export_is_named_and_never_moves() {
     world.succeeds("export add tank/third --name alias");
     let said = fails(&world, "volume create tank/alias 4M", "WR-EXPORT-002");
     assert!(said.contains("'third'"), "{said}");
-    let said = world.try_serve("--default nothing").err().expect("there is no such volume");
+    let said = world
+        .try_serve("--default nothing")
+        .err()
+        .expect("there is no such volume");
     assert!(said.contains("WR-VOLUME-001"), "{said}");
 }
 
-/// A volume was deleted, or its end cut off, under the file system that was mounted on it, and nothing showed who was connected.
+/// A volume was deleted, or its end cut off, under the file system that was mounted on it, and
+/// nothing showed who was connected.
 #[test]
 fn commands_that_destroy_look_at_the_clients_first() {
     let world = World::with_volume(CREATE, "16M");
@@ -78,16 +97,51 @@ fn commands_that_destroy_look_at_the_clients_first() {
     client.write(1, 0, &[7; 8192], false);
     assert_eq!(client.finish().expect("an answer").0, 0);
     let list = json(&world, "export list tank");
-    let data = list["exports"].as_array().expect("exports").iter().find(|export| export["name"] == "data").expect("it is served").clone();
+    let data = list["exports"]
+        .as_array()
+        .expect("exports")
+        .iter()
+        .find(|export| export["name"] == "data")
+        .expect("it is served")
+        .clone();
     let seen = &data["clients"][0];
-    assert_eq!((seen["writes"].as_u64(), seen["written_bytes"].as_u64(), seen["in_flight"].as_u64()), (Some(1), Some(8192), Some(0)));
-    assert!(seen["peer"].as_str().is_some_and(|peer| peer.contains(&format!("pid {}", std::process::id()))), "{seen}");
-    assert_eq!(json(&world, "pool status tank")["exports"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        (
+            seen["writes"].as_u64(),
+            seen["written_bytes"].as_u64(),
+            seen["in_flight"].as_u64()
+        ),
+        (Some(1), Some(8192), Some(0))
+    );
+    assert!(
+        seen["peer"]
+            .as_str()
+            .is_some_and(|peer| peer.contains(&format!("pid {}", std::process::id()))),
+        "{seen}"
+    );
+    assert_eq!(
+        json(&world, "pool status tank")["exports"]
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
     let text = world.succeeds("export list tank");
-    assert!(text.contains("CLIENTS") && text.contains("IN FLIGHT"), "{text}");
-    for command in ["volume delete tank/data --yes", "volume resize tank/data 8M --shrink", "export rm tank/data", "pool export tank"] {
+    assert!(
+        text.contains("CLIENTS") && text.contains("IN FLIGHT"),
+        "{text}"
+    );
+    for command in [
+        "volume delete tank/data --yes",
+        "volume resize tank/data 8M --shrink",
+        "export rm tank/data",
+        "pool export tank",
+    ] {
         let said = fails(&world, command, "WR-EXPORT-003");
-        assert!(said.contains("1 client is connected") && said.contains(&format!("pid {}", std::process::id())), "{said}");
+        assert!(
+            said.contains("1 client is connected")
+                && said.contains(&format!("pid {}", std::process::id())),
+            "{said}"
+        );
     }
     world.succeeds("volume resize tank/data 20M");
     world.succeeds("volume resize tank/first 2M --shrink");
@@ -96,11 +150,22 @@ fn commands_that_destroy_look_at_the_clients_first() {
     fails(&world, "export add tank/data --default", "WR-EXPORT-003");
     // Nor is it taken away from them.
     let said = fails(&world, "export rm tank/first --default", "WR-EXPORT-003");
-    assert!(said.contains("1 client is connected") && said.contains(&format!("pid {}", std::process::id())), "{said}");
-    fails(&world, "export rm tank/data --default --force", "WR-EXPORT-001");
+    assert!(
+        said.contains("1 client is connected")
+            && said.contains(&format!("pid {}", std::process::id())),
+        "{said}"
+    );
+    fails(
+        &world,
+        "export rm tank/data --default --force",
+        "WR-EXPORT-001",
+    );
     let mut default = default;
     world.succeeds("export rm tank/first --default --force");
-    assert!(is_closed(&mut default) && unnamed(&server).is_none(), "it was disconnected");
+    assert!(
+        is_closed(&mut default) && unnamed(&server).is_none(),
+        "it was disconnected"
+    );
     world.succeeds("volume resize tank/data 8M --shrink --force");
     assert!(is_closed(&mut client), "it was disconnected");
     let client = server.client();
@@ -121,17 +186,33 @@ fn clients_are_disconnected_by_hand() {
     let server = world.serve("");
     let (mut one, mut two) = (server.client(), server.client());
     let list = json(&world, "export list tank");
-    let number = list["exports"][0]["clients"][1]["client"].as_u64().expect("a number");
-    assert_eq!(json(&world, &format!("export disconnect tank --client {number}"))["clients"].as_array().map(Vec::len), Some(1));
+    let number = list["exports"][0]["clients"][1]["client"]
+        .as_u64()
+        .expect("a number");
+    assert_eq!(
+        json(&world, &format!("export disconnect tank --client {number}"))["clients"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
     assert!(is_closed(&mut two));
-    fails(&world, &format!("export disconnect tank --client {number}"), "WR-EXPORT-004");
+    fails(
+        &world,
+        &format!("export disconnect tank --client {number}"),
+        "WR-EXPORT-004",
+    );
     fails(&world, "export disconnect tank/nothing", "WR-EXPORT-001");
-    assert!(world.succeeds("export disconnect tank/data").contains("1 client disconnected"));
+    assert!(
+        world
+            .succeeds("export disconnect tank/data")
+            .contains("1 client disconnected")
+    );
     assert!(is_closed(&mut one));
     drop(server.client());
 }
 
-/// The exports were forgotten with the pool: what had been withdrawn was served again when it came back, and so was all that had been made elsewhere.
+/// The exports were forgotten with the pool: what had been withdrawn was served again when it came
+/// back, and so was all that had been made elsewhere.
 #[test]
 fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
@@ -140,52 +221,102 @@ fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
     here.succeeds("export add tank/data --name look --read-only --default");
     here.succeeds("pool export tank");
     let members = |world: &World| ["m0", "m1", "m2", "m3"].map(|name| world.file(name));
-    let carry = |from: &World, to: &World| members(from).iter().zip(members(to)).for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"));
+    let carry = |from: &World, to: &World| {
+        members(from)
+            .iter()
+            .zip(members(to))
+            .for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"))
+    };
     carry(&here, &elsewhere);
     let server = elsewhere.serve("--dir .");
-    assert_eq!((names(&elsewhere).len(), server.ready["not_served"].as_array().map(Vec::len)), (0, Some(2)));
+    assert_eq!(
+        (
+            names(&elsewhere).len(),
+            server.ready["not_served"].as_array().map(Vec::len)
+        ),
+        (0, Some(2))
+    );
     assert_eq!(unnamed(&server), None);
     elsewhere.succeeds("export add tank/secret");
     elsewhere.succeeds("volume create tank/made 4M");
-    assert_eq!(names(&elsewhere), ["secret", "made"], "what is made here is served, and what is named");
-    assert!(elsewhere.succeeds("export list tank").contains("not served: data"));
+    assert_eq!(
+        names(&elsewhere),
+        ["secret", "made"],
+        "what is made here is served, and what is named"
+    );
+    assert!(
+        elsewhere
+            .succeeds("export list tank")
+            .contains("not served: data")
+    );
     assert!(server.stop());
     elsewhere.succeeds("pool export tank");
     carry(&elsewhere, &here);
     let said = here.succeeds("pool import tank --dir .");
-    assert!(said.contains("'made' was made elsewhere and is not served"), "{said}");
+    assert!(
+        said.contains("'made' was made elsewhere and is not served"),
+        "{said}"
+    );
     let server = here.serve("");
-    assert_eq!((names(&here), unnamed(&server)), (vec!["look".to_owned(), "data".to_owned()], Some(16 << 20)));
+    assert_eq!(
+        (names(&here), unnamed(&server)),
+        (vec!["look".to_owned(), "data".to_owned()], Some(16 << 20))
+    );
 }
 
-/// What gives something up is not done to whatever pool happens to be the only one in a folder, and no pool that is served is forgotten for another one.
+/// What gives something up is not done to whatever pool happens to be the only one in a folder, and
+/// no pool that is served is forgotten for another one.
 #[test]
 fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
-    let (here, other) = (World::with_volume(CREATE, "16M"), World::with_volume(CREATE, "16M"));
-    for command in ["pool import --dir . --force", "pool import --dir . --discard-journal", "serve --dir . --force", "serve --dir . --replace-known"] {
+    let (here, other) = (
+        World::with_volume(CREATE, "16M"),
+        World::with_volume(CREATE, "16M"),
+    );
+    for command in [
+        "pool import --dir . --force",
+        "pool import --dir . --discard-journal",
+        "serve --dir . --force",
+        "serve --dir . --replace-known",
+    ] {
         fails(&here, command, "WR-CLI-001");
     }
     let server = here.serve("");
     let dir = other.path().display();
-    for command in [format!("pool import tank --replace-known --dir {dir}"), format!("serve tank --replace-known --dir {dir}")] {
+    for command in [
+        format!("pool import tank --replace-known --dir {dir}"),
+        format!("serve tank --replace-known --dir {dir}"),
+    ] {
         fails(&here, &command, "WR-POOL-005");
     }
     for more in ["", "--dry-run"] {
-        fails(&here, &format!("pool create --redundancy 0 --size 64M --sparse --replace-known tank n0 {more}"), "WR-POOL-005");
+        fails(
+            &here,
+            &format!(
+                "pool create --redundancy 0 --size 64M --sparse --replace-known tank n0 {more}"
+            ),
+            "WR-POOL-005",
+        );
     }
-    fails(&here, "pool create --redundancy 0 --size 64M --sparse --force tank n0", "WR-POOL-002");
+    fails(
+        &here,
+        "pool create --redundancy 0 --size 64M --sparse --force tank n0",
+        "WR-POOL-002",
+    );
     here.succeeds("export add tank/data --name more");
     assert!(server.stop());
 }
 
-/// They were filed under the old name: `export rm` of the new one passed by them, and a new volume of the old name had them.
+/// They were filed under the old name: `export rm` of the new one passed by them, and a new volume
+/// of the old name had them.
 #[test]
 fn clients_follow_the_new_name_of_their_volume() {
     let world = World::with_volume(CREATE, "16M");
     let server = world.serve("");
     let clients = |name: &str| {
         let list = json(&world, "export list tank");
-        let export = list["exports"].as_array().and_then(|exports| exports.iter().find(|export| export["name"] == name));
+        let export = list["exports"]
+            .as_array()
+            .and_then(|exports| exports.iter().find(|export| export["name"] == name));
         export.map(|export| export["clients"].as_array().map_or(0, Vec::len))
     };
     let client = server.client();
@@ -200,8 +331,16 @@ fn clients_follow_the_new_name_of_their_volume() {
     world.succeeds("export add tank/data --read-only");
     world.succeeds("volume rename tank/data other");
     let list = json(&world, "export list tank");
-    let other: Vec<_> = list["exports"].as_array().expect("exports").iter().filter(|export| export["volume"] == "other").collect();
-    assert!(other.len() == 1 && other[0]["name"] == "other" && other[0]["read_only"] == true, "{list}");
+    let other: Vec<_> = list["exports"]
+        .as_array()
+        .expect("exports")
+        .iter()
+        .filter(|export| export["volume"] == "other")
+        .collect();
+    assert!(
+        other.len() == 1 && other[0]["name"] == "other" && other[0]["read_only"] == true,
+        "{list}"
+    );
     // That of the default that is one already takes nothing away from its clients.
     world.succeeds("export add tank/archive --default");
     let default = nbd::Client::connect(&server.socket, "").expect("the default");
@@ -210,12 +349,18 @@ fn clients_follow_the_new_name_of_their_volume() {
     assert!(server.stop());
 }
 
-/// The host went down without an export, another one took the pool, and what was made there was served when the pool came back.
+/// The host went down without an export, another one took the pool, and what was made there was
+/// served when the pool came back.
 #[test]
 fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
     let members = |world: &World| ["m0", "m1", "m2", "m3"].map(|name| world.file(name));
-    let carry = |from: &World, to: &World| members(from).iter().zip(members(to)).for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"));
+    let carry = |from: &World, to: &World| {
+        members(from)
+            .iter()
+            .zip(members(to))
+            .for_each(|(from, to)| assert!(std::fs::copy(from, to).is_ok(), "a copy"))
+    };
     carry(&here, &elsewhere);
     elsewhere.succeeds("pool import tank --dir .");
     elsewhere.succeeds("volume create tank/secret 4M");
@@ -226,7 +371,10 @@ fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
     for _ in 0..2 {
         let server = here.serve("");
         assert_eq!(names(&here), ["data", "mine"]);
-        assert!(here.succeeds("export list tank").contains("not served: secret"));
+        assert!(
+            here.succeeds("export list tank")
+                .contains("not served: secret")
+        );
         assert!(server.stop());
     }
     here.succeeds("export add tank/secret");
@@ -251,7 +399,10 @@ fn a_start_that_is_refused_ends_the_pool() {
     let world = World::with_volume(CREATE, "4M");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
-    for (line, id) in [("--default nothing".to_owned(), "WR-VOLUME-001"), (format!("--nbd tcp:{address}"), "WR-SERVE-001")] {
+    for (line, id) in [
+        ("--default nothing".to_owned(), "WR-VOLUME-001"),
+        (format!("--nbd tcp:{address}"), "WR-SERVE-001"),
+    ] {
         let said = world.try_serve(&line).err().expect("a refusal");
         assert!(said.contains(id), "{said}");
         let server = world.serve("");
@@ -266,11 +417,26 @@ fn a_daemon_with_a_socket_elsewhere_is_found() {
     let world = World::with_volume(CREATE, "4M");
     let server = world.serve("--control elsewhere.socket");
     let list = json(&world, "pool list");
-    assert!(list["pools"].as_array().is_some_and(|pools| pools.iter().any(|pool| pool["name"] == "tank")), "{list}");
+    assert!(
+        list["pools"]
+            .as_array()
+            .is_some_and(|pools| pools.iter().any(|pool| pool["name"] == "tank")),
+        "{list}"
+    );
     assert!(world.succeeds("volume list tank").contains("data"));
     assert!(world.succeeds("pool status tank").contains("tank"));
     let other = World::with_volume(CREATE, "4M");
-    fails(&world, &format!("pool import tank --replace-known --dir {}", other.path().display()), "WR-POOL-005");
+    fails(
+        &world,
+        &format!(
+            "pool import tank --replace-known --dir {}",
+            other.path().display()
+        ),
+        "WR-POOL-005",
+    );
     assert!(server.stop());
-    assert!(world.succeeds("volume list tank").contains("data"), "at rest");
+    assert!(
+        world.succeeds("volume list tank").contains("data"),
+        "at rest"
+    );
 }

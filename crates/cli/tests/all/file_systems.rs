@@ -1,5 +1,6 @@
-//! File systems of others in a volume: copied in, flushed, the daemon killed, copied out again; their own checkers find them clean, and every
-//! byte is the same. A test is skipped, and says so, where a program is missing.
+//! File systems of others in a volume: copied in, flushed, the daemon killed, copied out again;
+//! their own checkers find them clean, and every byte is the same. A test is skipped, and says so,
+//! where a program is missing.
 
 use crate::support;
 
@@ -22,7 +23,10 @@ fn some_files(dir: &Path) {
 }
 
 fn sparse(world: &World, name: &str, mib: u64) {
-    File::create(world.file(name)).unwrap().set_len(mib << 20).unwrap();
+    File::create(world.file(name))
+        .unwrap()
+        .set_len(mib << 20)
+        .unwrap();
 }
 
 fn same(world: &World, one: &str, other: &str) -> bool {
@@ -37,7 +41,10 @@ fn through_a_crash(world: &World) {
     server.kill();
     let server = world.serve("--volatile-cache 12");
     tool(world.path(), "nbdcopy", &[&uri, "copy"]);
-    assert!(same(world, "image", "copy"), "every byte is the same after the crash");
+    assert!(
+        same(world, "image", "copy"),
+        "every byte is the same after the crash"
+    );
     assert!(server.stop(), "the daemon ends cleanly");
     world.check().unwrap();
 }
@@ -50,11 +57,22 @@ fn ext4_survives_a_crash() {
     let world = World::with_volume(support::CREATE, "64M");
     some_files(&world.file("files"));
     sparse(&world, "image", 64);
-    tool(world.path(), "mke2fs", &["-q", "-t", "ext4", "-d", "files", "image"]);
+    tool(
+        world.path(),
+        "mke2fs",
+        &["-q", "-t", "ext4", "-d", "files", "image"],
+    );
     through_a_crash(&world);
     tool(world.path(), "e2fsck", &["-fn", "copy"]);
-    tool(world.path(), "debugfs", &["-R", "dump folder-1/file-3 dumped", "copy"]);
-    assert!(same(&world, "files/folder-1/file-3", "dumped"), "a file of the file system");
+    tool(
+        world.path(),
+        "debugfs",
+        &["-R", "dump folder-1/file-3 dumped", "copy"],
+    );
+    assert!(
+        same(&world, "files/folder-1/file-3", "dumped"),
+        "a file of the file system"
+    );
 }
 
 #[test]
@@ -62,7 +80,10 @@ fn xfs_survives_a_crash() {
     if !installed(&["mkfs.xfs", "xfs_repair", "nbdcopy"]) {
         return;
     }
-    let world = World::with_volume("pool create --redundancy 6 --size 256M --sparse --segment 1M --chunk 128K tank m0 m1 m2 m3 m4", "320M");
+    let world = World::with_volume(
+        "pool create --redundancy 6 --size 256M --sparse --segment 1M --chunk 128K tank m0 m1 m2 m3 m4",
+        "320M",
+    );
     sparse(&world, "image", 320);
     tool(world.path(), "mkfs.xfs", &["-q", "-f", "image"]);
     through_a_crash(&world);

@@ -1,4 +1,5 @@
-//! The journal, as an administrator sees it: how flushes of a volume are answered, and a journal device that is gone with what it had promised.
+//! The journal, as an administrator sees it: how flushes of a volume are answered, and a journal
+//! device that is gone with what it had promised.
 
 use crate::support;
 
@@ -7,8 +8,7 @@ use std::path::{Path, PathBuf};
 use support::nbd::Client;
 use support::{CREATE, Random, Server, World, both};
 
-const WITH_DEVICE: &str =
-    "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal-device j0 --journal-power-safe --seal-age 60000 tank m0 m1 m2 m3";
+const WITH_DEVICE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal-device j0 --journal-power-safe --seal-age 60000 tank m0 m1 m2 m3";
 
 fn block(number: u64, round: u64) -> Vec<u8> {
     Random(number * 77 + round).bytes(4096)
@@ -29,12 +29,20 @@ fn sync(client: &mut Client, round: u64) {
 fn flushes_of_a_volume_are_answered_as_it_was_told() {
     let world = World::with_volume(CREATE, "16M");
     let mode = |world: &World| {
-        let shown: Value = serde_json::from_str(&world.succeeds("volume list tank -o json")).expect("JSON");
-        shown["volumes"][0]["sync"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned()
+        let shown: Value =
+            serde_json::from_str(&world.succeeds("volume list tank -o json")).expect("JSON");
+        shown["volumes"][0]["sync"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{shown}"))
+            .to_owned()
     };
     assert_eq!(mode(&world), "standard");
     for wanted in ["always", "disabled", "standard"] {
-        assert!(world.succeeds(&format!("volume sync tank/data {wanted}")).contains(wanted));
+        assert!(
+            world
+                .succeeds(&format!("volume sync tank/data {wanted}"))
+                .contains(wanted)
+        );
         assert_eq!(mode(&world), wanted, "at rest");
     }
     let server = world.serve("");
@@ -52,13 +60,22 @@ fn flushes_of_a_volume_are_answered_as_it_was_told() {
     assert_eq!(mode(&world), "always", "after a crash");
     assert!(server.stop());
     let wrong = world.run("volume sync tank/data sometimes");
-    assert!(wrong.status.code() == Some(2) && both(&wrong).contains("always"), "{}", both(&wrong));
+    assert!(
+        wrong.status.code() == Some(2) && both(&wrong).contains("always"),
+        "{}",
+        both(&wrong)
+    );
     let world = World::with_volume(&CREATE.replace("tank", "--journal 0 tank"), "16M");
     let without = world.run("volume sync tank/data always");
-    assert!(!without.status.success() && both(&without).contains("journal"), "{}", both(&without));
+    assert!(
+        !without.status.success() && both(&without).contains("journal"),
+        "{}",
+        both(&without)
+    );
 }
 
-/// The power goes, and with it the only device that had what was promised: nothing is given up before somebody says so, and a look says beforehand what that is.
+/// The power goes, and with it the only device that had what was promised: nothing is given up
+/// before somebody says so, and a look says beforehand what that is.
 #[test]
 fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     let world = World::with_volume(WITH_DEVICE, "16M");
@@ -66,17 +83,33 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     sync(&mut server.client(), 1);
     server.kill();
     std::fs::rename(world.file("j0"), world.file("elsewhere")).expect("unplugged");
-    for line in ["serve tank --no-memory-lock --nbd unix:nbd.sock", "pool import tank", "pool import tank --dry-run"] {
+    for line in [
+        "serve tank --no-memory-lock --nbd unix:nbd.sock",
+        "pool import tank",
+        "pool import tank --dry-run",
+    ] {
         let refused = world.run(line);
-        assert!(refused.status.code() == Some(4) && both(&refused).contains("WR-POOL-014"), "{line}: {}", both(&refused));
+        assert!(
+            refused.status.code() == Some(4) && both(&refused).contains("WR-POOL-014"),
+            "{line}: {}",
+            both(&refused)
+        );
     }
     let look = world.succeeds("pool import tank --dry-run --discard-journal");
-    assert!(look.contains("given up") && look.contains("nothing has been written"), "{look}");
+    assert!(
+        look.contains("given up") && look.contains("nothing has been written"),
+        "{look}"
+    );
     // It has written nothing: the device brings all of it back.
     std::fs::rename(world.file("elsewhere"), world.file("j0")).expect("plugged in");
     let server = world.serve("");
     let all = server.client().read_all().expect("everything");
-    (0..20).for_each(|number| assert!(all[number as usize * 4096..][..4096] == block(number, 1), "block {number}"));
+    (0..20).for_each(|number| {
+        assert!(
+            all[number as usize * 4096..][..4096] == block(number, 1),
+            "block {number}"
+        )
+    });
     sync(&mut server.client(), 2);
     server.kill();
     std::fs::rename(world.file("j0"), world.file("elsewhere")).expect("unplugged");
@@ -84,11 +117,21 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     let all = server.client().read_all().expect("everything");
     for number in 0..20 {
         // As it was at one moment: before what was given up.
-        assert!([1, 2].iter().any(|round| all[number as usize * 4096..][..4096] == block(number, *round)), "block {number}");
+        assert!(
+            [1, 2]
+                .iter()
+                .any(|round| all[number as usize * 4096..][..4096] == block(number, *round)),
+            "block {number}"
+        );
     }
     sync(&mut server.client(), 3);
     assert!(server.stop());
-    assert!(world.check().unwrap_err().contains("Repairable member 4: recorded as absent"));
+    assert!(
+        world
+            .check()
+            .unwrap_err()
+            .contains("Repairable member 4: recorded as absent")
+    );
     world.succeeds("pool remove tank 4");
     world.check().expect("everything is whole");
 }
@@ -96,12 +139,29 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
 /// How the server has a file open: whether each write is durable when it ends.
 fn is_written_through(world: &World, server: &Server, name: &str) -> bool {
     const O_DSYNC: u32 = 0o10000;
-    let (path, process) = (world.file(name).canonicalize().expect("the file"), Path::new("/proc").join(server.id().to_string()));
-    let open = std::fs::read_dir(process.join("fd")).expect("its files").map(|entry| entry.expect("a file").path());
-    let open = open.filter(|entry| std::fs::read_link(entry).is_ok_and(|target| target == path)).collect::<Vec<_>>();
+    let (path, process) = (
+        world.file(name).canonicalize().expect("the file"),
+        Path::new("/proc").join(server.id().to_string()),
+    );
+    let open = std::fs::read_dir(process.join("fd"))
+        .expect("its files")
+        .map(|entry| entry.expect("a file").path());
+    let open = open
+        .filter(|entry| std::fs::read_link(entry).is_ok_and(|target| target == path))
+        .collect::<Vec<_>>();
     let flags = |entry: &PathBuf| {
-        let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name().expect("a number"))).expect("its flags");
-        let octal = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim().to_owned();
+        let info = std::fs::read_to_string(
+            process
+                .join("fdinfo")
+                .join(entry.file_name().expect("a number")),
+        )
+        .expect("its flags");
+        let octal = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .expect("flags")
+            .trim()
+            .to_owned();
         u32::from_str_radix(&octal, 8).expect("octal")
     };
     assert!(!open.is_empty(), "{name} is open");
@@ -113,7 +173,10 @@ fn is_written_through(world: &World, server: &Server, name: &str) -> bool {
 fn a_power_safe_journal_in_a_file_is_written_through_to_its_medium() {
     let world = World::with_volume(WITH_DEVICE, "16M");
     let server = world.serve("");
-    assert!(is_written_through(&world, &server, "j0") && !is_written_through(&world, &server, "m0"), "opened with the pool");
+    assert!(
+        is_written_through(&world, &server, "j0") && !is_written_through(&world, &server, "m0"),
+        "opened with the pool"
+    );
     world.succeeds("pool add tank --journal j1 --create-files --sparse --power-safe");
     assert!(is_written_through(&world, &server, "j1"), "added");
     world.succeeds("pool offline tank 4");
@@ -124,7 +187,12 @@ fn a_power_safe_journal_in_a_file_is_written_through_to_its_medium() {
     sync(&mut server.client(), 1);
     assert!(server.stop());
     let server = world.serve("");
-    assert!(["j0", "j2"].into_iter().all(|name| is_written_through(&world, &server, name)) && !is_written_through(&world, &server, "m3"));
+    assert!(
+        ["j0", "j2"]
+            .into_iter()
+            .all(|name| is_written_through(&world, &server, name))
+            && !is_written_through(&world, &server, "m3")
+    );
     assert!(server.stop());
     let world = World::with_volume(&WITH_DEVICE.replace(" --journal-power-safe", ""), "16M");
     let server = world.serve("");

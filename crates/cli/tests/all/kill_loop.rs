@@ -1,8 +1,10 @@
-//! The daemon is killed again and again while it writes, on members with a volatile cache of which a kill loses a part. After each kill the
-//! volume must hold a prefix of what was sent that covers every promise, and the members must be found sound.
+//! The daemon is killed again and again while it writes, on members with a volatile cache of which
+//! a kill loses a part. After each kill the volume must hold a prefix of what was sent that covers
+//! every promise, and the members must be found sound.
 //!
-//! `WINDROW_KILL_LOOPS=60 WINDROW_KILL_SEED=7` make it longer and different. A failure prints the seed; the moment of a kill depends on the
-//! machine too, so a failure may need several runs to come back.
+//! `WINDROW_KILL_LOOPS=60 WINDROW_KILL_SEED=7` make it longer and different. A failure prints the
+//! seed; the moment of a kill depends on the machine too, so a failure may need several runs to
+//! come back.
 
 use crate::support;
 
@@ -10,17 +12,32 @@ use support::loops::{Loops, from_environment};
 
 #[test]
 fn what_was_promised_survives_every_kill() {
-    let (loops, seed) = (from_environment("WINDROW_KILL_LOOPS", 6), from_environment("WINDROW_KILL_SEED", 1));
+    let (loops, seed) = (
+        from_environment("WINDROW_KILL_LOOPS", 6),
+        from_environment("WINDROW_KILL_SEED", 1),
+    );
     let mut run = Loops::new(seed, "");
     if let Err(why) = run.run(loops) {
         let kept = run.world.keep();
-        panic!("seed {seed}, after {:?}: {why}\nmembers kept in {}", run.summary, kept.display());
+        panic!(
+            "seed {seed}, after {:?}: {why}\nmembers kept in {}",
+            run.summary,
+            kept.display()
+        );
     }
     eprintln!("seed {seed}: {:?}", run.summary);
-    assert!(run.summary.promised > 0 && run.summary.cleaned_segments > 0 && run.summary.kills >= loops && run.summary.checks > 0, "{:?}", run.summary);
+    assert!(
+        run.summary.promised > 0
+            && run.summary.cleaned_segments > 0
+            && run.summary.kills >= loops
+            && run.summary.checks > 0,
+        "{:?}",
+        run.summary
+    );
 }
 
-/// The loop finds members that claim flushes without doing them; otherwise its silence would mean nothing.
+/// The loop finds members that claim flushes without doing them; otherwise its silence would mean
+/// nothing.
 #[test]
 fn dropped_flushes_are_noticed() {
     for every in [1, 2] {
@@ -41,6 +58,11 @@ const CANARY_LOOPS_MAX: u64 = 60;
 
 fn is_noticed(seed: u64, options: &str) {
     let mut run = Loops::new(seed, options);
-    let why = run.run(CANARY_LOOPS_MAX).expect_err("the planted fault is found");
-    eprintln!("{options}: found after {} sound loops: {why}", run.summary.loops);
+    let why = run
+        .run(CANARY_LOOPS_MAX)
+        .expect_err("the planted fault is found");
+    eprintln!(
+        "{options}: found after {} sound loops: {why}",
+        run.summary.loops
+    );
 }

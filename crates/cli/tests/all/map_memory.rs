@@ -10,30 +10,59 @@ fn a_limit_that_comes_before_the_space_ends_is_shown() {
     let world = World::with_volume(CREATE, "16M");
     let shown = "limit 64 KiB, ";
     let server = world.serve("--map-memory 64K");
-    let notes = server.ready["notes"].as_array().expect("notes").iter().filter_map(|note| note.as_str()).collect::<Vec<_>>();
-    assert!(notes.iter().any(|note| note.starts_with("map memory: ") && note.contains(shown) && note.contains("from 16 MiB of data on")), "{notes:?}");
+    let notes = server.ready["notes"]
+        .as_array()
+        .expect("notes")
+        .iter()
+        .filter_map(|note| note.as_str())
+        .collect::<Vec<_>>();
+    assert!(
+        notes.iter().any(|note| note.starts_with("map memory: ")
+            && note.contains(shown)
+            && note.contains("from 16 MiB of data on")),
+        "{notes:?}"
+    );
     let text = world.succeeds("pool status tank");
-    assert!(text.lines().any(|line| line.starts_with("map memory limit 64 KiB, ")), "{text}");
-    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("map memory limit 64 KiB, ")),
+        "{text}"
+    );
+    let status: serde_json::Value =
+        serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
     assert_eq!(
-        (&status["bounds"]["map_data_bytes_max"], &status["refuses_data"], &status["dropped_log_lines"]),
+        (
+            &status["bounds"]["map_data_bytes_max"],
+            &status["refuses_data"],
+            &status["dropped_log_lines"]
+        ),
         (&(16 << 20).into(), &false.into(), &0.into())
     );
     let page = world.succeeds("stats tank --prometheus");
-    assert!(page.contains("windrow_map_limit_bytes{pool=\"tank\"} 65536\n") && page.contains("windrow_pool_refuses_data{pool=\"tank\"} 0\n"), "{page}");
+    assert!(
+        page.contains("windrow_map_limit_bytes{pool=\"tank\"} 65536\n")
+            && page.contains("windrow_pool_refuses_data{pool=\"tank\"} 0\n"),
+        "{page}"
+    );
     assert!(server.stop());
     let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
     assert!(log.contains("map memory: limit 64 KiB"), "{log}");
     for wrong in ["0", "63K", "2T"] {
         let refused = world.run(&format!("pool status tank --map-memory {wrong}"));
-        assert!(refused.status.code() == Some(2) && both(&refused).contains("it must be between 64 KiB and 1 TiB"), "{wrong}: {}", both(&refused));
+        assert!(
+            refused.status.code() == Some(2)
+                && both(&refused).contains("it must be between 64 KiB and 1 TiB"),
+            "{wrong}: {}",
+            both(&refused)
+        );
     }
     let server = world.serve("");
     assert_eq!(server.ready["notes"], serde_json::json!([]));
     assert!(!world.succeeds("pool status tank").contains("map memory"));
 }
 
-/// Only `serve` and the rebuild of the map could be given more: beyond a tebibyte of blocks no other command could open the pool.
+/// Only `serve` and the rebuild of the map could be given more: beyond a tebibyte of blocks no
+/// other command could open the pool.
 #[test]
 fn commands_at_rest_take_the_memory_that_a_pool_needs() {
     let world = World::with_volume(CREATE, "1G");
@@ -47,9 +76,19 @@ fn commands_at_rest_take_the_memory_that_a_pool_needs() {
     }
     drop(client);
     assert!(server.stop());
-    for command in ["pool status tank", "volume create tank/more 1G", "pool set tank spare=20%", "pool import tank", "pool export tank"] {
+    for command in [
+        "pool status tank",
+        "volume create tank/more 1G",
+        "pool set tank spare=20%",
+        "pool import tank",
+        "pool export tank",
+    ] {
         let refused = world.run(&format!("{command} --map-memory 64K"));
-        assert!(both(&refused).contains("WR-POOL-013"), "{command}: {}", both(&refused));
+        assert!(
+            both(&refused).contains("WR-POOL-013"),
+            "{command}: {}",
+            both(&refused)
+        );
         world.succeeds(&format!("{command} --map-memory 1G"));
     }
 }

@@ -1,4 +1,5 @@
-//! Changes of members while nobody serves the pool: each opens it, is on record, and is carried on by the next daemon.
+//! Changes of members while nobody serves the pool: each opens it, is on record, and is carried on
+//! by the next daemon.
 
 use crate::support;
 
@@ -11,7 +12,9 @@ use support::{CREATE, World, both};
 const PIECES: u64 = 32;
 
 fn usable(world: &World) -> u64 {
-    status(world)["capacity"]["usable_bytes"].as_u64().expect("bytes")
+    status(world)["capacity"]["usable_bytes"]
+        .as_u64()
+        .expect("bytes")
 }
 
 /// Everything is there: of the first `newer` pieces what `round` wrote.
@@ -19,7 +22,10 @@ fn verify(client: &mut Client, newer: u64, round: u64) {
     let all = client.read_all().expect("everything");
     for number in 0..PIECES {
         let round = if number < newer { round } else { 1 };
-        assert!(all[number as usize * PIECE..][..PIECE] == piece(number, round), "piece {number}");
+        assert!(
+            all[number as usize * PIECE..][..PIECE] == piece(number, round),
+            "piece {number}"
+        );
     }
 }
 
@@ -38,9 +44,12 @@ fn write_until(client: &mut Client, is_so: impl Fn() -> bool) -> u64 {
     }
 }
 
-/// Redundancy included: without this member everything comes from the others. The first pieces are of `round`.
+/// Redundancy included: without this member everything comes from the others. The first pieces are
+/// of `round`.
 fn is_whole_without(world: &World, member: &str, round: u64) {
-    world.check().expect("everything is whole, redundancy included");
+    world
+        .check()
+        .expect("everything is whole, redundancy included");
     std::fs::remove_file(world.file(member)).expect("it dies");
     let server = world.serve("");
     verify(&mut server.client(), 10, round);
@@ -59,17 +68,30 @@ fn filled() -> World {
 /// The states of all slots that are in use.
 fn states(world: &World) -> Vec<String> {
     let shown = status(world);
-    let states = shown["members"].as_array().expect("members").iter().map(|member| member["state"].as_str().expect("a state").to_owned());
+    let states = shown["members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .map(|member| member["state"].as_str().expect("a state").to_owned());
     states.filter(|state| state != "removed").collect()
 }
 
 /// The command is refused with this identifier and these words, and says what to do next.
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     let output = world.run(&format!("{line} -o json"));
-    let failure = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()["error"].take();
+    let failure =
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()["error"].take();
     let part = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
-    assert!(output.status.code() == Some(4) && part("id") == id && part("why").contains(says), "{line}: {}", both(&output));
-    assert!(!part("remedy").is_empty(), "{line} does not say what to do next: {}", both(&output));
+    assert!(
+        output.status.code() == Some(4) && part("id") == id && part("why").contains(says),
+        "{line}: {}",
+        both(&output)
+    );
+    assert!(
+        !part("remedy").is_empty(),
+        "{line} does not say what to do next: {}",
+        both(&output)
+    );
 }
 
 #[test]
@@ -86,15 +108,32 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
     let before = ["online", "online", "offline", "online"];
     assert_eq!(states(&world), before);
     refused(&world, "pool online tank 1", "WR-MEMBER-004", "in use");
-    refused(&world, "pool online tank 2 m1", "WR-MEMBER-004", "another device");
+    refused(
+        &world,
+        "pool online tank 2 m1",
+        "WR-MEMBER-004",
+        "another device",
+    );
     refused(&world, "pool online tank 9", "WR-CLI-001", "no member");
     std::fs::rename(world.file("m2"), world.file("moved")).expect("moved");
-    refused(&world, "pool online tank 2", "WR-MEMBER-001", "nobody knows where its device is");
+    refused(
+        &world,
+        "pool online tank 2",
+        "WR-MEMBER-001",
+        "nobody knows where its device is",
+    );
     assert_eq!(states(&world), before);
     let said = world.succeeds("pool online tank 2 moved");
-    assert!(said.contains("member 2") && said.contains("when the pool is served"), "{said}");
+    assert!(
+        said.contains("member 2") && said.contains("when the pool is served"),
+        "{said}"
+    );
     // (So little may be rebuilt before the pool is closed again.)
-    assert!(["rebuilding", "online"].contains(&member_state(&world, 2).as_str()), "{:?}", states(&world));
+    assert!(
+        ["rebuilding", "online"].contains(&member_state(&world, 2).as_str()),
+        "{:?}",
+        states(&world)
+    );
     let server = world.serve("");
     let mut client = server.client();
     let round = write_until(&mut client, || member_state(&world, 2) == "online");
@@ -108,7 +147,12 @@ fn a_pool_grows_while_nobody_serves() {
     let world = filled();
     let before = usable(&world);
     // What is refused leaves nothing behind, neither a spare nor a file.
-    refused(&world, "pool add tank m4 m3 --create-files --sparse", "WR-MEMBER-002", "m3");
+    refused(
+        &world,
+        "pool add tank m4 m3 --create-files --sparse",
+        "WR-MEMBER-002",
+        "m3",
+    );
     assert!(!world.file("m4").exists());
     assert_eq!(states(&world), ["online"; 4]);
     let said = world.succeeds("pool add tank m4 m5 --create-files --sparse");
@@ -117,8 +161,14 @@ fn a_pool_grows_while_nobody_serves() {
     assert!(usable(&world) >= before, "{}", status(&world)["capacity"]);
     let server = world.serve("");
     let mut client = server.client();
-    let round = write_until(&mut client, || status(&world)["restripe"]["active"] == false);
-    assert!(usable(&world) > before * 5 / 4, "{} after {before}", usable(&world));
+    let round = write_until(&mut client, || {
+        status(&world)["restripe"]["active"] == false
+    });
+    assert!(
+        usable(&world) > before * 5 / 4,
+        "{} after {before}",
+        usable(&world)
+    );
     drop(client);
     assert!(server.stop());
     is_whole_without(&world, "m0", round);
@@ -129,17 +179,29 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
     let world = filled();
     let before = usable(&world);
     let said = world.succeeds("pool remove tank m1");
-    assert!(said.contains("member 1 leaves") && said.contains("when the pool is served"), "{said}");
+    assert!(
+        said.contains("member 1 leaves") && said.contains("when the pool is served"),
+        "{said}"
+    );
     assert!(usable(&world) < before);
-    // Data still moves, or, as there is so little, too few members would be left; nothing comes in the place of one that leaves, or has left.
+    // Data still moves, or, as there is so little, too few members would be left; nothing comes in
+    // the place of one that leaves, or has left.
     refused(&world, "pool remove tank 2", "WR-MEMBER-004", "");
-    refused(&world, "pool replace tank 1 other --create-files --sparse", "WR-MEMBER-004", "removed");
+    refused(
+        &world,
+        "pool replace tank 1 other --create-files --sparse",
+        "WR-MEMBER-004",
+        "removed",
+    );
     assert!(!world.file("other").exists());
     let server = world.serve("");
     let mut client = server.client();
     let is_gone = || {
         let shown = status(&world);
-        shown["members"][1]["state"] == "removed" && shown["members"][1]["path"].as_str().is_none_or(str::is_empty)
+        shown["members"][1]["state"] == "removed"
+            && shown["members"][1]["path"]
+                .as_str()
+                .is_none_or(str::is_empty)
     };
     let round = write_until(&mut client, is_gone);
     drop(client);
@@ -151,28 +213,52 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
 /// A file of 1 TB is sparse, and so is the rebuild: it writes what is in use and nothing else.
 #[test]
 fn an_empty_member_of_a_terabyte_is_rebuilt_by_what_is_in_use() {
-    let world = World::with_volume("pool create --redundancy 5 --size 1T --sparse tank m0 m1 m2", "64M");
+    let world = World::with_volume(
+        "pool create --redundancy 5 --size 1T --sparse tank m0 m1 m2",
+        "64M",
+    );
     let server = world.serve("");
     fill(&mut server.client(), 16, 1);
     world.succeeds("pool replace tank 1 new --create-files --sparse");
     let end = Instant::now() + Duration::from_secs(60);
-    while !status(&world)["members"][1]["path"].as_str().is_some_and(|path| path.ends_with("/new")) {
+    while !status(&world)["members"][1]["path"]
+        .as_str()
+        .is_some_and(|path| path.ends_with("/new"))
+    {
         assert!(Instant::now() < end, "{}", status(&world)["rebuild"]);
         std::thread::sleep(Duration::from_millis(50));
     }
     let shown = status(&world);
     let rebuild = |name: &str| shown["rebuild"][name].as_u64().expect("a number");
     assert_eq!(shown["members"][1]["size_bytes"].as_u64(), Some(1 << 40));
-    // Half of 4 MiB of data, and of each of the few segments in use at most as much as was written to it: headers, rows that are not full, pages of checkpoints.
+    // Half of 4 MiB of data, and of each of the few segments in use at most as much as was written
+    // to it: headers, rows that are not full, pages of checkpoints.
     let (data, total) = (16 * PIECE as u64, rebuild("total_bytes"));
-    assert!(total >= data / 2 && total < data * 4, "{total} bytes for {data}: {}", shown["rebuild"]);
+    assert!(
+        total >= data / 2 && total < data * 4,
+        "{total} bytes for {data}: {}",
+        shown["rebuild"]
+    );
     assert_eq!(rebuild("written_bytes"), total);
-    assert_eq!(shown["members"][1]["counters"]["written"]["rebuild"].as_u64(), Some(total));
-    assert!((1..=8).contains(&rebuild("segments_total")) && rebuild("segments_done") == rebuild("segments_total"), "{}", shown["rebuild"]);
+    assert_eq!(
+        shown["members"][1]["counters"]["written"]["rebuild"].as_u64(),
+        Some(total)
+    );
+    assert!(
+        (1..=8).contains(&rebuild("segments_total"))
+            && rebuild("segments_done") == rebuild("segments_total"),
+        "{}",
+        shown["rebuild"]
+    );
     assert!(server.stop());
     std::fs::remove_file(world.file("m0")).expect("another one dies");
     let server = world.serve("");
     let all = server.client().read_all().expect("everything");
-    (0..16).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, 1), "piece {number}"));
+    (0..16).for_each(|number| {
+        assert!(
+            all[number as usize * PIECE..][..PIECE] == piece(number, 1),
+            "piece {number}"
+        )
+    });
     assert!(server.stop());
 }

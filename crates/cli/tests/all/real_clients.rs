@@ -1,5 +1,5 @@
-//! Programs of others against the daemon and a pool of four members: what they write has to come back, also after a restart.
-//! A test is skipped, and says so, where a program is missing.
+//! Programs of others against the daemon and a pool of four members: what they write has to come
+//! back, also after a restart. A test is skipped, and says so, where a program is missing.
 
 use crate::support;
 
@@ -18,12 +18,18 @@ fn world() -> World {
 }
 
 fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/clients")
+        .join(name)
 }
 
 /// Runs a script of `tests/clients`; false if something it needs is missing.
 fn runs(program: &str, name: &str, arguments: &[String]) -> bool {
-    let Ok(output) = Command::new(program).arg(script(name)).args(arguments).output() else {
+    let Ok(output) = Command::new(program)
+        .arg(script(name))
+        .args(arguments)
+        .output()
+    else {
         eprintln!("skipped: {program} is not installed");
         return false;
     };
@@ -31,7 +37,12 @@ fn runs(program: &str, name: &str, arguments: &[String]) -> bool {
         eprintln!("skipped: {program} {name}: {}", both(&output));
         return false;
     }
-    assert!(output.status.success(), "{program} {name}: {}\n{}", output.status, both(&output));
+    assert!(
+        output.status.success(),
+        "{program} {name}: {}\n{}",
+        output.status,
+        both(&output)
+    );
     true
 }
 
@@ -45,7 +56,18 @@ fn map(world: &World, uri: &str) -> Vec<(u64, u64, u64)> {
     let text = tool(world.path(), "nbdinfo", &["--map", "--json", uri]);
     let parsed: Value = serde_json::from_str(&text).unwrap();
     let field = |extent: &Value, name: &str| extent[name].as_u64().unwrap();
-    parsed.as_array().unwrap().iter().map(|extent| (field(extent, "offset"), field(extent, "length"), field(extent, "type"))).collect()
+    parsed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|extent| {
+            (
+                field(extent, "offset"),
+                field(extent, "length"),
+                field(extent, "type"),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -55,7 +77,9 @@ fn requests_legal_and_illegal() {
     world.succeeds("export add tank/data --name look --read-only");
     // The bindings belong to the system's interpreter, which need not be the first in the path.
     let uris = [server.uri("data"), server.uri("look")];
-    let _ran = ["python3", "/usr/bin/python3"].iter().any(|python| runs(python, "protocol.py", &uris));
+    let _ran = ["python3", "/usr/bin/python3"]
+        .iter()
+        .any(|python| runs(python, "protocol.py", &uris));
     stop_and_check(&world, server);
 }
 
@@ -79,13 +103,26 @@ fn trimmed_space_is_a_hole() {
     std::fs::write(world.file("source"), Random(1).bytes(SIZE)).unwrap();
     let server = world.serve("");
     let uri = server.uri("data");
-    assert_eq!(map(&world, &uri), [(0, SIZE as u64, HOLE)], "an empty volume is a hole");
-    let info: Value = serde_json::from_str(&tool(world.path(), "nbdinfo", &["--json", &uri])).unwrap();
+    assert_eq!(
+        map(&world, &uri),
+        [(0, SIZE as u64, HOLE)],
+        "an empty volume is a hole"
+    );
+    let info: Value =
+        serde_json::from_str(&tool(world.path(), "nbdinfo", &["--json", &uri])).unwrap();
     assert_eq!(info["exports"][0]["export-size"], SIZE);
     tool(world.path(), "nbdcopy", &["--flush", "source", &uri]);
     assert_eq!(map(&world, &uri), [(0, SIZE as u64, DATA)]);
-    tool(world.path(), "qemu-io", &["-f", "raw", &uri, "-c", "discard 8M 16M", "-c", "flush"]);
-    let expected = [(0, 8 * mib, DATA), (8 * mib, 16 * mib, HOLE), (24 * mib, SIZE as u64 - 24 * mib, DATA)];
+    tool(
+        world.path(),
+        "qemu-io",
+        &["-f", "raw", &uri, "-c", "discard 8M 16M", "-c", "flush"],
+    );
+    let expected = [
+        (0, 8 * mib, DATA),
+        (8 * mib, 16 * mib, HOLE),
+        (24 * mib, SIZE as u64 - 24 * mib, DATA),
+    ];
     assert_eq!(map(&world, &uri), expected);
     drop(server);
     let server = world.serve("");
@@ -122,37 +159,96 @@ fn patterns_of_qemu_survive_a_restart() {
         "read -P 17 2052k 1020k",
     ];
     let io = |uri: &str, commands: &[&str]| {
-        let arguments: Vec<&str> = ["-f", "raw", uri].into_iter().chain(commands.iter().flat_map(|command| ["-c", command])).collect();
+        let arguments: Vec<&str> = ["-f", "raw", uri]
+            .into_iter()
+            .chain(commands.iter().flat_map(|command| ["-c", command]))
+            .collect();
         let said = tool(world.path(), "qemu-io", &arguments);
-        assert!(!said.contains("failed") && !said.contains("error"), "{said}");
+        assert!(
+            !said.contains("failed") && !said.contains("error"),
+            "{said}"
+        );
     };
     io(&server.uri("data"), &writes);
     io(&server.uri("data"), &reads);
-    tool(world.path(), "qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &server.uri("data"), "before.qcow2"]);
+    tool(
+        world.path(),
+        "qemu-img",
+        &[
+            "convert",
+            "-f",
+            "raw",
+            "-O",
+            "qcow2",
+            &server.uri("data"),
+            "before.qcow2",
+        ],
+    );
     drop(server);
     let server = world.serve("");
     io(&server.uri("data"), &reads);
-    tool(world.path(), "qemu-img", &["compare", "-f", "qcow2", "-F", "raw", "before.qcow2", &server.uri("data")]);
+    tool(
+        world.path(),
+        "qemu-img",
+        &[
+            "compare",
+            "-f",
+            "qcow2",
+            "-F",
+            "raw",
+            "before.qcow2",
+            &server.uri("data"),
+        ],
+    );
     stop_and_check(&world, server);
 }
 
 #[test]
 fn fio_verifies_again_after_a_restart() {
-    if !installed(&["fio"]) || !tool(Path::new("/"), "fio", &["--enghelp"]).split_whitespace().any(|engine| engine == "nbd") {
+    if !installed(&["fio"])
+        || !tool(Path::new("/"), "fio", &["--enghelp"])
+            .split_whitespace()
+            .any(|engine| engine == "nbd")
+    {
         return eprintln!("skipped: fio or its nbd engine is not installed");
     }
     let world = world();
     let mut server = world.serve("");
     let uri = format!("--uri={}", server.uri("data"));
     let fio = |job: &[&str], more: &[&str]| {
-        let fixed = ["--ioengine=nbd", &uri, "--rw=randwrite", "--verify=crc32c", "--verify_fatal=1", "--randrepeat=1", "--thread=1", "--end_fsync=1"];
+        let fixed = [
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randwrite",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--randrepeat=1",
+            "--thread=1",
+            "--end_fsync=1",
+        ];
         let arguments: Vec<&str> = fixed.iter().chain(job).chain(more).copied().collect();
         tool(world.path(), "fio", &arguments);
     };
     let whole = ["--name=whole", "--bs=4k", "--size=8m", "--iodepth=32"];
-    // Half a sector of the volume's blocks: every write is a read-modify-write, many on the same block at once.
-    let parts = ["--name=parts", "--bs=512", "--blockalign=512", "--offset=16m", "--size=1m", "--iodepth=32"];
-    let mixed = ["--name=mixed", "--bssplit=512/30:1536/20:4k/20:10k/30", "--bs_unaligned=0", "--blockalign=512", "--offset=32m", "--size=4m", "--iodepth=16"];
+    // Half a sector of the volume's blocks: every write is a read-modify-write, many on the same
+    // block at once.
+    let parts = [
+        "--name=parts",
+        "--bs=512",
+        "--blockalign=512",
+        "--offset=16m",
+        "--size=1m",
+        "--iodepth=32",
+    ];
+    let mixed = [
+        "--name=mixed",
+        "--bssplit=512/30:1536/20:4k/20:10k/30",
+        "--bs_unaligned=0",
+        "--blockalign=512",
+        "--offset=32m",
+        "--size=4m",
+        "--iodepth=16",
+    ];
     for job in [&whole[..], &parts, &mixed] {
         fio(job, &[]);
     }
@@ -179,23 +275,39 @@ fn a_mounted_volume_holds_what_was_written() {
     let mut expected = vec![0; SIZE];
     {
         use std::os::unix::fs::FileExt;
-        let Some(mounted) = Mounted::new(&world, &server.uri("data")) else { return };
-        let file = std::fs::File::options().read(true).write(true).open(&mounted.file).unwrap();
+        let Some(mounted) = Mounted::new(&world, &server.uri("data")) else {
+            return;
+        };
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&mounted.file)
+            .unwrap();
         let mut random = Random(3);
         for _ in 0..200 {
             // nbdfuse leaves alignment to its user, and tools for file systems write two bytes.
-            let length = if random.below(2) == 0 { 2 } else { 1 + random.below(40_000) as usize };
+            let length = if random.below(2) == 0 {
+                2
+            } else {
+                1 + random.below(40_000) as usize
+            };
             let at = random.below((SIZE - length) as u64) as usize;
             let bytes = random.bytes(length);
             file.write_all_at(&bytes, at as u64).unwrap();
             expected[at..at + length].copy_from_slice(&bytes);
         }
         file.sync_all().unwrap();
-        assert!(std::fs::read(&mounted.file).unwrap() == expected, "the same bytes through the mount");
+        assert!(
+            std::fs::read(&mounted.file).unwrap() == expected,
+            "the same bytes through the mount"
+        );
     }
     drop(server);
     let server = world.serve("");
     tool(world.path(), "nbdcopy", &[&server.uri("data"), "copy"]);
-    assert!(std::fs::read(world.file("copy")).unwrap() == expected, "the same bytes after a crash");
+    assert!(
+        std::fs::read(world.file("copy")).unwrap() == expected,
+        "the same bytes after a crash"
+    );
     stop_and_check(&world, server);
 }

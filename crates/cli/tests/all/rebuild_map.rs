@@ -1,4 +1,5 @@
-//! The emergency rebuild as a user meets it: every checkpoint is destroyed, the pool is refused, and `check --rebuild-map` brings it back.
+//! The emergency rebuild as a user meets it: every checkpoint is destroyed, the pool is refused,
+//! and `check --rebuild-map` brings it back.
 
 use crate::support;
 
@@ -14,7 +15,13 @@ const PIECE: usize = 1 << 20;
 const CHECKPOINT: u8 = 3;
 
 fn members(world: &World) -> Vec<std::fs::File> {
-    let open = |name| std::fs::File::options().read(true).write(true).open(world.file(name)).expect("a member");
+    let open = |name| {
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(world.file(name))
+            .expect("a member")
+    };
     ["m0", "m1", "m2", "m3"].map(open).into()
 }
 
@@ -22,11 +29,15 @@ fn newest_superblock(members: &[std::fs::File]) -> Superblock {
     let slots = members.iter().flat_map(|member| {
         (0..SLOT_COUNT).filter_map(move |slot| {
             let mut bytes = vec![0; SLOT_BYTES];
-            member.read_exact_at(&mut bytes, SLOT_OFFSET + slot * SLOT_STRIDE).ok()?;
+            member
+                .read_exact_at(&mut bytes, SLOT_OFFSET + slot * SLOT_STRIDE)
+                .ok()?;
             Superblock::decode(&bytes).ok()
         })
     });
-    slots.max_by_key(|superblock| superblock.generation).expect("a superblock")
+    slots
+        .max_by_key(|superblock| superblock.generation)
+        .expect("a superblock")
 }
 
 /// Overwrites every batch of the checkpoint stream on all members; how many there were.
@@ -34,13 +45,20 @@ fn destroy_checkpoints(world: &World) -> u64 {
     destroy(world, |stream| stream == CHECKPOINT, 0, usize::MAX)
 }
 
-/// Overwrites batches of some streams, without their first rows, in so many columns; how many there were.
+/// Overwrites batches of some streams, without their first rows, in so many columns; how many there
+/// were.
 fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: usize) -> u64 {
     destroy_rows(world, is_meant, |rows| spared..rows, columns)
 }
 
-/// Overwrites rows of the batches of some streams in this many columns; `rows` picks them by the number that a batch has. Returns the number of batches.
-fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, rows: impl Fn(u32) -> std::ops::Range<u32>, columns: usize) -> u64 {
+/// Overwrites rows of the batches of some streams in this many columns; `rows` picks them by the
+/// number that a batch has. Returns the number of batches.
+fn destroy_rows(
+    world: &World,
+    is_meant: impl Fn(u8) -> bool,
+    rows: impl Fn(u32) -> std::ops::Range<u32>,
+    columns: usize,
+) -> u64 {
     let members = members(world);
     let superblock = newest_superblock(&members);
     let zones = ZoneMap::new(superblock.zones.clone());
@@ -50,8 +68,12 @@ fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, rows: impl Fn(u32)
         let location = zones.locate(segment);
         for row in 0..location.shape().rows {
             let (member, offset) = location.address(row, Column(0));
-            members[member.index()].read_exact_at(&mut block, offset).expect("a read");
-            let Ok(frame) = decode_header(&block, &superblock.pool, segment, row) else { continue };
+            members[member.index()]
+                .read_exact_at(&mut block, offset)
+                .expect("a read");
+            let Ok(frame) = decode_header(&block, &superblock.pool, segment, row) else {
+                continue;
+            };
             let rows = rows(frame.header.rows);
             if !is_meant(frame.header.stream.0) || rows.is_empty() {
                 continue;
@@ -60,7 +82,9 @@ fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, rows: impl Fn(u32)
             for row in row + rows.start..row + rows.end {
                 for column in (0..location.shape().width).map(Column).take(columns) {
                     let (member, offset) = location.address(row, column);
-                    members[member.index()].write_all_at(&[0xee; BLOCK_BYTES as usize], offset).expect("a write");
+                    members[member.index()]
+                        .write_all_at(&[0xee; BLOCK_BYTES as usize], offset)
+                        .expect("a write");
                 }
             }
         }
@@ -69,7 +93,9 @@ fn destroy_rows(world: &World, is_meant: impl Fn(u8) -> bool, rows: impl Fn(u32)
 }
 
 fn contents(world: &World) -> Vec<Vec<u8>> {
-    ["m0", "m1", "m2", "m3"].map(|name| std::fs::read(world.file(name)).expect("a member")).into()
+    ["m0", "m1", "m2", "m3"]
+        .map(|name| std::fs::read(world.file(name)).expect("a member"))
+        .into()
 }
 
 #[test]
@@ -89,38 +115,71 @@ fn a_pool_without_checkpoints_is_brought_back() {
     assert!(server.stop());
     world.check().expect("a sound pool");
     let refused = world.run("check tank --rebuild-map --repair");
-    assert_eq!(refused.status.code(), Some(8), "a sound pool is not rebuilt: {}", both(&refused));
+    assert_eq!(
+        refused.status.code(),
+        Some(8),
+        "a sound pool is not rebuilt: {}",
+        both(&refused)
+    );
 
     assert!(destroy_checkpoints(&world) > 0);
     let damaged = contents(&world);
     let check = world.run("check tank");
-    assert!(check.status.code() == Some(8) && both(&check).contains("no checkpoint can be read"), "{}", both(&check));
+    assert!(
+        check.status.code() == Some(8) && both(&check).contains("no checkpoint can be read"),
+        "{}",
+        both(&check)
+    );
     // For programs that was a report without an id and a next step.
     let check = world.run("check tank -o json");
     let told: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
-    assert_eq!((check.status.code(), told["schema"].as_str()), (Some(8), Some("windrow/error/1")), "{told}");
+    assert_eq!(
+        (check.status.code(), told["schema"].as_str()),
+        (Some(8), Some("windrow/error/1")),
+        "{told}"
+    );
     assert_eq!(told["error"]["id"], "WR-POOL-009", "{told}");
-    assert!(told["error"]["remedy"].as_str().is_some_and(|remedy| remedy.contains("Emergency")) && told["report"]["findings"].is_object(), "{told}");
+    assert!(
+        told["error"]["remedy"]
+            .as_str()
+            .is_some_and(|remedy| remedy.contains("Emergency"))
+            && told["report"]["findings"].is_object(),
+        "{told}"
+    );
     let refused = world.try_serve("").err().expect("it is not served");
     assert!(refused.contains("WR-POOL-009"), "{refused}");
     let look = world.run("check tank --rebuild-map");
     assert_eq!(look.status.code(), Some(0), "{}", both(&look));
-    assert!(both(&look).contains("nothing was written"), "{}", both(&look));
+    assert!(
+        both(&look).contains("nothing was written"),
+        "{}",
+        both(&look)
+    );
     assert!(contents(&world) == damaged, "a look writes nothing");
 
     let rebuilt = world.run("check tank --rebuild-map --repair -o json");
     assert_eq!(rebuilt.status.code(), Some(1), "{}", both(&rebuilt));
     let report: serde_json::Value = serde_json::from_slice(&rebuilt.stdout).expect("JSON");
     assert_eq!(report["volumes"][0]["name"], "data", "{report}");
-    assert_eq!(report["volumes"][0]["mapped_blocks"], 4 * PIECE as u64 / BLOCK_BYTES, "{report}");
-    assert!(report["losses"].as_array().is_some_and(Vec::is_empty), "{report}");
+    assert_eq!(
+        report["volumes"][0]["mapped_blocks"],
+        4 * PIECE as u64 / BLOCK_BYTES,
+        "{report}"
+    );
+    assert!(
+        report["losses"].as_array().is_some_and(Vec::is_empty),
+        "{report}"
+    );
     world.check().expect("a sound pool again");
     let server = world.serve("");
     let mut client = server.client();
     for at in 0..16 {
         client.read(0, (at * PIECE) as u64, PIECE);
         let (error, bytes) = client.finish().expect("an answer");
-        assert!(error == 0 && bytes == expected[at * PIECE..(at + 1) * PIECE], "piece {at}");
+        assert!(
+            error == 0 && bytes == expected[at * PIECE..(at + 1) * PIECE],
+            "piece {at}"
+        );
     }
     assert!(server.stop());
     world.check().expect("still sound");
@@ -141,7 +200,8 @@ fn with_four_pieces() -> World {
     world
 }
 
-/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or not, and the result is a report, not a failure.
+/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or
+/// not, and the result is a report, not a failure.
 #[test]
 fn damage_ends_a_check_with_its_own_code() {
     let world = with_four_pieces();
@@ -150,14 +210,24 @@ fn damage_ends_a_check_with_its_own_code() {
         assert!(destroy(&world, |stream| stream != CHECKPOINT, 1, columns) > 0);
         let check = world.run("check tank --payload --parity -o json");
         let told: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
-        assert_eq!((check.status.code(), told["schema"].as_str()), (Some(4), Some("windrow/check/1")), "{}", both(&check));
+        assert_eq!(
+            (check.status.code(), told["schema"].as_str()),
+            (Some(4), Some("windrow/check/1")),
+            "{}",
+            both(&check)
+        );
         assert_eq!(told["findings"]["worst"], worst, "{}", told["findings"]);
         let check = world.run("check tank --payload --parity");
-        assert!(check.status.code() == Some(4) && both(&check).ends_with("ERRORS FOUND\n"), "{}", both(&check));
+        assert!(
+            check.status.code() == Some(4) && both(&check).ends_with("ERRORS FOUND\n"),
+            "{}",
+            both(&check)
+        );
     }
 }
 
-/// The rebuild reads tables of batches and takes their payload for what it should be. It called a pool repaired in which blocks could not be read.
+/// The rebuild reads tables of batches and takes their payload for what it should be. It called a
+/// pool repaired in which blocks could not be read.
 #[test]
 fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
     let world = with_four_pieces();
@@ -166,10 +236,19 @@ fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
     assert!(destroy_rows(&world, |stream| stream != CHECKPOINT, between, 4) > 0);
     assert!(destroy_checkpoints(&world) > 0);
     let look = world.run("check tank --rebuild-map");
-    assert!(both(&look).contains("payload was not read"), "{}", both(&look));
+    assert!(
+        both(&look).contains("payload was not read"),
+        "{}",
+        both(&look)
+    );
     let rebuilt = world.run("check tank --rebuild-map --repair -o json");
     let report: serde_json::Value = serde_json::from_slice(&rebuilt.stdout).expect("JSON");
     let check = world.run("check tank --payload");
-    assert_eq!((rebuilt.status.code(), check.status.code()), (Some(4), Some(4)), "{report}; {}", both(&check));
+    assert_eq!(
+        (rebuilt.status.code(), check.status.code()),
+        (Some(4), Some(4)),
+        "{report}; {}",
+        both(&check)
+    );
     assert_eq!(report["after"]["findings"]["worst"], "error", "{report}");
 }

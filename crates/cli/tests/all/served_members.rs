@@ -1,4 +1,5 @@
-//! Members that a daemon of this host has are opened by no other command: the kernel reports each file that is opened.
+//! Members that a daemon of this host has are opened by no other command: the kernel reports each
+//! file that is opened.
 
 use crate::support::{CREATE, World, both};
 use rustix::fs::inotify;
@@ -11,7 +12,8 @@ struct Opened(OwnedFd);
 
 impl Opened {
     fn watch(paths: &[impl AsRef<Path>]) -> Self {
-        let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).expect("a watch");
+        let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)
+            .expect("a watch");
         for path in paths {
             inotify::add_watch(&fd, path.as_ref(), inotify::WatchFlags::OPEN).expect("watched");
         }
@@ -35,7 +37,9 @@ const MEMBERS: [&str; 4] = ["m0", "m1", "m2", "m3"];
 #[test]
 fn no_command_opens_a_member_that_is_served() {
     let world = World::with_volume(CREATE, "16M");
-    world.succeeds("pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K other n0 n1 n2");
+    world.succeeds(
+        "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K other n0 n1 n2",
+    );
     std::os::unix::fs::symlink(world.file("m1"), world.file("link")).expect("a link");
     std::fs::hard_link(world.file("m2"), world.file("alias")).expect("a name");
     let server = world.serve("");
@@ -56,7 +60,13 @@ fn no_command_opens_a_member_that_is_served() {
     ] {
         let said = world.succeeds(line);
         assert!(!opened.look(), "{line} has opened a member");
-        assert!(!line.ends_with("--dir .") || line.contains("other") || line.contains("volume") || said.contains("tank"), "{line}: {said}");
+        assert!(
+            !line.ends_with("--dir .")
+                || line.contains("other")
+                || line.contains("volume")
+                || said.contains("tank"),
+            "{line}: {said}"
+        );
     }
     for line in [
         "inspect m0",
@@ -75,12 +85,24 @@ fn no_command_opens_a_member_that_is_served() {
         "volume estimate compress m0",
     ] {
         let refused = world.run(line);
-        assert!(!refused.status.success() && both(&refused).contains(&process), "{line}: {}", both(&refused));
+        assert!(
+            !refused.status.success() && both(&refused).contains(&process),
+            "{line}: {}",
+            both(&refused)
+        );
         assert!(!opened.look(), "{line} has opened a member");
     }
-    for line in ["check tank", "check tank --members m0,m1,m2,m3", "check tank --dir ."] {
+    for line in [
+        "check tank",
+        "check tank --members m0,m1,m2,m3",
+        "check tank --dir .",
+    ] {
         let refused = world.run(line);
-        assert!(!refused.status.success() && both(&refused).contains("WR-POOL-005"), "{line}: {}", both(&refused));
+        assert!(
+            !refused.status.success() && both(&refused).contains("WR-POOL-005"),
+            "{line}: {}",
+            both(&refused)
+        );
         assert!(!opened.look(), "{line} has opened a member");
     }
     // The watch sees what is opened, and at rest a member is opened as before.
@@ -96,9 +118,17 @@ fn a_daemon_with_a_socket_of_its_own_is_asked_too() {
     let world = World::with_volume(CREATE, "16M");
     let server = world.serve("--control own.control");
     let opened = Opened::watch(&MEMBERS.map(|name| world.file(name)));
-    for line in ["inspect m0", "pool create --dry-run --redundancy 5 new m0 x1 x2", "pool import tank"] {
+    for line in [
+        "inspect m0",
+        "pool create --dry-run --redundancy 5 new m0 x1 x2",
+        "pool import tank",
+    ] {
         let refused = world.run(line);
-        assert!(both(&refused).contains(&format!("process {} serves", server.id())), "{line}: {}", both(&refused));
+        assert!(
+            both(&refused).contains(&format!("process {} serves", server.id())),
+            "{line}: {}",
+            both(&refused)
+        );
     }
     assert!(!opened.look());
     world.succeeds("volume list tank --control own.control");

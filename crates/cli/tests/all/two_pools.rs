@@ -1,4 +1,5 @@
-//! Two pools of one name: the one that is known or served here, and one of another machine whose drives are plugged in.
+//! Two pools of one name: the one that is known or served here, and one of another machine whose
+//! drives are plugged in.
 
 use crate::support;
 
@@ -6,41 +7,71 @@ use support::{CREATE, World, both};
 
 /// A world with a served pool `tank`, and the world of another pool of that name.
 fn worlds() -> (World, World) {
-    (World::with_volume(CREATE, "16M"), World::with_volume(CREATE, "16M"))
+    (
+        World::with_volume(CREATE, "16M"),
+        World::with_volume(CREATE, "16M"),
+    )
 }
 
 fn id_of(world: &World) -> String {
-    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+    let status: serde_json::Value =
+        serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
     status["pool"].as_str().expect("an identifier").to_owned()
 }
 
-/// With the drives of the other pool named, the command went to the daemon of the one that is served here, and deleted its volume.
+/// With the drives of the other pool named, the command went to the daemon of the one that is
+/// served here, and deleted its volume.
 #[test]
 fn members_that_are_named_are_those_that_are_meant() {
     let (here, other) = worlds();
     let server = here.serve("");
     let dir = other.path().display();
     let other_id = id_of(&other);
-    for command in ["volume delete tank/data --yes", "volume resize tank/data 8M --shrink", "pool export tank", "pool set tank spare=20%", "export list tank"] {
+    for command in [
+        "volume delete tank/data --yes",
+        "volume resize tank/data 8M --shrink",
+        "pool export tank",
+        "pool set tank spare=20%",
+        "export list tank",
+    ] {
         let refused = here.run(&format!("{command} --dir {dir}"));
         let said = both(&refused);
-        assert!(refused.status.code() == Some(4) && said.contains("WR-POOL-001") && said.contains(&other_id), "{command}: {said}");
+        assert!(
+            refused.status.code() == Some(4)
+                && said.contains("WR-POOL-001")
+                && said.contains(&other_id),
+            "{command}: {said}"
+        );
     }
-    assert!(here.succeeds("volume list tank").contains("data") && other.succeeds("volume list tank").contains("data"));
+    assert!(
+        here.succeeds("volume list tank").contains("data")
+            && other.succeeds("volume list tank").contains("data")
+    );
     // The served one is found where its members are, and the other one by its identifier.
-    here.succeeds(&format!("volume resize tank/data 20M --members {}", ["m0", "m1", "m2", "m3"].join(",")));
+    here.succeeds(&format!(
+        "volume resize tank/data 20M --members {}",
+        ["m0", "m1", "m2", "m3"].join(",")
+    ));
     here.succeeds(&format!("volume delete {other_id}/data --yes --dir {dir}"));
-    assert!(here.succeeds("volume list tank").contains("data") && !other.succeeds("volume list tank").contains("data"));
+    assert!(
+        here.succeeds("volume list tank").contains("data")
+            && !other.succeeds("volume list tank").contains("data")
+    );
     // What needs a pool at rest has one.
     here.succeeds(&format!("check tank --dir {dir}"));
     here.succeeds(&format!("pool destroy tank --yes --dir {dir}"));
     let busy = here.run("check tank --dir .");
-    assert!(busy.status.code() == Some(8) && both(&busy).contains("WR-POOL-005"), "{}", both(&busy));
+    assert!(
+        busy.status.code() == Some(8) && both(&busy).contains("WR-POOL-005"),
+        "{}",
+        both(&busy)
+    );
     assert!(server.stop());
     here.check().expect("the pool that was served is whole");
 }
 
-/// A copy has the identifier of its original: a volume that was to be deleted in the copy was deleted in the served pool.
+/// A copy has the identifier of its original: a volume that was to be deleted in the copy was
+/// deleted in the served pool.
 #[test]
 fn a_copy_of_a_served_pool_is_not_the_served_pool() {
     let world = World::with_volume(CREATE, "16M");
@@ -50,42 +81,86 @@ fn a_copy_of_a_served_pool_is_not_the_served_pool() {
     }
     let server = world.serve("");
     let all = "--members clone/m0,clone/m1,clone/m2,clone/m3";
-    for place in ["--dir clone", all, "--members m0,clone/m1", "--members clone/m1,m0"] {
-        for command in ["volume delete tank/data --yes", "pool set tank spare=20%", "pool status tank", "export list tank"] {
+    for place in [
+        "--dir clone",
+        all,
+        "--members m0,clone/m1",
+        "--members clone/m1,m0",
+    ] {
+        for command in [
+            "volume delete tank/data --yes",
+            "pool set tank spare=20%",
+            "pool status tank",
+            "export list tank",
+        ] {
             let refused = world.run(&format!("{command} {place}"));
             let said = both(&refused);
-            assert!(refused.status.code() == Some(4) && said.contains("WR-POOL-001") && said.contains("a copy of a member"), "{command} {place}: {said}");
+            assert!(
+                refused.status.code() == Some(4)
+                    && said.contains("WR-POOL-001")
+                    && said.contains("a copy of a member"),
+                "{command} {place}: {said}"
+            );
         }
     }
     // A copy in the folder of the served members names no other pool.
     std::fs::copy(world.file("clone/m0"), world.file("m0.bak")).expect("a copy");
     for place in ["--dir .", "--members m0,m1,m2,m3", "--members m2"] {
-        assert!(world.succeeds(&format!("volume list tank {place}")).contains("data"), "{place}");
+        assert!(
+            world
+                .succeeds(&format!("volume list tank {place}"))
+                .contains("data"),
+            "{place}"
+        );
     }
     assert!(server.stop());
     world.succeeds("volume delete tank/data --yes --dir clone");
-    assert!(world.succeeds("volume list tank --members m0,m1,m2,m3").contains("data"));
+    assert!(
+        world
+            .succeeds("volume list tank --members m0,m1,m2,m3")
+            .contains("data")
+    );
 }
 
-/// What is known of a pool, its members' places and its exports, went to another one of its name: to be forgotten with that one, or for it.
+/// What is known of a pool, its members' places and its exports, went to another one of its name:
+/// to be forgotten with that one, or for it.
 #[test]
 fn what_is_known_of_a_pool_is_not_another_ones() {
     let (here, other) = worlds();
     here.succeeds("export add tank/data --name kept --read-only");
     let dir = other.path().display();
     let other_id = id_of(&other);
-    assert!(!here.succeeds(&format!("export list {other_id} --dir {dir}")).contains("kept"));
-    for command in ["pool import tank", "serve tank", &format!("export add {other_id}/data --name more")] {
+    assert!(
+        !here
+            .succeeds(&format!("export list {other_id} --dir {dir}"))
+            .contains("kept")
+    );
+    for command in [
+        "pool import tank",
+        "serve tank",
+        &format!("export add {other_id}/data --name more"),
+    ] {
         let said = both(&here.run(&format!("{command} --dir {dir}")));
-        assert!(said.contains("WR-CLI-003") && said.contains("another pool of the name 'tank' is known"), "{command}: {said}");
+        assert!(
+            said.contains("WR-CLI-003")
+                && said.contains("another pool of the name 'tank' is known"),
+            "{command}: {said}"
+        );
     }
     here.succeeds(&format!("volume delete {other_id}/data --yes --dir {dir}"));
     here.succeeds(&format!("pool offline {other_id} 1 --dir {dir}"));
     here.succeeds(&format!("pool export {other_id} --dir {dir}"));
-    assert!(here.succeeds("export list tank").contains("kept"), "nothing of it was forgotten");
+    assert!(
+        here.succeeds("export list tank").contains("kept"),
+        "nothing of it was forgotten"
+    );
     // What was said of the name is not to carry leave for anything else.
     let said = both(&here.run(&format!("pool import tank --force --dir {dir}")));
-    assert!(said.contains("another pool of the name 'tank' is known") && said.contains("--replace-known"), "{said}");
+    assert!(
+        said.contains("another pool of the name 'tank' is known")
+            && said.contains("--replace-known"),
+        "{said}"
+    );
     here.succeeds(&format!("pool import tank --replace-known --dir {dir}"));
     assert_eq!(id_of(&here), other_id);
 }
@@ -99,42 +174,60 @@ fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
     assert!(said.contains("WR-POOL-001"), "{said}");
 }
 
-/// The first refusal was that of the name, with the advice to give --force: that erased what is on a member, unseen.
+/// The first refusal was that of the name, with the advice to give --force: that erased what is on
+/// a member, unseen.
 #[test]
 fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
     let world = World::with_volume(CREATE, "16M");
     let create = |more: &str| format!("pool create tank n0 n1 --redundancy 0 --size 64M {more}");
-    std::fs::File::create(world.file("n1")).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    std::fs::File::create(world.file("n1"))
+        .and_then(|file| file.set_len(64 << 20))
+        .expect("a file");
     std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("somebody's data");
     let said = both(&world.run(&create("")));
-    assert!(said.contains("WR-MEMBER-002") && said.contains("n0") && !said.contains("is known already"), "{said}");
+    assert!(
+        said.contains("WR-MEMBER-002") && said.contains("n0") && !said.contains("is known already"),
+        "{said}"
+    );
     std::fs::write(world.file("n0"), vec![0; 64 << 20]).expect("it is gone");
     let said = both(&world.run(&create("")));
     assert!(said.contains("is known already"), "{said}");
     // Leave to erase what is on members is no leave to forget another pool.
     let said = both(&world.run(&create("--force")));
-    assert!(said.contains("is known already") && said.contains("--replace-known"), "{said}");
+    assert!(
+        said.contains("is known already") && said.contains("--replace-known"),
+        "{said}"
+    );
     assert!(!world.succeeds("pool status tank").contains("n0"));
     world.succeeds(&create("--replace-known"));
     assert!(world.succeeds("pool status tank").contains("n0"));
 }
 
-/// One member of a pool that went to another machine by mistake, and was destroyed there as if it were all of it, kept the others from starting; the advice was to destroy them, too.
+/// One member of a pool that went to another machine by mistake, and was destroyed there as if it
+/// were all of it, kept the others from starting; the advice was to destroy them, too.
 #[test]
 fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
     here.succeeds("pool export tank");
     std::fs::copy(here.file("m3"), elsewhere.file("m3")).expect("the member goes there");
     let refused = elsewhere.run("pool destroy tank --yes --dir .");
-    assert!(refused.status.code() == Some(4) && both(&refused).contains("WR-POOL-012"), "{}", both(&refused));
+    assert!(
+        refused.status.code() == Some(4) && both(&refused).contains("WR-POOL-012"),
+        "{}",
+        both(&refused)
+    );
     elsewhere.succeeds("pool destroy tank --yes --partial --dir .");
     std::fs::copy(elsewhere.file("m3"), here.file("m3")).expect("and comes back");
     let said = both(&here.run("pool import tank --dir ."));
-    assert!(said.contains("destroyed") && said.contains("name them with --members"), "{said}");
+    assert!(
+        said.contains("destroyed") && said.contains("name them with --members"),
+        "{said}"
+    );
     here.succeeds("pool import tank --members m0,m1,m2");
 }
 
-/// With the socket of the one named, `volume delete pond/data` deleted in `tank` and reported `pond`.
+/// With the socket of the one named, `volume delete pond/data` deleted in `tank` and reported
+/// `pond`.
 #[test]
 fn a_socket_of_another_pool_is_refused_by_every_command() {
     let world = World::with_volume(CREATE, "16M");
@@ -171,32 +264,62 @@ fn a_socket_of_another_pool_is_refused_by_every_command() {
     ] {
         let refused = world.run(&format!("{line} --control tank.socket"));
         let text = both(&refused);
-        assert!(!refused.status.success() && text.contains("'pond'") && text.contains("'tank'") && text.contains(&tank), "{line}: {text}");
+        assert!(
+            !refused.status.success()
+                && text.contains("'pond'")
+                && text.contains("'tank'")
+                && text.contains(&tank),
+            "{line}: {text}"
+        );
     }
-    assert!(!world.file("new").exists(), "nothing was made for a command that was refused");
-    for line in ["volume list tank --control tank.socket", &format!("volume list {tank} --control tank.socket"), "volume list pond"] {
+    assert!(
+        !world.file("new").exists(),
+        "nothing was made for a command that was refused"
+    );
+    for line in [
+        "volume list tank --control tank.socket",
+        &format!("volume list {tank} --control tank.socket"),
+        "volume list pond",
+    ] {
         assert!(world.succeeds(line).contains("data"), "{line}");
     }
     assert!(server.stop());
 }
 
 fn id_of_served(world: &World) -> String {
-    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json --control tank.socket")).expect("JSON");
+    let status: serde_json::Value =
+        serde_json::from_str(&world.succeeds("pool status tank -o json --control tank.socket"))
+            .expect("JSON");
     status["pool"].as_str().expect("an identifier").to_owned()
 }
 
-/// Sockets have the names of pools: by its identifier a served pool was looked for at rest, and found in use.
+/// Sockets have the names of pools: by its identifier a served pool was looked for at rest, and
+/// found in use.
 #[test]
 fn a_served_pool_is_found_by_its_identifier() {
     let world = World::with_volume(CREATE, "16M");
     let id = id_of(&world);
     let server = world.serve("");
-    assert!(world.succeeds(&format!("volume list {id}")).contains("data"));
+    assert!(
+        world
+            .succeeds(&format!("volume list {id}"))
+            .contains("data")
+    );
     assert!(server.stop());
     // At rest, too: its members are no block devices, and known by its entry alone.
-    assert!(world.succeeds(&format!("volume list {id}")).contains("data") && world.succeeds(&format!("pool status {id}")).contains("tank"));
+    assert!(
+        world
+            .succeeds(&format!("volume list {id}"))
+            .contains("data")
+            && world
+                .succeeds(&format!("pool status {id}"))
+                .contains("tank")
+    );
     let said = both(&world.run(&format!("pool rename tank {id}")));
-    assert!(said.contains("WR-CLI-001") && said.contains("the form of an identifier"), "{said}");
+    assert!(
+        said.contains("WR-CLI-001") && said.contains("the form of an identifier"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -205,7 +328,11 @@ fn a_pool_has_another_name() {
     world.succeeds("pool create --redundancy 0 --size 64M --sparse pond p0");
     world.succeeds("export add tank/data --name kept --read-only");
     let id = id_of(&world);
-    for (line, code) in [("pool rename tank pond", "WR-POOL-006"), ("pool rename tank a/b", "WR-CLI-001"), ("pool rename nothing x", "WR-POOL-001")] {
+    for (line, code) in [
+        ("pool rename tank pond", "WR-POOL-006"),
+        ("pool rename tank a/b", "WR-CLI-001"),
+        ("pool rename nothing x", "WR-POOL-001"),
+    ] {
         let said = both(&world.run(line));
         assert!(said.contains(code), "{line}: {said}");
     }
@@ -216,7 +343,10 @@ fn a_pool_has_another_name() {
     let before = std::fs::read(world.file("state/pools/tank.json")).expect("an entry");
     world.succeeds("pool rename tank archive");
     assert!(both(&world.run("pool status tank")).contains("WR-POOL-001"));
-    assert!(world.succeeds("export list archive").contains("kept") && world.succeeds("pool status archive").contains(&id));
+    assert!(
+        world.succeeds("export list archive").contains("kept")
+            && world.succeeds("pool status archive").contains(&id)
+    );
     world.succeeds("check archive --payload");
     // The entry of the old name, as a crash leaves it: the pool is shown once, and found by both.
     std::fs::write(world.file("state/pools/tank.json"), before).expect("an entry");
@@ -245,17 +375,28 @@ fn a_volume_has_another_name() {
     }
     world.succeeds("volume rename tank/data archive");
     let exports = world.succeeds("export list tank");
-    assert!(!exports.contains("data") && exports.matches("archive").count() == 3, "{exports}");
-    let mut client = support::nbd::Client::connect(&server.socket, "archive").expect("it has the new name");
+    assert!(
+        !exports.contains("data") && exports.matches("archive").count() == 3,
+        "{exports}"
+    );
+    let mut client =
+        support::nbd::Client::connect(&server.socket, "archive").expect("it has the new name");
     client.write(1, 0, &[7; 4096], true);
     assert_eq!(client.finish().expect("an answer").0, 0);
     drop(client);
     server.kill();
     world.check().expect("sound");
-    assert!(world.succeeds("check tank --rebuild-map").contains("archive"));
+    assert!(
+        world
+            .succeeds("check tank --rebuild-map")
+            .contains("archive")
+    );
     for _ in 0..2 {
         let volumes = world.succeeds("volume list tank");
-        assert!(volumes.contains("archive") && !volumes.contains("data"), "{volumes}");
+        assert!(
+            volumes.contains("archive") && !volumes.contains("data"),
+            "{volumes}"
+        );
         assert!(world.serve("").stop());
     }
     // Its old name is free.

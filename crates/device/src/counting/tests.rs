@@ -24,7 +24,20 @@ fn every_byte_counts_once_and_failures_apart() {
     member.discard(8192, 65536).expect("discard");
     member.flush().expect("flush");
     refuses_bad_ranges(&member);
-    let expected = Counts { read_bytes: 4096, written_bytes: 8704, discarded_bytes: 65536, reads: 2, writes: 3, flushes: 1, discards: 1, failures: 7 };
-    assert_eq!(member.counts(), expected, "the two empty operations at the end count as operations");
+    let expected = Counts {
+        read_bytes: 4096,
+        written_bytes: 8704,
+        discarded_bytes: 65536,
+        reads: 2,
+        writes: 3,
+        flushes: 1,
+        discards: 1,
+        failures: 7,
+    };
+    assert_eq!(
+        member.counts(),
+        expected,
+        "the two empty operations at the end count as operations"
+    );
     assert_eq!(member.raw_fd(), None, "nothing may go past the counters");
 }

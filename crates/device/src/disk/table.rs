@@ -1,7 +1,8 @@
-//! The partition table of a disk with one partition: protective MBR, GPT, backup GPT. Pure: bytes in, bytes out.
+//! The partition table of a disk with one partition: protective MBR, GPT, backup GPT. Pure: bytes
+//! in, bytes out.
 //!
-//! The `gpt` crate writes to an image in memory that keeps only the sectors that were written. So it never touches a device, and everything is written at once,
-//! under the lock of the caller.
+//! The `gpt` crate writes to an image in memory that keeps only the sectors that were written. So
+//! it never touches a device, and everything is written at once, under the lock of the caller.
 
 use gpt::disk::LogicalBlockSize;
 use gpt::partition_types::{OperatingSystem, Type};
@@ -27,7 +28,8 @@ pub(super) fn tail_bytes(sector: u64) -> u64 {
     ENTRIES_BYTES + sector
 }
 
-/// The bytes of the partition on a disk of `size_bytes`: from a multiple of `align_bytes` on, whole blocks of 4 KiB. `None` if there is no room for one.
+/// The bytes of the partition on a disk of `size_bytes`: from a multiple of `align_bytes` on, whole
+/// blocks of 4 KiB. `None` if there is no room for one.
 pub fn partition(size_bytes: u64, sector: u64, align_bytes: u64) -> Option<Range<u64>> {
     let size = size_bytes / sector * sector;
     let start = head_bytes(sector).next_multiple_of(align_bytes.max(1 << 20));
@@ -39,23 +41,46 @@ pub fn partition(size_bytes: u64, sector: u64, align_bytes: u64) -> Option<Range
 ///
 /// # Errors
 /// The sectors have another size than 512 or 4096 bytes, or the partition does not fit.
-pub(super) fn encode(size_bytes: u64, sector: u64, partition: &Range<u64>) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+pub(super) fn encode(
+    size_bytes: u64,
+    sector: u64,
+    partition: &Range<u64>,
+) -> io::Result<BTreeMap<u64, Vec<u8>>> {
     let other = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
-    let mut image = Image { sector, size: size_bytes / sector * sector, at: 0, written: BTreeMap::new() };
+    let mut image = Image {
+        sector,
+        size: size_bytes / sector * sector,
+        at: 0,
+        written: BTreeMap::new(),
+    };
     let block = LogicalBlockSize::try_from(sector)?;
     let last = u32::try_from(image.size / sector - 1).unwrap_or(u32::MAX);
-    ProtectiveMBR::with_lb_size(last).overwrite_lba0(&mut image).map_err(|error| other(&error))?;
+    ProtectiveMBR::with_lb_size(last)
+        .overwrite_lba0(&mut image)
+        .map_err(|error| other(&error))?;
     let config = GptConfig::new().writable(true).logical_block_size(block);
-    let mut disk = config.create_from_device(image, None).map_err(|error| other(&error))?;
-    let kind = PARTITION_TYPE.parse::<Type>().map_err(|error| other(&error))?;
-    let kind = Type { os: OperatingSystem::Linux, ..kind };
-    let (first, length) = (partition.start / sector, (partition.end - partition.start) / sector);
-    disk.add_partition_at(NAME, 1, first, length, kind, 0).map_err(|error| other(&error))?;
+    let mut disk = config
+        .create_from_device(image, None)
+        .map_err(|error| other(&error))?;
+    let kind = PARTITION_TYPE
+        .parse::<Type>()
+        .map_err(|error| other(&error))?;
+    let kind = Type {
+        os: OperatingSystem::Linux,
+        ..kind
+    };
+    let (first, length) = (
+        partition.start / sector,
+        (partition.end - partition.start) / sector,
+    );
+    disk.add_partition_at(NAME, 1, first, length, kind, 0)
+        .map_err(|error| other(&error))?;
     let image = disk.write().map_err(|error| other(&error))?;
     Ok(image.written)
 }
 
-/// True if the table in these first bytes of a disk has one partition, and that is of our type and name.
+/// True if the table in these first bytes of a disk has one partition, and that is of our type and
+/// name.
 pub(super) fn has_only_our_partition(head: &[u8], sector: u64) -> bool {
     let header = || {
         let block = LogicalBlockSize::try_from(sector).ok()?;
@@ -63,8 +88,14 @@ pub(super) fn has_only_our_partition(head: &[u8], sector: u64) -> bool {
         let header = gpt::header::read_header_from_arbitrary_device(&mut head, block).ok()?;
         gpt::partition::file_read_partitions(&mut head, &header, block).ok()
     };
-    let is_ours =
-        |partition: &gpt::partition::Partition| partition.name == NAME && partition.part_type_guid.guid.to_string().eq_ignore_ascii_case(PARTITION_TYPE);
+    let is_ours = |partition: &gpt::partition::Partition| {
+        partition.name == NAME
+            && partition
+                .part_type_guid
+                .guid
+                .to_string()
+                .eq_ignore_ascii_case(PARTITION_TYPE)
+    };
     header().is_some_and(|partitions| {
         let mut used = partitions.values().filter(|partition| partition.is_used());
         used.next().is_some_and(is_ours) && used.next().is_none()
@@ -81,11 +112,15 @@ struct Image {
 }
 
 impl Image {
-    /// The part of the sector at the position that a transfer of this many bytes covers: the sector's offset on the disk, and the range inside it.
+    /// The part of the sector at the position that a transfer of this many bytes covers: the
+    /// sector's offset on the disk, and the range inside it.
     fn part(&self, length: usize) -> (u64, Range<usize>) {
         let inside = (self.at % self.sector) as usize;
         let rest = (self.size.saturating_sub(self.at)).min(length as u64) as usize;
-        (self.at - inside as u64, inside..inside + rest.min(self.sector as usize - inside))
+        (
+            self.at - inside as u64,
+            inside..inside + rest.min(self.sector as usize - inside),
+        )
     }
 }
 
@@ -107,7 +142,10 @@ impl Write for Image {
         let (offset, range) = self.part(buf.len());
         let (count, sector) = (range.len(), self.sector as usize);
         if count > 0 {
-            self.written.entry(offset).or_insert_with(|| vec![0; sector])[range].copy_from_slice(&buf[..count]);
+            self.written
+                .entry(offset)
+                .or_insert_with(|| vec![0; sector])[range]
+                .copy_from_slice(&buf[..count]);
         }
         self.at += count as u64;
         Ok(count)
@@ -145,12 +183,23 @@ mod tests {
     /// Read back by the library, from a file that was made of what is to be written.
     #[test]
     fn both_tables_say_the_same_partition() {
-        for (size, sector, align) in [(64 * MIB, 512, MIB), (64 * MIB + 512 * 7, 512, 4 * MIB), (64 * MIB, 4096, MIB), (4 << 40, 512, 64 * MIB)] {
+        for (size, sector, align) in [
+            (64 * MIB, 512, MIB),
+            (64 * MIB + 512 * 7, 512, 4 * MIB),
+            (64 * MIB, 4096, MIB),
+            (4 << 40, 512, 64 * MIB),
+        ] {
             let (partition, written) = disk(size, sector, align);
-            assert!(partition.start.is_multiple_of(align) && partition.start >= MIB, "{partition:?}");
+            assert!(
+                partition.start.is_multiple_of(align) && partition.start >= MIB,
+                "{partition:?}"
+            );
             assert!((partition.end - partition.start).is_multiple_of(4096));
             assert!(size - partition.end < 32 << 10, "nothing is wasted");
-            let outside = |offset: &u64| *offset + sector <= head_bytes(sector) || *offset >= size / sector * sector - tail_bytes(sector);
+            let outside = |offset: &u64| {
+                *offset + sector <= head_bytes(sector)
+                    || *offset >= size / sector * sector - tail_bytes(sector)
+            };
             assert!(written.keys().all(outside), "only the table is written");
             let file = tempfile::tempfile().expect("a file");
             file.set_len(size / sector * sector).expect("sparse");
@@ -161,16 +210,37 @@ mod tests {
             for only in [true, false] {
                 // Without the first header the backup counts.
                 if !only {
-                    std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; sector as usize], sector).expect("erased");
+                    std::os::unix::fs::FileExt::write_all_at(
+                        &file,
+                        &vec![0; sector as usize],
+                        sector,
+                    )
+                    .expect("erased");
                 }
-                let found = GptConfig::new().logical_block_size(block).open_from_device(file.try_clone().expect("a copy")).expect("a table");
+                let found = GptConfig::new()
+                    .logical_block_size(block)
+                    .open_from_device(file.try_clone().expect("a copy"))
+                    .expect("a table");
                 assert_eq!(found.partitions().len(), 1);
                 let one = &found.partitions()[&1];
-                assert_eq!((one.first_lba * sector, (one.last_lba + 1) * sector), (partition.start, partition.end));
-                assert_eq!((one.part_type_guid.guid.to_string().as_str(), one.name.as_str()), (PARTITION_TYPE, NAME));
+                assert_eq!(
+                    (one.first_lba * sector, (one.last_lba + 1) * sector),
+                    (partition.start, partition.end)
+                );
+                assert_eq!(
+                    (
+                        one.part_type_guid.guid.to_string().as_str(),
+                        one.name.as_str()
+                    ),
+                    (PARTITION_TYPE, NAME)
+                );
             }
             let mbr = &written[&0];
-            assert_eq!((mbr[450], &mbr[510..512]), (0xee, &[0x55, 0xaa][..]), "protective");
+            assert_eq!(
+                (mbr[450], &mbr[510..512]),
+                (0xee, &[0x55, 0xaa][..]),
+                "protective"
+            );
         }
     }
 
@@ -194,7 +264,10 @@ mod tests {
                 head[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
             }
             assert!(has_only_our_partition(&head, sector));
-            assert!(!has_only_our_partition(&head[..2 * sector as usize], sector), "a part of it");
+            assert!(
+                !has_only_our_partition(&head[..2 * sector as usize], sector),
+                "a part of it"
+            );
             // Another type in the entry: the checksum is not that of the header any more.
             head[2 * sector as usize] ^= 1;
             assert!(!has_only_our_partition(&head, sector));

@@ -2,11 +2,13 @@
 //!
 //! 1. `O_CREAT | O_EXCL`, mode 0600: never over an existing file.
 //! 2. Room: none (`Sparse`), `fallocate` (`Preallocate`), or zeroes really written (`Written`).
-//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish with a power failure.
+//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish
+//!    with a power failure.
 //!
-//! After `fallocate` the blocks are reserved but *unwritten*: the first write to each has to turn the extent into a written one,
-//! which costs a journal transaction of the file system with the next flush. `Written` pays that once, at creation, at the price of one
-//! full pass of writes; benchmarks that want the steady rate of the medium from the first second use it.
+//! After `fallocate` the blocks are reserved but *unwritten*: the first write to each has to turn
+//! the extent into a written one, which costs a journal transaction of the file system with the
+//! next flush. `Written` pays that once, at creation, at the price of one full pass of writes;
+//! benchmarks that want the steady rate of the medium from the first second use it.
 
 use super::BOUNCE_BYTES;
 use crate::CreateError;
@@ -32,24 +34,37 @@ pub enum Allocation {
 ///
 /// # Errors
 /// [`CreateError`]; the file is removed again.
-pub fn create_file(path: &Path, size_bytes: u64, allocation: Allocation) -> Result<(), CreateError> {
+pub fn create_file(
+    path: &Path,
+    size_bytes: u64,
+    allocation: Allocation,
+) -> Result<(), CreateError> {
     create_file_with_progress(path, size_bytes, allocation, &mut |_| ())
 }
 
-/// As [`create_file`]; `progress` hears how many bytes are done, at most once per MiB, and only where zeroes are really written.
+/// As [`create_file`]; `progress` hears how many bytes are done, at most once per MiB, and only
+/// where zeroes are really written.
 ///
 /// # Errors
 /// [`CreateError`]; the file is removed again.
-pub fn create_file_with_progress(path: &Path, size_bytes: u64, allocation: Allocation, progress: &mut dyn FnMut(u64)) -> Result<(), CreateError> {
+pub fn create_file_with_progress(
+    path: &Path,
+    size_bytes: u64,
+    allocation: Allocation,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), CreateError> {
     if size_bytes == 0 || !size_bytes.is_multiple_of(4096) || i64::try_from(size_bytes).is_err() {
-        return Err(CreateError::Size { path: path.to_owned() });
+        return Err(CreateError::Size {
+            path: path.to_owned(),
+        });
     }
     let system = |action: &'static str, errno: Errno| failure(action, path, size_bytes, errno);
     if own_limit_below(size_bytes).is_some() {
         return Err(system("allocate", Errno::FBIG));
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| system("create", e))?;
+    let fd =
+        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| system("create", e))?;
     let filled = fill(&fd, size_bytes, allocation, progress)
         .map_err(|e| system("allocate", e))
         .and_then(|()| rustix::fs::fsync(&fd).map_err(|e| system("sync", e)))
@@ -68,11 +83,20 @@ pub(super) fn failure(action: &'static str, path: &Path, bytes: u64, errno: Errn
         Errno::EXIST => CreateError::Exists { path },
         Errno::NOSPC | Errno::DQUOT => CreateError::NoSpace { path, bytes },
         Errno::FBIG => CreateError::TooLarge { path, bytes },
-        _ => CreateError::System { action, path, source: errno.into() },
+        _ => CreateError::System {
+            action,
+            path,
+            source: errno.into(),
+        },
     }
 }
 
-fn fill(fd: &OwnedFd, size_bytes: u64, allocation: Allocation, progress: &mut dyn FnMut(u64)) -> Result<(), Errno> {
+fn fill(
+    fd: &OwnedFd,
+    size_bytes: u64,
+    allocation: Allocation,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Errno> {
     if allocation == Allocation::Sparse {
         return rustix::fs::ftruncate(fd, size_bytes);
     }
@@ -91,13 +115,15 @@ fn fill(fd: &OwnedFd, size_bytes: u64, allocation: Allocation, progress: &mut dy
 }
 
 fn write_zeroes(fd: &OwnedFd, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<(), Errno> {
-    // Direct I/O keeps gigabytes of zeroes out of the page cache; where it is refused the cache is good enough.
+    // Direct I/O keeps gigabytes of zeroes out of the page cache; where it is refused the cache is
+    // good enough.
     let flags = rustix::fs::fcntl_getfl(fd)?;
     let mut direct = rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT).is_ok();
     let zeroes = Buf::unpooled(BOUNCE_BYTES);
     let mut at = 0u64;
     while at < size_bytes {
-        let length = usize::try_from(size_bytes - at).map_or(BOUNCE_BYTES, |rest| rest.min(BOUNCE_BYTES));
+        let length =
+            usize::try_from(size_bytes - at).map_or(BOUNCE_BYTES, |rest| rest.min(BOUNCE_BYTES));
         match rustix::io::pwrite(fd, &zeroes[..length], at) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => {
@@ -116,7 +142,11 @@ fn write_zeroes(fd: &OwnedFd, size_bytes: u64, progress: &mut dyn FnMut(u64)) ->
 }
 
 fn sync_folder(path: &Path) -> Result<(), Errno> {
-    let fd = rustix::fs::open(parent(path), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let fd = rustix::fs::open(
+        parent(path),
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     match rustix::fs::fsync(&fd) {
         // Some file systems do not sync folders; there is nothing to be done about it.
         Ok(()) | Err(Errno::INVAL) => Ok(()),

@@ -6,7 +6,14 @@ fn a_file_below_dev_is_never_on_a_medium() {
         // A user without rights cannot make one there anyway.
         match of_new_file(Path::new(path)) {
             Ok(place) => assert_eq!(place.keeps, Keeps::Devices, "{path}"),
-            Err(error) => assert!([io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem].contains(&error.kind()), "{path}: {error}"),
+            Err(error) => assert!(
+                [
+                    io::ErrorKind::PermissionDenied,
+                    io::ErrorKind::ReadOnlyFilesystem
+                ]
+                .contains(&error.kind()),
+                "{path}: {error}"
+            ),
         }
     }
 }
@@ -26,9 +33,16 @@ fn what_cannot_be_a_folder_is_an_error() {
     let dir = tempfile::tempdir().expect("folder");
     std::fs::write(dir.path().join("file"), "").expect("file");
     assert!(of_new_file(&dir.path().join("file/x")).is_err());
-    assert_eq!(of_new_file(&dir.path().join("none/x")).expect_err("no folder").kind(), io::ErrorKind::NotFound);
+    assert_eq!(
+        of_new_file(&dir.path().join("none/x"))
+            .expect_err("no folder")
+            .kind(),
+        io::ErrorKind::NotFound
+    );
     let place = of_new_file(&dir.path().join("x")).expect("a folder");
-    assert!(place.free_bytes > 0 && place.folder == std::fs::canonicalize(dir.path()).expect("there"));
+    assert!(
+        place.free_bytes > 0 && place.folder == std::fs::canonicalize(dir.path()).expect("there")
+    );
     assert!(lets_be_as_large_as(&place, 1 << 20).expect("tried"));
     assert!(!lets_be_as_large_as(&place, u64::MAX).expect("tried"));
 }

@@ -1,9 +1,11 @@
 //! Signatures of file systems, volume managers, partition tables and disk images.
 //!
-//! Most are a few bytes at a fixed distance from the start or the end: the tables in `places`. The rest need a little more (a place that
-//! depends on the size, a check that two bytes of boot code are not taken for a partition table) and have a function each, in `checks`. A
-//! false alarm costs the administrator a `--force`; a miss costs data: so in doubt a signature counts, whatever its checksum says. What is
-//! known to libblkid 2.41, which `wipefs` and every installer ask, is known here, with its places, and some more. (But for SysV and zoned Btrfs.)
+//! Most are a few bytes at a fixed distance from the start or the end: the tables in `places`. The
+//! rest need a little more (a place that depends on the size, a check that two bytes of boot code
+//! are not taken for a partition table) and have a function each, in `checks`. A false alarm costs
+//! the administrator a `--force`; a miss costs data: so in doubt a signature counts, whatever its
+//! checksum says. What is known to libblkid 2.41, which `wipefs` and every installer ask, is known
+//! here, with its places, and some more. (But for SysV and zoned Btrfs.)
 
 mod checks;
 mod places;
@@ -16,9 +18,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use windrow_io::Buf;
 
-/// Bytes looked at (and erased) from the start: VMFS and the second superblock of bcachefs are 2 MiB behind it.
+/// Bytes looked at (and erased) from the start: VMFS and the second superblock of bcachefs are 2
+/// MiB behind it.
 pub const HEAD_BYTES: u64 = 4 << 20;
-/// Bytes looked at (and erased) before the end: two ZFS labels, all trailing RAID superblocks (Promise has one 1.5 MiB before it), the backup GPT.
+/// Bytes looked at (and erased) before the end: two ZFS labels, all trailing RAID superblocks
+/// (Promise has one 1.5 MiB before it), the backup GPT.
 const TAIL_BYTES: u64 = 2 << 20;
 /// Places between the two ends that are read to see whether anything is there.
 const SAMPLES: u64 = 256;
@@ -48,8 +52,9 @@ pub struct Window {
     tail: Vec<u8>,
 }
 
-/// What the two ends held at one moment: of two marks that are equal nothing came between. Ends of zeroes have the default one, whatever the size.
-/// (What lies behind the last whole 4 KiB is not in it.) Compared within one process only.
+/// What the two ends held at one moment: of two marks that are equal nothing came between. Ends of
+/// zeroes have the default one, whatever the size. (What lies behind the last whole 4 KiB is not in
+/// it.) Compared within one process only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mark(u64);
 
@@ -60,7 +65,10 @@ impl Mark {
     /// Of the reads.
     pub fn of_device(device: &dyn Member) -> Result<Self, DeviceError> {
         let (head, tail) = marked(device.info().size_bytes);
-        let mut ends = [Buf::unpooled((head.end - head.start) as usize), Buf::unpooled((tail.end - tail.start) as usize)];
+        let mut ends = [
+            Buf::unpooled((head.end - head.start) as usize),
+            Buf::unpooled((tail.end - tail.start) as usize),
+        ];
         device.read_at(head.start, &mut ends[0])?;
         device.read_at(tail.start, &mut ends[1])?;
         Ok(Self::of(&[(head.start, &ends[0]), (tail.start, &ends[1])]))
@@ -70,7 +78,9 @@ impl Mark {
         let mut hasher = DefaultHasher::new();
         let mut is_blank = true;
         for (start, end) in ends {
-            let blocks = end.chunks(SAMPLE_BYTES as usize).zip((*start..).step_by(SAMPLE_BYTES as usize));
+            let blocks = end
+                .chunks(SAMPLE_BYTES as usize)
+                .zip((*start..).step_by(SAMPLE_BYTES as usize));
             for (block, offset) in blocks.filter(|(block, _)| block.iter().any(|byte| *byte != 0)) {
                 (offset, block).hash(&mut hasher);
                 is_blank = false;
@@ -101,7 +111,12 @@ impl Window {
         let tail_start = size.saturating_sub(TAIL_BYTES);
         let mut tail = vec![0; (size - tail_start) as usize];
         file.read_exact_at(&mut tail, tail_start)?;
-        Ok(Self { size, head, tail_start, tail })
+        Ok(Self {
+            size,
+            head,
+            tail_start,
+            tail,
+        })
     }
 
     /// Bytes of the whole.
@@ -117,7 +132,10 @@ impl Window {
     /// To tell later whether they have been written since.
     pub fn mark(&self) -> Mark {
         let (head, tail) = marked(self.size);
-        let end = |range: &Range<u64>| self.at(range.start, (range.end - range.start) as usize).unwrap_or_default();
+        let end = |range: &Range<u64>| {
+            self.at(range.start, (range.end - range.start) as usize)
+                .unwrap_or_default()
+        };
         Mark::of(&[(head.start, end(&head)), (tail.start, end(&tail))])
     }
 
@@ -139,16 +157,24 @@ impl Window {
     }
 }
 
-/// How many of so many places between the two ends hold a byte that is not zero: `(found, read)`. What a disk held before a new partition table
-/// or `wipefs` came is still there, and nobody knows whether it is wanted. A place that cannot be read tells nothing; it does not speak against
-/// the device, as it may well be written. After the first one no further place is tried: a failing disk takes seconds for each.
+/// How many of so many places between the two ends hold a byte that is not zero: `(found, read)`.
+/// What a disk held before a new partition table or `wipefs` came is still there, and nobody knows
+/// whether it is wanted. A place that cannot be read tells nothing; it does not speak against the
+/// device, as it may well be written. After the first one no further place is tried: a failing disk
+/// takes seconds for each.
 pub fn sample(file: &File, size: u64) -> (u64, u64) {
     let between = size.saturating_sub(HEAD_BYTES + TAIL_BYTES) / SAMPLE_BYTES;
     let wanted = between.min(SAMPLES);
     let mut found = 0;
     let mut bytes = vec![0; SAMPLE_BYTES as usize];
     for number in 0..wanted {
-        if file.read_exact_at(&mut bytes, HEAD_BYTES + between * number / wanted * SAMPLE_BYTES).is_err() {
+        if file
+            .read_exact_at(
+                &mut bytes,
+                HEAD_BYTES + between * number / wanted * SAMPLE_BYTES,
+            )
+            .is_err()
+        {
             return (found, number);
         }
         found += u64::from(bytes.iter().any(|byte| *byte != 0));
@@ -159,12 +185,22 @@ pub fn sample(file: &File, size: u64) -> (u64, u64) {
 /// All known signatures in the window, by offset.
 pub fn find(window: &Window) -> Vec<Signature> {
     let mut found: Vec<Signature> = Vec::new();
-    let mut add = |name: &str, offset: u64| found.push(Signature { name: name.to_owned(), offset });
-    for place in places::FROM_START.iter().filter(|place| window.is(place.distance, place.magic)) {
+    let mut add = |name: &str, offset: u64| {
+        found.push(Signature {
+            name: name.to_owned(),
+            offset,
+        })
+    };
+    for place in places::FROM_START
+        .iter()
+        .filter(|place| window.is(place.distance, place.magic))
+    {
         add(place.name, place.distance);
     }
     for place in places::FROM_END {
-        let at = (window.size / place.unit * place.unit).checked_sub(place.distance * place.unit).map(|block| block + place.inside);
+        let at = (window.size / place.unit * place.unit)
+            .checked_sub(place.distance * place.unit)
+            .map(|block| block + place.inside);
         if let Some(at) = at.filter(|at| window.is(*at, place.magic)) {
             add(place.name, at);
         }
@@ -177,7 +213,8 @@ pub fn find(window: &Window) -> Vec<Signature> {
     found
 }
 
-/// Zeroes both ends of a device, wherever a signature is looked for; what is zero at the end already is not written. Not durable before a flush.
+/// Zeroes both ends of a device, wherever a signature is looked for; what is zero at the end
+/// already is not written. Not durable before a flush.
 ///
 /// # Errors
 /// Of the writes.

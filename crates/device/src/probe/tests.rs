@@ -15,7 +15,12 @@ fn blank(folder: &tempfile::TempDir, name: &str) -> PathBuf {
 }
 
 fn names(path: &Path) -> Vec<String> {
-    probe(path, |_| None).expect("probe").signatures.into_iter().map(|s| s.name).collect()
+    probe(path, |_| None)
+        .expect("probe")
+        .signatures
+        .into_iter()
+        .map(|s| s.name)
+        .collect()
 }
 
 #[test]
@@ -33,7 +38,14 @@ fn signatures_are_found_where_they_belong() {
         ("F2FS", &[(1024, &[0x10, 0x20, 0xf5, 0xf2])]),
         ("ext2", &[(1080, &[0x53, 0xef])]),
         ("ext3", &[(1080, &[0x53, 0xef]), (1024 + 92, &[4])]),
-        ("ext4", &[(1080, &[0x53, 0xef]), (1024 + 92, &[4]), (1024 + 96, &[0x40])]),
+        (
+            "ext4",
+            &[
+                (1080, &[0x53, 0xef]),
+                (1024 + 92, &[4]),
+                (1024 + 96, &[0x40]),
+            ],
+        ),
         ("swap", &[(4086, b"SWAPSPACE2")]),
         ("swap", &[(65526, b"SWAPSPACE2")]),
         ("LVM2", &[(512, b"LABELONE"), (536, b"LVM2 001")]),
@@ -50,8 +62,23 @@ fn signatures_are_found_where_they_belong() {
         ("GPT", &[(512, b"EFI PART")]),
         ("GPT", &[(4096, b"EFI PART")]),
         ("backup of a GPT", &[(SIZE - 512, b"EFI PART")]),
-        ("MBR", &[(510, &[0x55, 0xaa]), (446, &[0x80, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0])]),
-        ("bcache", &[(4120, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81])]),
+        (
+            "MBR",
+            &[
+                (510, &[0x55, 0xaa]),
+                (446, &[0x80, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0]),
+            ],
+        ),
+        (
+            "bcache",
+            &[(
+                4120,
+                &[
+                    0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48,
+                    0xba, 0x6d, 0x81,
+                ],
+            )],
+        ),
         ("VDO", &[(0, b"dmvdo001")]),
         ("SquashFS", &[(0, b"hsqs")]),
         ("ISO 9660", &[(32769, b"CD001")]),
@@ -64,16 +91,37 @@ fn signatures_are_found_where_they_belong() {
         ("LSI", &[(SIZE - 512, b"$XIDE$")]),
         ("NVIDIA", &[(SIZE - 1024, b"NVIDIA  ")]),
         ("Promise", &[(SIZE - 63 * 512, b"Promise Technology, Inc.")]),
-        ("Promise", &[(SIZE - 3087 * 512, b"Promise Technology, Inc.")]),
+        (
+            "Promise",
+            &[(SIZE - 3087 * 512, b"Promise Technology, Inc.")],
+        ),
         ("Silicon Image", &[(SIZE - 512 + 96, &[0, 0, 0, 0x2f])]),
-        ("VIA", &[(SIZE - 512, &[0x55, 0xaa, 2, 7]), (SIZE - 512 + 50, &[(0x55 + 0xaa + 2 + 7 - 256) as u8])]),
+        (
+            "VIA",
+            &[
+                (SIZE - 512, &[0x55, 0xaa, 2, 7]),
+                (SIZE - 512 + 50, &[(0x55 + 0xaa + 2 + 7 - 256) as u8]),
+            ],
+        ),
         ("HighPoint", &[(SIZE - 11 * 512, &[0xf3, 0x16, 0x78, 0x5a])]),
         ("HighPoint", &[(4608 + 32, &[0xf0, 0x16, 0x78, 0x5a])]),
         ("DRBD 8", &[(SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6b])]),
         ("DRBD 9", &[(SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6d])]),
-        ("external metadata of DRBD", &[(60, &[0x83, 0x74, 0x02, 0x6c])]),
+        (
+            "external metadata of DRBD",
+            &[(60, &[0x83, 0x74, 0x02, 0x6c])],
+        ),
         ("VMFS", &[(2 << 20, &[0x5e, 0xf1, 0xab, 0x2f])]),
-        ("bcachefs", &[(SIZE - (1 << 20) + 24, &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef])]),
+        (
+            "bcachefs",
+            &[(
+                SIZE - (1 << 20) + 24,
+                &[
+                    0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80,
+                    0x3d, 0xf7, 0xef,
+                ],
+            )],
+        ),
         ("UFS", &[(8192 + 1372, &[0x54, 0x19, 0x01, 0x00])]),
         ("UFS", &[(65536 + 1372, &[0x19, 0x54, 0x01, 0x19])]),
         ("dm-thin", &[(32, &THIN)]),
@@ -85,12 +133,18 @@ fn signatures_are_found_where_they_belong() {
     ];
     for (number, (expected, writes)) in cases.iter().enumerate() {
         let path = blank(&folder, &number.to_string());
-        let file = std::fs::File::options().write(true).open(&path).expect("open");
+        let file = std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .expect("open");
         for (offset, bytes) in *writes {
             file.write_all_at(bytes, *offset).expect("write");
         }
         let found = names(&path);
-        assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "{expected}: {found:?}"
+        );
         assert!(!probe(&path, |_| None).expect("probe").is_free());
     }
 }
@@ -99,7 +153,12 @@ fn signatures_are_found_where_they_belong() {
 fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
     let folder = tempfile::tempdir().expect("folder");
     let path = blank(&folder, "boot");
-    std::fs::File::options().write(true).open(&path).expect("open").write_all_at(&[0x55, 0xaa], 510).expect("write");
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("open")
+        .write_all_at(&[0x55, 0xaa], 510)
+        .expect("write");
     let report = probe(&path, |_| None).expect("probe");
     assert!(report.is_free() && report.has_data);
     assert_eq!(report.lines().len(), 1, "data of an unknown kind is told");
@@ -107,24 +166,42 @@ fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
         let path = folder.path().join(format!("small-{size}"));
         std::fs::write(&path, vec![0xff; size]).expect("write");
         let report = probe(&path, |_| None).expect("probe");
-        assert_eq!((report.size_bytes, report.signatures.len(), report.has_data), (size as u64, 0, size > 0));
+        assert_eq!(
+            (report.size_bytes, report.signatures.len(), report.has_data),
+            (size as u64, 0, size > 0)
+        );
     }
 }
 
-/// A disk whose first sectors were blanked (`wipefs`, a new installation that was broken off) was called empty.
+/// A disk whose first sectors were blanked (`wipefs`, a new installation that was broken off) was
+/// called empty.
 #[test]
 fn data_between_the_ends_is_told_of() {
     let folder = tempfile::tempdir().expect("folder");
     let path = blank(&folder, "wiped");
-    let file = std::fs::File::options().write(true).open(&path).expect("open");
-    file.write_all_at(&vec![0xa5; 3 << 20], 8 << 20).expect("write");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("open");
+    file.write_all_at(&vec![0xa5; 3 << 20], 8 << 20)
+        .expect("write");
     let report = probe(&path, |_| None).expect("probe");
     let (found, read) = report.samples;
-    assert!(report.is_free() && !report.has_data && read == 256, "{report:?}");
+    assert!(
+        report.is_free() && !report.has_data && read == 256,
+        "{report:?}"
+    );
     assert!((70..85).contains(&found), "3 of 10 MiB: {found}");
-    assert!(report.lines().len() == 1 && report.lines()[0].contains("places between hold data"), "{:?}", report.lines());
+    assert!(
+        report.lines().len() == 1 && report.lines()[0].contains("places between hold data"),
+        "{:?}",
+        report.lines()
+    );
     file.write_all_at(&[1], SIZE - 1).expect("write");
-    assert!(probe(&path, |_| None).expect("probe").has_data, "the last byte counts");
+    assert!(
+        probe(&path, |_| None).expect("probe").has_data,
+        "the last byte counts"
+    );
 }
 
 /// Where the system's own tool is, it must not know of anything that this one misses.
@@ -148,9 +225,18 @@ fn what_blkid_sees_is_seen() {
     let mut seen = 0;
     for (number, (offset, bytes)) in MARKS.iter().enumerate() {
         let path = blank(&folder, &format!("mark-{number}"));
-        std::fs::File::options().write(true).open(&path).expect("open").write_all_at(bytes, *offset).expect("write");
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .expect("open")
+            .write_all_at(bytes, *offset)
+            .expect("write");
         assert_eq!(names(&path).len(), 1, "{bytes:?} at {offset}");
-        let Ok(output) = Command::new("blkid").args(["-p", "-s", "TYPE", "-o", "value"]).arg(&path).output() else {
+        let Ok(output) = Command::new("blkid")
+            .args(["-p", "-s", "TYPE", "-o", "value"])
+            .arg(&path)
+            .output()
+        else {
             return eprintln!("SKIPPED: blkid is not here");
         };
         seen += usize::from(!output.stdout.is_empty());
@@ -170,16 +256,40 @@ fn what_real_tools_make_is_recognised() {
         ("mkfs.vfat", &[], &[], "FAT"),
         ("mkfs.btrfs", &["-q", "-f"], &[], "Btrfs"),
         ("mkswap", &[], &[], "swap"),
-        ("qemu-img", &["create", "-q", "-f", "qcow2"], &["16M"], "qcow2"),
-        ("qemu-img", &["create", "-q", "-f", "vmdk"], &["16M"], "VMDK"),
-        ("qemu-img", &["create", "-q", "-f", "vhdx"], &["16M"], "VHDX"),
+        (
+            "qemu-img",
+            &["create", "-q", "-f", "qcow2"],
+            &["16M"],
+            "qcow2",
+        ),
+        (
+            "qemu-img",
+            &["create", "-q", "-f", "vmdk"],
+            &["16M"],
+            "VMDK",
+        ),
+        (
+            "qemu-img",
+            &["create", "-q", "-f", "vhdx"],
+            &["16M"],
+            "VHDX",
+        ),
         ("qemu-img", &["create", "-q", "-f", "vdi"], &["16M"], "VDI"),
     ];
     for (number, (tool, before, after, expected)) in tools.into_iter().enumerate() {
         let path = folder.path().join(number.to_string());
         create_file(&path, 320 << 20, Allocation::Sparse).expect("create");
-        match Command::new(tool).args(before).arg(&path).args(after).output() {
-            Ok(output) if output.status.success() => assert!(names(&path).iter().any(|n| n.contains(expected)), "{expected}: {:?}", names(&path)),
+        match Command::new(tool)
+            .args(before)
+            .arg(&path)
+            .args(after)
+            .output()
+        {
+            Ok(output) if output.status.success() => assert!(
+                names(&path).iter().any(|n| n.contains(expected)),
+                "{expected}: {:?}",
+                names(&path)
+            ),
             _ => eprintln!("SKIPPED: {tool} does not make {expected} here"),
         }
     }
@@ -189,8 +299,17 @@ fn what_real_tools_make_is_recognised() {
 fn our_own_label_is_described_by_the_caller() {
     let folder = tempfile::tempdir().expect("folder");
     let path = blank(&folder, "ours");
-    let report = probe(&path, |bytes| (bytes.len() == 4096).then(|| "member 3 of pool tank".to_owned())).expect("probe");
-    assert_eq!(report.lines(), [format!("{} holds member 3 of pool tank (signature at byte 4096), which would be overwritten", path.display())]);
+    let report = probe(&path, |bytes| {
+        (bytes.len() == 4096).then(|| "member 3 of pool tank".to_owned())
+    })
+    .expect("probe");
+    assert_eq!(
+        report.lines(),
+        [format!(
+            "{} holds member 3 of pool tank (signature at byte 4096), which would be overwritten",
+            path.display()
+        )]
+    );
 }
 
 #[test]
@@ -215,28 +334,58 @@ fn a_file_that_is_locked_is_in_use() {
 
 #[test]
 fn loop_devices_show_who_uses_them() {
-    let Some(device) = LoopDevice::attach(SIZE, 512) else { return };
-    let name = device.path().file_name().expect("name").to_string_lossy().into_owned();
-    assert_eq!(probe(device.backing(), |_| None).expect("probe").uses, [Use::Held { holder: name }]);
+    let Some(device) = LoopDevice::attach(SIZE, 512) else {
+        return;
+    };
+    let name = device
+        .path()
+        .file_name()
+        .expect("name")
+        .to_string_lossy()
+        .into_owned();
+    assert_eq!(
+        probe(device.backing(), |_| None).expect("probe").uses,
+        [Use::Held { holder: name }]
+    );
     let report = probe(device.path(), |_| None).expect("probe");
-    assert!(report.target == Target::BlockDevice && report.is_free() && report.size_bytes == SIZE, "{report:?}");
+    assert!(
+        report.target == Target::BlockDevice && report.is_free() && report.size_bytes == SIZE,
+        "{report:?}"
+    );
     let member = FileMember::open(device.path(), &patient()).expect("open");
-    assert_eq!(probe(device.path(), |_| None).expect("probe").uses, [Use::Locked]);
+    assert_eq!(
+        probe(device.path(), |_| None).expect("probe").uses,
+        [Use::Locked]
+    );
     drop(member);
     drop(FileMember::open(device.path(), &patient()).expect("free again"));
 
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()).output();
+    let made = Command::new("mkfs.ext4")
+        .args(["-q", "-F"])
+        .arg(device.path())
+        .output();
     if !made.is_ok_and(|output| output.status.success()) {
         return eprintln!("SKIPPED: mkfs.ext4 is not here");
     }
     let folder = tempfile::tempdir().expect("folder");
-    if !Command::new("mount").arg(device.path()).arg(folder.path()).output().is_ok_and(|output| output.status.success()) {
+    if !Command::new("mount")
+        .arg(device.path())
+        .arg(folder.path())
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         return eprintln!("SKIPPED: mounting is not permitted here");
     }
     let report = probe(device.path(), |_| None);
     let unmounted = Command::new("umount").arg(folder.path()).status();
     let mount_point = folder.path().to_string_lossy().into_owned();
-    assert_eq!(report.expect("probe").uses, [Use::Mounted { device: device.path().to_string_lossy().into_owned(), mount_point }]);
+    assert_eq!(
+        report.expect("probe").uses,
+        [Use::Mounted {
+            device: device.path().to_string_lossy().into_owned(),
+            mount_point
+        }]
+    );
     assert!(unmounted.is_ok_and(|status| status.success()));
 }
 
@@ -250,7 +399,15 @@ fn the_mount_table_is_matched_by_number_and_by_source() {
     let device_of = |path: &Path| (path == Path::new("/dev/sdz")).then(|| number(65, 144));
     let points = |family: &[DeviceNumber]| -> Vec<String> {
         let uses = mounts_in(table, family, &device_of);
-        uses.into_iter().map(|u| if let Use::Mounted { mount_point, .. } = u { mount_point } else { String::new() }).collect()
+        uses.into_iter()
+            .map(|u| {
+                if let Use::Mounted { mount_point, .. } = u {
+                    mount_point
+                } else {
+                    String::new()
+                }
+            })
+            .collect()
     };
     assert_eq!(points(&[number(8, 16), number(8, 17)]), ["/"]);
     assert_eq!(points(&[number(65, 144)]), ["/mnt/a b"]);
@@ -258,17 +415,28 @@ fn the_mount_table_is_matched_by_number_and_by_source() {
     assert_eq!(unescape("a\\040b\\134c\\9\\04"), "a b\\c\\9\\04");
 }
 
-/// Whether both ends are as they were when they were probed is asked of a device that is locked and open for direct I/O, by whole blocks.
+/// Whether both ends are as they were when they were probed is asked of a device that is locked and
+/// open for direct I/O, by whole blocks.
 #[test]
 fn the_mark_of_a_locked_device_is_that_of_the_probe_until_somebody_writes() {
     let folder = tempfile::tempdir().expect("folder");
-    for (number, size) in [SIZE, SIZE + 1536, 5 << 20, (5 << 20) + 512, 8192].into_iter().enumerate() {
+    for (number, size) in [SIZE, SIZE + 1536, 5 << 20, (5 << 20) + 512, 8192]
+        .into_iter()
+        .enumerate()
+    {
         let path = folder.path().join(number.to_string());
         let file = std::fs::File::create(&path).expect("create");
         file.set_len(size).expect("size");
         let probed = || probe(&path, |_| None).expect("probe").mark;
-        let locked = || Mark::of_device(&FileMember::open(&path, &OpenOptions::default()).expect("open")).expect("read");
-        assert_eq!((probed(), locked()), (Mark::default(), Mark::default()), "{size}");
+        let locked = || {
+            Mark::of_device(&FileMember::open(&path, &OpenOptions::default()).expect("open"))
+                .expect("read")
+        };
+        assert_eq!(
+            (probed(), locked()),
+            (Mark::default(), Mark::default()),
+            "{size}"
+        );
         let mut before = Mark::default();
         for offset in [4096, 0, size / 4096 * 4096 - 1] {
             file.write_all_at(&[7], offset).expect("write");
@@ -291,16 +459,30 @@ fn two_names_of_the_same_bytes_are_found() {
     std::os::unix::fs::symlink(at("sub"), at("other")).expect("link");
     let why = |names: &[&str]| {
         let paths: Vec<std::path::PathBuf> = names.iter().map(|name| at(name)).collect();
-        named_twice(paths.iter().map(std::path::PathBuf::as_path))
-            .map(|twice| (twice.first, twice.second, twice.why.replace(&format!("{}/", dir.path().display()), "")))
+        named_twice(paths.iter().map(std::path::PathBuf::as_path)).map(|twice| {
+            (
+                twice.first,
+                twice.second,
+                twice.why.replace(&format!("{}/", dir.path().display()), ""),
+            )
+        })
     };
     let said = |first, second, text: &str| Some((first, second, text.to_owned()));
     assert_eq!(why(&["a", "b", "new", "sub/new"]), None);
     assert_eq!(why(&["b", "a", "a"]), said(1, 2, "a is named twice"));
     assert_eq!(why(&["a", "./a"]), said(0, 1, "./a is named twice"));
-    assert_eq!(why(&["a", "hard"]), said(0, 1, "a and hard are two names of one file"));
-    assert_eq!(why(&["b", "soft", "a"]), said(1, 2, "soft and a are two names of one file"));
+    assert_eq!(
+        why(&["a", "hard"]),
+        said(0, 1, "a and hard are two names of one file")
+    );
+    assert_eq!(
+        why(&["b", "soft", "a"]),
+        said(1, 2, "soft and a are two names of one file")
+    );
     // What does not exist yet was made once, and then said to exist already.
     assert_eq!(why(&["new", "./new"]), said(0, 1, "./new is named twice"));
-    assert_eq!(why(&["sub/new", "other/new"]), said(0, 1, "sub/new and other/new are two names of one file"));
+    assert_eq!(
+        why(&["sub/new", "other/new"]),
+        said(0, 1, "sub/new and other/new are two names of one file")
+    );
 }

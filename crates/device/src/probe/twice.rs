@@ -1,4 +1,5 @@
-//! Two names for the same bytes: a path given twice, links, two nodes of one device, a partition and its disk, loop devices and what they are over.
+//! Two names for the same bytes: a path given twice, links, two nodes of one device, a partition
+//! and its disk, loop devices and what they are over.
 
 use super::usage::{is_same, span};
 use crate::place::parent;
@@ -34,13 +35,24 @@ impl<'p> Named<'p> {
         let metadata = fs::metadata(path).ok();
         let folder = fs::canonicalize(parent(path)).unwrap_or_else(|_| parent(path).to_owned());
         let place = folder.join(path.file_name().unwrap_or_default());
-        let number = metadata.as_ref().filter(|metadata| metadata.file_type().is_block_device()).map(|metadata| DeviceNumber::from_raw(metadata.rdev()));
-        Self { path, metadata, place, folder: number.and_then(DeviceNumber::folder) }
+        let number = metadata
+            .as_ref()
+            .filter(|metadata| metadata.file_type().is_block_device())
+            .map(|metadata| DeviceNumber::from_raw(metadata.rdev()));
+        Self {
+            path,
+            metadata,
+            place,
+            folder: number.and_then(DeviceNumber::folder),
+        }
     }
 
     /// The disk that a partition is of.
     fn disk(&self) -> Option<&Path> {
-        self.folder.as_deref().filter(|folder| folder.join("partition").exists()).and_then(Path::parent)
+        self.folder
+            .as_deref()
+            .filter(|folder| folder.join("partition").exists())
+            .and_then(Path::parent)
     }
 
     /// What a loop device is over.
@@ -50,14 +62,26 @@ impl<'p> Named<'p> {
 
     fn in_common(&self, other: &Self) -> Option<String> {
         let (one, two) = (self.path.display(), other.path.display());
-        let is_same_path = || std::path::absolute(self.path).ok() == std::path::absolute(other.path).ok();
-        let names = |kind: &str| if is_same_path() { format!("{two} is named twice") } else { format!("{one} and {two} are two names of one {kind}") };
+        let is_same_path =
+            || std::path::absolute(self.path).ok() == std::path::absolute(other.path).ok();
+        let names = |kind: &str| {
+            if is_same_path() {
+                format!("{two} is named twice")
+            } else {
+                format!("{one} and {two} are two names of one {kind}")
+            }
+        };
         let (Some(metadata), Some(_)) = (&self.metadata, &other.metadata) else {
-            let is_same_place = self.metadata.is_none() && other.metadata.is_none() && self.place == other.place;
+            let is_same_place =
+                self.metadata.is_none() && other.metadata.is_none() && self.place == other.place;
             return is_same_place.then(|| names("file"));
         };
         if is_same(other.path, metadata) {
-            return Some(names(if metadata.file_type().is_block_device() { "device" } else { "file" }));
+            return Some(names(if metadata.file_type().is_block_device() {
+                "device"
+            } else {
+                "file"
+            }));
         }
         if other.disk().is_some() && other.disk() == self.folder.as_deref() {
             return Some(format!("{two} is a partition of {one}"));
@@ -70,7 +94,14 @@ impl<'p> Named<'p> {
 
     fn over_the_same(&self, other: &Self) -> Option<String> {
         let (one, two) = (self.path.display(), other.path.display());
-        let is_over = |above: &Self, below: &Self| above.below().is_some_and(|file| below.metadata.as_ref().is_some_and(|metadata| is_same(&file, metadata)));
+        let is_over = |above: &Self, below: &Self| {
+            above.below().is_some_and(|file| {
+                below
+                    .metadata
+                    .as_ref()
+                    .is_some_and(|metadata| is_same(&file, metadata))
+            })
+        };
         if is_over(self, other) {
             return Some(format!("{one} is a loop device over {two}"));
         }
@@ -81,8 +112,16 @@ impl<'p> Named<'p> {
         if !fs::metadata(&below).is_ok_and(|metadata| is_same(&beside, &metadata)) {
             return None;
         }
-        let (own, its) = (span(self.folder.as_deref()?), span(other.folder.as_deref()?));
-        (own.start < its.end && its.start < own.end).then(|| format!("{one} and {two} are loop devices over the same bytes of {}", below.display()))
+        let (own, its) = (
+            span(self.folder.as_deref()?),
+            span(other.folder.as_deref()?),
+        );
+        (own.start < its.end && its.start < own.end).then(|| {
+            format!(
+                "{one} and {two} are loop devices over the same bytes of {}",
+                below.display()
+            )
+        })
     }
 }
 

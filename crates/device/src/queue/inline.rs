@@ -7,7 +7,8 @@ use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone};
 use windrow_units::MemberId;
 
-/// Runs everything at once: for memory members, where a hand-over would cost more than the copy, and for deterministic tests.
+/// Runs everything at once: for memory members, where a hand-over would cost more than the copy,
+/// and for deterministic tests.
 pub struct InlineQueue {
     members: Members,
 }
@@ -26,7 +27,11 @@ impl Queue for InlineQueue {
     }
 
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
-        done.extend(commands.drain(..).map(|command| execute(device_of(&self.members, command.member), command)));
+        done.extend(
+            commands
+                .drain(..)
+                .map(|command| execute(device_of(&self.members, command.member), command)),
+        );
     }
 
     fn in_flight(&self) -> usize {

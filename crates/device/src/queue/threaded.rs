@@ -1,8 +1,11 @@
-//! A pool of threads that block in the member's own methods: for kernels without io_uring and for members without a descriptor.
+//! A pool of threads that block in the member's own methods: for kernels without io_uring and for
+//! members without a descriptor.
 //!
-//! All threads take from the same lists (`waiting.rs`), so a slow flush occupies one of them and delays nobody else, and a member that never
-//! answers occupies its share of them. A thread that has ended a command takes the next one itself, so none waits that may begin while a thread
-//! sleeps. When the submitter is dropped, commands that have not begun are dropped, those that have are waited for.
+//! All threads take from the same lists (`waiting.rs`), so a slow flush occupies one of them and
+//! delays nobody else, and a member that never answers occupies its share of them. A thread that
+//! has ended a command takes the next one itself, so none waits that may begin while a thread
+//! sleeps. When the submitter is dropped, commands that have not begun are dropped, those that have
+//! are waited for.
 
 use super::waiting::Waiting;
 use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, put_device};
@@ -91,16 +94,27 @@ pub struct ThreadedReaper {
 pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter, ThreadedReaper)> {
     let threads = threads.clamp(1, THREADS_MAX);
     let shared = Arc::new(Shared {
-        todo: Mutex::new(Todo { waiting: Waiting::new(threads, &members), members, stopped: false }),
+        todo: Mutex::new(Todo {
+            waiting: Waiting::new(threads, &members),
+            members,
+            stopped: false,
+        }),
         work: Condvar::new(),
         finished: Mutex::default(),
         results: Condvar::new(),
         in_flight: AtomicUsize::new(0),
     });
-    let mut submitter = ThreadedSubmitter { shared: shared.clone(), threads: Vec::new() };
+    let mut submitter = ThreadedSubmitter {
+        shared: shared.clone(),
+        threads: Vec::new(),
+    };
     for number in 0..threads {
         let shared = shared.clone();
-        submitter.threads.push(std::thread::Builder::new().name(format!("member-{number}")).spawn(move || shared.work())?);
+        submitter.threads.push(
+            std::thread::Builder::new()
+                .name(format!("member-{number}"))
+                .spawn(move || shared.work())?,
+        );
     }
     Ok((submitter, ThreadedReaper { shared }))
 }
@@ -168,10 +182,16 @@ impl Reap for ThreadedReaper {
     fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
         let mut finished = self.shared.finished();
         while finished.done.is_empty() && !finished.woken {
-            finished = self.shared.results.wait(finished).unwrap_or_else(|e| e.into_inner());
+            finished = self
+                .shared
+                .results
+                .wait(finished)
+                .unwrap_or_else(|e| e.into_inner());
         }
         finished.woken = false;
-        self.shared.in_flight.fetch_sub(finished.done.len(), Ordering::AcqRel);
+        self.shared
+            .in_flight
+            .fetch_sub(finished.done.len(), Ordering::AcqRel);
         done.append(&mut finished.done);
         Ok(())
     }

@@ -1,19 +1,23 @@
 //! One io_uring for all members that have a descriptor.
 //!
-//! 1. `submit` puts the commands behind those that wait, moves as many as there are free slots into the in-flight table (which owns their
-//!    buffers from then on), pushes their entries and enters the kernel once.
-//! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short or interrupted one is started
-//!    again for what is left; free slots are filled with what waits. So whoever frees a slot also uses it: no command waits while
-//!    a slot is free and its member holds less than its share of them, and nobody else has to kick.
-//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the kernel would tell only one that
-//!    writes were lost. A discard can take long and has no io_uring operation on the kernels we
-//!    support: a helper thread of the member runs it in the member's own method (`discards.rs`).
-//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results of the helper threads, a stop, a kernel
-//!    that was short of memory and asks for another try.
+//! 1. `submit` puts the commands behind those that wait, moves as many as there are free slots into
+//!    the in-flight table (which owns their buffers from then on), pushes their entries and enters
+//!    the kernel once.
+//! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short
+//!    or interrupted one is started again for what is left; free slots are filled with what waits.
+//!    So whoever frees a slot also uses it: no command waits while a slot is free and its member
+//!    holds less than its share of them, and nobody else has to kick.
+//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the
+//!    kernel would tell only one that writes were lost. A discard can take long and has no io_uring
+//!    operation on the kernels we support: a helper thread of the member runs it in the member's
+//!    own method (`discards.rs`).
+//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results
+//!    of the helper threads, a stop, a kernel that was short of memory and asks for another try.
 //!
-//! Two locks: `table`, and `submission` around the entries and the call that hands them over; never both at once, and no lock is held
-//! while the reaper blocks. The submission ring is larger than the table, so a push cannot fail, and the kernel makes the completion ring
-//! twice as large, so it cannot overflow.
+//! Two locks: `table`, and `submission` around the entries and the call that hands them over; never
+//! both at once, and no lock is held while the reaper blocks. The submission ring is larger than
+//! the table, so a push cannot fail, and the kernel makes the completion ring twice as large, so it
+//! cannot overflow.
 //!
 //! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
 
@@ -56,7 +60,11 @@ struct MemberRecord {
 impl MemberRecord {
     fn of(member: &Arc<dyn Member>) -> io::Result<Self> {
         let fd = member.raw_fd().ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Self { fd, sector: member.info().logical_sector as usize, flush_failed: false })
+        Ok(Self {
+            fd,
+            sector: member.info().logical_sector as usize,
+            flush_failed: false,
+        })
     }
 }
 
@@ -91,22 +99,38 @@ pub struct UringReaper {
 
 /// The kernel takes the entries later.
 fn is_short_of_memory(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+    )
 }
 
 /// True if this kernel lets this process use io_uring with the operations needed.
 pub fn uring_available() -> bool {
-    let Ok(ring) = IoUring::new(2) else { return false };
+    let Ok(ring) = IoUring::new(2) else {
+        return false;
+    };
     let mut probe = io_uring::Probe::new();
-    let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::PollAdd::CODE];
-    ring.submitter().register_probe(&mut probe).is_ok() && codes.into_iter().all(|code| probe.is_supported(code))
+    let codes = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Fsync::CODE,
+        opcode::PollAdd::CODE,
+    ];
+    ring.submitter().register_probe(&mut probe).is_ok()
+        && codes.into_iter().all(|code| probe.is_supported(code))
 }
 
-/// Lets the kernel have as many workers for a thread that uses the ring as there are commands: what would block (a flush, a drive whose own queue is full, a file system that
-/// waits) is carried out by one, and those that wait for a member that hangs are not to be all there are. Kernels before 5.15 do not know of it: they have what they have.
+/// Lets the kernel have as many workers for a thread that uses the ring as there are commands: what
+/// would block (a flush, a drive whose own queue is full, a file system that waits) is carried out
+/// by one, and those that wait for a member that hangs are not to be all there are. Kernels before
+/// 5.15 do not know of it: they have what they have.
 fn allow_workers(ring: &IoUring) {
     // The second figure is of sockets and the like; 0 leaves it as it is.
-    drop(ring.submitter().register_iowq_max_workers(&mut [DEPTH_MAX, 0]));
+    drop(
+        ring.submitter()
+            .register_iowq_max_workers(&mut [DEPTH_MAX, 0]),
+    );
 }
 
 /// Opens a ring with at most `depth` commands in the kernel.
@@ -117,7 +141,9 @@ pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringR
     let depth = depth.clamp(1, DEPTH_MAX);
     let shared = Arc::new(Shared {
         // One entry more than slots, for the poll on the event descriptor.
-        ring: IoUring::builder().dontfork().build((depth + 1).next_power_of_two())?,
+        ring: IoUring::builder()
+            .dontfork()
+            .build((depth + 1).next_power_of_two())?,
         table: Mutex::new(Table::new(depth, members)?),
         submission: Mutex::new(()),
         event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -128,8 +154,20 @@ pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringR
         fatal: AtomicI32::new(0),
     });
     allow_workers(&shared.ring);
-    let submitter = UringSubmitter { shared: shared.clone(), entries: Vec::with_capacity(depth as usize), discards: Discards::default() };
-    Ok((submitter, UringReaper { shared, armed: false, events: Vec::new(), entries: Vec::with_capacity(depth as usize) }))
+    let submitter = UringSubmitter {
+        shared: shared.clone(),
+        entries: Vec::with_capacity(depth as usize),
+        discards: Discards::default(),
+    };
+    Ok((
+        submitter,
+        UringReaper {
+            shared,
+            armed: false,
+            events: Vec::new(),
+            entries: Vec::with_capacity(depth as usize),
+        },
+    ))
 }
 
 impl Shared {
@@ -144,21 +182,27 @@ impl Shared {
     }
 
     fn break_down(&self, error: &io::Error) {
-        self.fatal.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
+        self.fatal
+            .store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
         self.signal();
     }
 
     /// Pushes entries, if any, and hands everything in the submission ring to the kernel.
     fn start(&self, entries: &mut Vec<squeue::Entry>) {
         let _guard = self.submission.lock().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: every use of the submission ring is under the lock `submission`, so there is no other `SubmissionQueue` now.
+        // SAFETY: every use of the submission ring is under the lock `submission`, so there is no
+        // other `SubmissionQueue` now.
         let mut queue = unsafe { self.ring.submission_shared() };
         for entry in entries.drain(..) {
-            // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the completion of this entry has been taken
-            // (or leaks it); its descriptor belongs to a member that the table keeps as long as a slot names it, or is `event`, which lives
-            // as long as the ring.
+            // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the
+            // completion of this entry has been taken (or leaks it); its descriptor belongs to a
+            // member that the table keeps as long as a slot names it, or is `event`, which lives as
+            // long as the ring.
             let pushed = unsafe { queue.push(&entry) };
-            assert!(pushed.is_ok(), "the submission ring has an entry for every slot");
+            assert!(
+                pushed.is_ok(),
+                "the submission ring has an entry for every slot"
+            );
         }
         loop {
             queue.sync();
@@ -178,8 +222,9 @@ impl Shared {
         }
     }
 
-    /// Tries again what the kernel was too short of memory to take; true if there was something. To be asked before every block:
-    /// the entry that would wake the reaper may be among those that were not taken.
+    /// Tries again what the kernel was too short of memory to take; true if there was something. To
+    /// be asked before every block: the entry that would wake the reaper may be among those that
+    /// were not taken.
     fn retry_if_stalled(&self) -> bool {
         let stalled = self.stalled.swap(false, Ordering::AcqRel);
         if stalled {
@@ -192,8 +237,16 @@ impl Shared {
     /// Blocks until the completion ring has something.
     fn block(&self) -> io::Result<()> {
         loop {
-            // SAFETY: no argument is passed, so there is no pointer that could be wrong; the descriptor is the ring's own.
-            match unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) } {
+            // SAFETY: no argument is passed, so there is no pointer that could be wrong; the
+            // descriptor is the ring's own.
+            match unsafe {
+                self.ring.submitter().enter::<libc::sigset_t>(
+                    0,
+                    1,
+                    EnterFlags::GETEVENTS.bits(),
+                    None,
+                )
+            } {
                 Ok(_) => return Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) => return Err(error),
@@ -217,7 +270,8 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// The kernel may still write into buffers of the table: they are not freed before it has finished with them.
+    /// The kernel may still write into buffers of the table: they are not freed before it has
+    /// finished with them.
     fn drop(&mut self) {
         let mut events = Vec::new();
         while self.table().occupied() > 0 {
@@ -243,7 +297,10 @@ impl Drop for Shared {
 
 /// True for a flush of a member of which one has failed.
 fn is_latched(table: &Table, command: &MemberCommand) -> bool {
-    let record = table.records.get(command.member.index()).and_then(Option::as_ref);
+    let record = table
+        .records
+        .get(command.member.index())
+        .and_then(Option::as_ref);
     matches!(command.op, MemberOp::Flush) && record.is_some_and(|record| record.flush_failed)
 }
 
@@ -265,10 +322,14 @@ impl Queue for UringSubmitter {
                 Ok(answer) => done.push(answer),
                 Err(command) if matches!(command.op, MemberOp::Discard { .. }) => {
                     // `answer_at_once` lets only commands for present members through.
-                    let Some(device) = device_of(&table.members, command.member) else { unreachable!("a discard for an absent member") };
+                    let Some(device) = device_of(&table.members, command.member) else {
+                        unreachable!("a discard for an absent member")
+                    };
                     done.extend(self.discards.send(&shared, command, device.clone()));
                 }
-                Err(command) if is_latched(&table, &command) => done.push(finished(command, Err(DeviceError::gone(0)))),
+                Err(command) if is_latched(&table, &command) => {
+                    done.push(finished(command, Err(DeviceError::gone(0))))
+                }
                 Err(command) => {
                     shared.in_flight.fetch_add(1, Ordering::AcqRel);
                     table.waiting.push(command);
@@ -288,12 +349,17 @@ impl Queue for UringSubmitter {
 }
 
 impl UringReaper {
-    /// Polls the event descriptor through the ring. Done by this thread, because the kernel takes back what a thread had
-    /// polled when the thread ends.
+    /// Polls the event descriptor through the ring. Done by this thread, because the kernel takes
+    /// back what a thread had polled when the thread ends.
     fn arm(&mut self) {
         if !self.armed {
             self.armed = true;
-            let poll = opcode::PollAdd::new(types::Fd(self.shared.event.as_raw_fd()), libc::POLLIN as u32).build().user_data(WAKE);
+            let poll = opcode::PollAdd::new(
+                types::Fd(self.shared.event.as_raw_fd()),
+                libc::POLLIN as u32,
+            )
+            .build()
+            .user_data(WAKE);
             self.entries.push(poll);
             self.shared.start(&mut self.entries);
         }
@@ -301,7 +367,8 @@ impl UringReaper {
 
     /// Takes all completions and starts what is to be started.
     fn collect(&mut self, done: &mut Vec<MemberDone>) {
-        // SAFETY: there is one reaper for a ring, it is not `Clone`, and `&mut self` keeps other threads out.
+        // SAFETY: there is one reaper for a ring, it is not `Clone`, and `&mut self` keeps other
+        // threads out.
         unsafe { self.shared.drain(&mut self.events) };
         if self.events.is_empty() {
             return;
@@ -337,15 +404,19 @@ impl UringReaper {
         if rung {
             self.answer_event(done);
         }
-        self.shared.in_flight.fetch_sub(done.len() - before, Ordering::AcqRel);
+        self.shared
+            .in_flight
+            .fetch_sub(done.len() - before, Ordering::AcqRel);
     }
 
-    /// After a failed flush none may succeed, not even one that was submitted before the failure was known. (Only flushes have no
-    /// buffer here: discards do not come through the ring.)
+    /// After a failed flush none may succeed, not even one that was submitted before the failure
+    /// was known. (Only flushes have no buffer here: discards do not come through the ring.)
     fn latch_failed_flushes(&self, done: &mut [MemberDone]) {
         for item in done.iter_mut().filter(|item| item.buf.is_none()) {
             let mut table = self.shared.table();
-            let Some(Some(record)) = table.records.get_mut(item.member.index()) else { continue };
+            let Some(Some(record)) = table.records.get_mut(item.member.index()) else {
+                continue;
+            };
             if item.result.is_err() {
                 record.flush_failed = true;
             } else if record.flush_failed {
@@ -379,12 +450,16 @@ impl Reap for UringReaper {
             if self.shared.woken.swap(false, Ordering::AcqRel) || done.len() > before {
                 return Ok(());
             }
-            // A signal may stand for nothing, as what it was for was taken with the signal before it. It has used up the poll all the same,
-            // and nothing but the ring itself ends a block without one. No spin: a new poll ends with a new signal, or has failed after a pause.
+            // A signal may stand for nothing, as what it was for was taken with the signal before
+            // it. It has used up the poll all the same, and nothing but the ring itself ends a
+            // block without one. No spin: a new poll ends with a new signal, or has failed after a
+            // pause.
             if !self.armed {
                 continue;
             }
-            self.shared.block().inspect_err(|error| self.shared.break_down(error))?;
+            self.shared
+                .block()
+                .inspect_err(|error| self.shared.break_down(error))?;
         }
     }
 

@@ -26,7 +26,10 @@ fn a_sparse_member_gives_discarded_pages_back_and_a_preallocated_one_keeps_its_b
         member.discard(512, 16384 - 1024).expect("discard");
         let mut buf = [0; 16384];
         member.read_at(0, &mut buf).expect("read");
-        assert_eq!((buf[4095], buf[4096], buf[12287], buf[12288]), (5, expected, expected, 5));
+        assert_eq!(
+            (buf[4095], buf[4096], buf[12287], buf[12288]),
+            (5, expected, expected, 5)
+        );
     }
 }
 
@@ -39,7 +42,9 @@ fn writers_on_neighbouring_blocks_do_not_disturb_each_other() {
             scope.spawn(move || {
                 for round in 0..50u64 {
                     for block in (writer..512).step_by(4) {
-                        member.write_at(block * 4096, &[(round ^ block) as u8; 4096]).expect("write");
+                        member
+                            .write_at(block * 4096, &[(round ^ block) as u8; 4096])
+                            .expect("write");
                     }
                 }
             });

@@ -1,6 +1,8 @@
 use super::*;
 use crate::testing::{SIZE, Step, compare, pattern, refuses_bad_ranges, steps};
-use crate::{Allocation, CountingMember, FileMember, OpenOptions, RamAllocation, RamMember, create_file};
+use crate::{
+    Allocation, CountingMember, FileMember, OpenOptions, RamAllocation, RamMember, create_file,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -9,7 +11,12 @@ fn ram() -> Arc<RamMember> {
 }
 
 fn options(seed: u64, early: u16) -> VolatileOptions {
-    VolatileOptions { seed, cache_bytes_max: 256 << 10, early_write_back_per_mille: early, drop_flush_every: None }
+    VolatileOptions {
+        seed,
+        cache_bytes_max: 256 << 10,
+        early_write_back_per_mille: early,
+        drop_flush_every: None,
+    }
 }
 
 proptest! {
@@ -81,7 +88,9 @@ fn some_writes_go_through_early_some_are_torn_and_equal_seeds_agree() {
         let inner = ram();
         let member = VolatileMember::new(inner.clone(), options(seed, 200));
         for block in 0..60u64 {
-            member.write_at(block * 4096, &[1 + block as u8; 4096]).expect("write");
+            member
+                .write_at(block * 4096, &[1 + block as u8; 4096])
+                .expect("write");
         }
         let mut left = vec![0; SIZE as usize];
         inner.read_at(0, &mut left).expect("read");
@@ -90,7 +99,10 @@ fn some_writes_go_through_early_some_are_torn_and_equal_seeds_agree() {
     let left = run(7);
     let state = |block: &[u8]| block.chunks(512).filter(|sector| sector[0] != 0).count();
     let counts: Vec<usize> = left.chunks(4096).take(60).map(state).collect();
-    assert!(counts.contains(&0) && counts.contains(&8) && counts.iter().any(|c| (1..8).contains(c)), "{counts:?}");
+    assert!(
+        counts.contains(&0) && counts.contains(&8) && counts.iter().any(|c| (1..8).contains(c)),
+        "{counts:?}"
+    );
     assert!(left == run(7) && left != run(8));
 }
 
@@ -109,13 +121,25 @@ fn the_cache_keeps_its_bound_and_a_flush_writes_long_runs_once() {
         member.write_at(block * 4096, &[2; 4096]).expect("write");
     }
     member.flush().expect("flush");
-    assert_eq!((inner.counts().writes - before.writes, inner.counts().written_bytes - before.written_bytes), (1, 60 * 4096));
+    assert_eq!(
+        (
+            inner.counts().writes - before.writes,
+            inner.counts().written_bytes - before.written_bytes
+        ),
+        (1, 60 * 4096)
+    );
 }
 
 #[test]
 fn the_canary_claims_flushes_that_were_not_done() {
     let inner = Arc::new(CountingMember::new(ram()));
-    let member = VolatileMember::new(inner.clone(), VolatileOptions { drop_flush_every: Some(2), ..options(1, 0) });
+    let member = VolatileMember::new(
+        inner.clone(),
+        VolatileOptions {
+            drop_flush_every: Some(2),
+            ..options(1, 0)
+        },
+    );
     for _ in 0..4 {
         member.write_at(0, &[1; 512]).expect("write");
         member.flush().expect("flush");

@@ -134,13 +134,15 @@ pub struct MemberStatus {
     pub member: MemberId,
     /// Identifier.
     pub uuid: Uuid,
-    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
+    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed`
+    /// (docs/members.md).
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,
     /// Bytes that a device in its place must have; 0 for a slot without a place.
     pub needed_bytes: u64,
-    /// Bytes that the logical sector of a device in its place may have at most: a journal that lies there is written in units of so many.
+    /// Bytes that the logical sector of a device in its place may have at most: a journal that lies
+    /// there is written in units of so many.
     pub sector_bytes_max: u32,
     /// A journal device that is declared power-safe: what is written to it is not flushed.
     pub power_safe: bool,
@@ -150,9 +152,11 @@ pub struct MemberStatus {
     pub journal: bool,
     /// It leaves the pool when what lies on it has moved to the others (docs/removal.md).
     pub leaving: bool,
-    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds; 0 below ten seconds (discards: two minutes).
+    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds;
+    /// 0 below ten seconds (discards: two minutes).
     pub hangs_ms: u64,
-    /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
+    /// Out of service: commands that its device has not answered. Before they have ended nothing
+    /// can be put in its place.
     pub unanswered: u32,
     /// Why it is out of service, as far as that is known; empty if it is in service.
     pub reason: String,
@@ -208,15 +212,18 @@ pub struct VolumeRange {
 pub struct DamageStatus {
     /// Blocks of volumes found lost since the start, and not written, trimmed or read well since.
     pub lost_blocks: u64,
-    /// Shared contents found lost; the blocks that refer to them are among `lost_blocks` as soon as they are found.
+    /// Shared contents found lost; the blocks that refer to them are among `lost_blocks` as soon as
+    /// they are found.
     pub lost_contents: u64,
     /// The first ranges of them.
     pub lost: Vec<VolumeRange>,
-    /// Blocks that were found lost before the start, and have been neither written, trimmed nor read since, nor has a scrub completed.
+    /// Blocks that were found lost before the start, and have been neither written, trimmed nor
+    /// read since, nor has a scrub completed.
     pub recalled_blocks: u64,
     /// The first ranges of them, as far as the last checkpoint named them.
     pub recalled: Vec<VolumeRange>,
-    /// When the oldest of them was found, seconds since 1970; 0: there are none, or the time is not known.
+    /// When the oldest of them was found, seconds since 1970; 0: there are none, or the time is not
+    /// known.
     pub since_unix_s: u64,
 }
 
@@ -237,10 +244,12 @@ pub struct RebuildStatus {
     pub left_bytes: u64,
     /// Bytes written each second now.
     pub bytes_per_second: u64,
-    /// All that is left could not be read: milliseconds until it is tried again. It ends before that if what is left dies.
+    /// All that is left could not be read: milliseconds until it is tried again. It ends before
+    /// that if what is left dies.
     #[serde(default)]
     pub waits_ms: u64,
-    /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt.
+    /// Their blocks may still be readable one by one.
     pub damaged_batches: u64,
 }
 
@@ -253,7 +262,8 @@ pub struct ScrubStatus {
     pub started_unix_s: u64,
     /// When it ended, seconds since 1970; 0: it has not, or nobody knew the time.
     pub ended_unix_s: u64,
-    /// When a scrub last reached its end, this one or one before; 0: none has, or nobody knew the time.
+    /// When a scrub last reached its end, this one or one before; 0: none has, or nobody knew the
+    /// time.
     pub completed_unix_s: u64,
     /// Milliseconds for which it was running.
     pub active_ms: u64,
@@ -271,11 +281,14 @@ pub struct ScrubStatus {
     pub wrong_blocks: u64,
     /// Live blocks that were logged anew because something in their rows was wrong.
     pub moved_blocks: u64,
-    /// Live blocks that should have been and were not, because the pool has no room for it. They can be read, but lack redundancy.
+    /// Live blocks that should have been and were not, because the pool has no room for it. They
+    /// can be read, but lack redundancy.
     pub unmoved_blocks: u64,
-    /// Live blocks that can neither be read nor be rebuilt. Those that an emergency rebuild gave up are among them when the scrub has ended.
+    /// Live blocks that can neither be read nor be rebuilt. Those that an emergency rebuild gave up
+    /// are among them when the scrub has ended.
     pub lost_blocks: u64,
-    /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable
+    /// one by one.
     pub damaged_batches: u64,
     /// The first of the lost blocks; since the start of the engine.
     pub lost: Vec<VolumeBlock>,
@@ -304,7 +317,8 @@ pub struct PoolStatus {
     pub members: Vec<MemberStatus>,
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// Grows with each change of the table of volumes since the start: of two states the one with more is the newer.
+    /// Grows with each change of the table of volumes since the start: of two states the one with
+    /// more is the newer.
     pub volumes_version: u64,
     /// Properties.
     pub spare_per_mille: u16,
@@ -318,9 +332,11 @@ pub struct PoolStatus {
     pub moved_streams: u8,
     /// Memory that it keeps, in bytes, beside that of the map.
     pub placement_bytes: u64,
-    /// Blocks, written or moved since the policy was set, that went to streams beyond the first of their kind.
+    /// Blocks, written or moved since the policy was set, that went to streams beyond the first of
+    /// their kind.
     pub further_blocks: u64,
-    /// Blocks since then that went to the first stream of their kind because the one they were meant for could not take them.
+    /// Blocks since then that went to the first stream of their kind because the one they were
+    /// meant for could not take them.
     pub overflowed_blocks: u64,
     /// The victim rule by its name.
     pub victim_policy: String,
@@ -330,7 +346,8 @@ pub struct PoolStatus {
     pub properties: windrow_layout::superblock::Properties,
     /// Geometry and capacity.
     pub plan: PoolPlan,
-    /// What counts against `usable_bytes`, in bytes: blocks that hold data, or their charge where what reduction saves is capacity.
+    /// What counts against `usable_bytes`, in bytes: blocks that hold data, or their charge where
+    /// what reduction saves is capacity.
     pub used_bytes: u64,
     /// What compression and deduplication save is used for, and what that does to cleaning.
     pub reduction_use: crate::ReductionUse,
@@ -344,7 +361,8 @@ pub struct PoolStatus {
     pub data_live_bytes: u64,
     /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
     pub garbage_bytes: u64,
-    /// The highest of the pool's warnings ([`windrow_layout::superblock::Properties::warn_at`]) that use has passed, in per cent; 0: none.
+    /// The highest of the pool's warnings ([`windrow_layout::superblock::Properties::warn_at`])
+    /// that use has passed, in per cent; 0: none.
     pub warned_percent: u8,
     /// Bytes on all members of all segments that are not free, redundancy included.
     pub physical_bytes: u64,
@@ -352,19 +370,23 @@ pub struct PoolStatus {
     pub map_bytes: u64,
     /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.
     pub map_pages: u64,
-    /// Most map pages: a write that needs one more fails with no space, although `used_bytes` may be far from `usable_bytes`.
+    /// Most map pages: a write that needs one more fails with no space, although `used_bytes` may
+    /// be far from `usable_bytes`.
     pub map_pages_max: u64,
     /// Writes refused since start because no map page was left for them.
     pub refused_map_pages: u64,
     /// Writes refused since start because the pool's usable space was full.
     pub refused_space: u64,
-    /// No segment comes free any more: data is refused until users make room, or what could not be read can be read again.
+    /// No segment comes free any more: data is refused until users make room, or what could not be
+    /// read can be read again.
     pub refuses_data: bool,
     /// Bounds.
     pub limits: Limits,
-    /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.
+    /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would
+    /// lose.
     pub at_risk_bytes: u64,
-    /// Bytes of admitted writes that are not in the log yet. (Those that wait for admission are not counted.)
+    /// Bytes of admitted writes that are not in the log yet. (Those that wait for admission are not
+    /// counted.)
     pub pending_bytes: u64,
     /// Counters by member since start.
     pub member_stats: Vec<MemberStats>,
@@ -380,7 +402,8 @@ pub struct PoolStatus {
     pub reduction: crate::ReductionSums,
     /// What is shared, and what deduplication did since start.
     pub dedup: crate::DedupStatus,
-    /// Bytes that the blocks of all volumes are stored in (committed): payload alone, in whole units.
+    /// Bytes that the blocks of all volumes are stored in (committed): payload alone, in whole
+    /// units.
     pub stored_bytes: u64,
     /// Flush and FUA requests completed.
     pub flushes: u64,
@@ -390,7 +413,8 @@ pub struct PoolStatus {
     pub checkpoints_forced: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
-    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are not held to its pace.
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are
+    /// not held to its pace.
     pub users_per_1024_gained: Option<u64>,
     /// The scrub that runs, or the last one.
     pub scrub: ScrubStatus,
@@ -404,7 +428,8 @@ pub struct PoolStatus {
     pub journal: JournalStatus,
     /// Member commands held back now, so that others do not stand behind them.
     pub held_commands: u64,
-    /// What the stages of requests took since start; left empty by the engine, see [`crate::Engine::stage_times`].
+    /// What the stages of requests took since start; left empty by the engine, see
+    /// [`crate::Engine::stage_times`].
     pub stages: Vec<crate::StageTimes>,
     /// Newest order, and the newest durable one.
     pub order: Order,

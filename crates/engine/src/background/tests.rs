@@ -3,8 +3,9 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// Runs batches of 1 MiB that take `took` each, of which the members do `at_once` together, for ten seconds; users come all the time or never.
-/// Returns the bytes done, and the share of time in thousandths in which something was under way.
+/// Runs batches of 1 MiB that take `took` each, of which the members do `at_once` together, for ten
+/// seconds; users come all the time or never. Returns the bytes done, and the share of time in
+/// thousandths in which something was under way.
 fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u64) {
     let (mut throttle, mut users) = (Throttle::default(), Users::default());
     let (mut ends, mut done, mut at_work) = (std::collections::VecDeque::new(), 0, 0);
@@ -18,7 +19,12 @@ fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u
             done += 1 << 20;
         }
         while throttle.may_begin(now, &users) {
-            throttle.begin(now, 1 << 20, time_at(1 << 20, bound), time_at(1 << 20, floor));
+            throttle.begin(
+                now,
+                1 << 20,
+                time_at(1 << 20, bound),
+                time_at(1 << 20, floor),
+            );
             // Members do the first ones side by side, the others after them.
             let before = ends.len().checked_sub(at_once).map_or(now, |at| ends[at]);
             ends.push_back(before + took);
@@ -31,7 +37,11 @@ fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u
 #[test]
 fn without_users_members_are_never_idle() {
     let (done, at_work) = run(5 * MS, 4, false, 0, 1 << 20);
-    assert!(at_work > 990 && done > (4 * 1900) << 20, "{at_work} {}", done >> 20);
+    assert!(
+        at_work > 990 && done > (4 * 1900) << 20,
+        "{at_work} {}",
+        done >> 20
+    );
 }
 
 /// Whatever the speed of the members, users have them to themselves for most of the time.
@@ -99,5 +109,8 @@ fn the_meter_shows_the_last_seconds() {
             assert!((990_000..=1_010_000).contains(&meter.rate(ms * MS, ms * 1000)));
         }
     }
-    assert!(meter.rate(20 * SECOND, 10_000_000) < 70_000, "it stood still for ten seconds");
+    assert!(
+        meter.rate(20 * SECOND, 10_000_000) < 70_000,
+        "it stood still for ten seconds"
+    );
 }

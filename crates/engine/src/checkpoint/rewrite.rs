@@ -1,4 +1,5 @@
-//! Pages that are written anew although nothing changed in them: the next checkpoint takes them away from where they lie.
+//! Pages that are written anew although nothing changed in them: the next checkpoint takes them
+//! away from where they lie.
 
 use super::CheckpointState;
 use crate::Engine;
@@ -7,19 +8,28 @@ use windrow_layout::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
 use windrow_units::Place;
 
 impl CheckpointState {
-    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in use. (A list page is written anew by every
-    /// checkpoint.)
+    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in
+    /// use. (A list page is written anew by every checkpoint.)
     pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) -> bool {
         match object {
             OBJECT_LEAF => {
-                // The entry's index is the leaf's running number in its checkpoint: find it by place.
-                let leaf = self.leaves.iter().find(|(_, p)| p.present && p.place == place).map(|(key, _)| *key);
+                // The entry's index is the leaf's running number in its checkpoint: find it by
+                // place.
+                let leaf = self
+                    .leaves
+                    .iter()
+                    .find(|(_, p)| p.present && p.place == place)
+                    .map(|(key, _)| *key);
                 self.dirty_leaves.extend(leaf);
                 leaf.is_some()
             }
             OBJECT_LIST => self.list.iter().any(|p| p.present && p.place == place),
             _ => {
-                let used = self.tables.get(&object).and_then(|t| t.get(index as usize)).is_some_and(|p| p.present && p.place == place);
+                let used = self
+                    .tables
+                    .get(&object)
+                    .and_then(|t| t.get(index as usize))
+                    .is_some_and(|p| p.present && p.place == place);
                 if used {
                     self.rewrite.insert((object, index));
                 }
@@ -28,10 +38,15 @@ impl CheckpointState {
         }
     }
 
-    /// Has the table pages and leaves that lie where `lies` says written anew; list pages always are. True if there are any.
+    /// Has the table pages and leaves that lie where `lies` says written anew; list pages always
+    /// are. True if there are any.
     pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Place) -> bool) -> bool {
         let mut any = self.list.iter().any(|p| p.present && lies(p.place));
-        for (key, _) in self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)) {
+        for (key, _) in self
+            .leaves
+            .iter()
+            .filter(|(_, p)| p.present && lies(p.place))
+        {
             any = true;
             self.dirty_leaves.insert(*key);
         }
@@ -46,17 +61,31 @@ impl CheckpointState {
 
     /// Where the table pages, leaves and list pages lie.
     pub(crate) fn table_places(&self, tell: impl FnMut(Place)) {
-        let pages = self.tables.values().flatten().chain(self.leaves.values()).chain(&self.list);
-        pages.filter(|pointer| pointer.present).map(|pointer| pointer.place).for_each(tell);
+        let pages = self
+            .tables
+            .values()
+            .flatten()
+            .chain(self.leaves.values())
+            .chain(&self.list);
+        pages
+            .filter(|pointer| pointer.present)
+            .map(|pointer| pointer.place)
+            .for_each(tell);
     }
 }
 
 impl Engine {
-    /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages always are.) Walks all pages of the maps.
+    /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages
+    /// always are.) Walks all pages of the maps.
     pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Place) -> bool) {
         self.checkpoint.rewrite_where(&lies);
         for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
-            if self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && lies(m.pointer.place)) {
+            if self
+                .volumes
+                .arena
+                .meta(slot)
+                .is_some_and(|m| m.pointer.present && lies(m.pointer.place))
+            {
                 self.volumes.arena.mark_dirty(slot);
             }
         }

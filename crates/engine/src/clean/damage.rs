@@ -1,21 +1,31 @@
-//! Victims whose tables are wrong. Three ways lead to what lives in a segment, each slower and surer than the one before:
+//! Victims whose tables are wrong. Three ways lead to what lives in a segment, each slower and
+//! surer than the one before:
 //!
-//! 1 *Ends*: the two ends of each batch, as they are read (`clean.rs`). What they say is held against the map: a former batch, left where a
-//!   member lost a write, names other checksums than the map. Where the ends do not verify, or are of a former batch, the whole batch is
-//!   examined (`examine.rs`): one header after the other that its columns can give, until one does not contradict the map. (To rebuild the two
-//!   ends by themselves is not enough: a member with wrong columns takes part in rebuilding the end that it does not hold.)
-//! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place contradicts nothing; it is noticed by what is still
-//!   alive when all moves have committed.
-//! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
-//!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
+//! 1 *Ends*: the two ends of each batch, as they are read (`clean.rs`). What they say is held
+//!   against the map: a former batch, left where a member lost a write, names other checksums than
+//!   the map. Where the ends do not verify, or are of a former batch, the whole batch is examined
+//!   (`examine.rs`): one header after the other that its columns can give, until one does not
+//!   contradict the map. (To rebuild the two ends by themselves is not enough: a member with wrong
+//!   columns takes part in rebuilding the end that it does not hold.)
+//! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place
+//!   contradicts nothing; it is noticed by what is still alive when all moves have committed.
+//! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these
+//!   blocks is read by itself, as users read it. What can not be had now is lost, and is told by
+//!   volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
-//! Before the first of these, where segments are set aside already and space is short, a *trial*: all that lives in the victim is read as on the first way, and nothing is moved. If something can not be had,
-//! the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of it may take a segment, and it gives none back.) When enough is free again it is a candidate again. What can be read
-//! in another way than by the ends of batches is not missed in a trial: the ways that follow find it.
+//! Before the first of these, where segments are set aside already and space is short, a *trial*:
+//! all that lives in the victim is read as on the first way, and nothing is moved. If something can
+//! not be had, the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of
+//! it may take a segment, and it gives none back.) When enough is free again it is a candidate
+//! again. What can be read in another way than by the ends of batches is not missed in a trial: the
+//! ways that follow find it.
 //!
-//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start, or before a member is whole again or a scrub
-//! could read everything, or when something in it has died and nothing else is left to gain. Such victims take space and give none back, which counts as a debt that others pay by what they give. While it is large and space is
-//! short ([`Engine::is_fruitless`]), victims are begun one at a time, and none that might take what a checkpoint needs.
+//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and
+//! not cleaned again before a start, or before a member is whole again or a scrub could read
+//! everything, or when something in it has died and nothing else is left to gain. Such victims take
+//! space and give none back, which counts as a debt that others pay by what they give. While it is
+//! large and space is short ([`Engine::is_fruitless`]), victims are begun one at a time, and none
+//! that might take what a checkpoint needs.
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
@@ -30,7 +40,9 @@ use crate::{Engine, Outbox};
 use windrow_io::Payload;
 use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId};
+use windrow_units::{
+    FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId,
+};
 
 /// Debt with which victims count as fruitless.
 pub(super) const FRUITLESS_DEBT: u64 = FRUITLESS_VICTIMS as u64 * GAIN_PARTS;
@@ -90,7 +102,8 @@ impl Victim {
         matches!(self.pass, Pass::Map { .. })
     }
 
-    /// True if it is known that blocks of it are lost: then what is moved out of it gives no space back, and is moved only if there is plenty.
+    /// True if it is known that blocks of it are lost: then what is moved out of it gives no space
+    /// back, and is moved only if there is plenty.
     pub(super) fn leaves_something(&self) -> bool {
         self.missed && self.is_last_pass()
     }
@@ -113,10 +126,13 @@ impl Victim {
 }
 
 impl Engine {
-    /// True if victims may only take space: some have left something behind, others have not made up for that, and space is short.
+    /// True if victims may only take space: some have left something behind, others have not made
+    /// up for that, and space is short.
     pub(crate) fn is_fruitless(&self) -> bool {
         // (If none is set aside any more, all may be read again.)
-        self.cleaner.debt >= FRUITLESS_DEBT && self.segments.aside_for_damage_count() > 0 && !self.has_room_for_repairs()
+        self.cleaner.debt >= FRUITLESS_DEBT
+            && self.segments.aside_for_damage_count() > 0
+            && !self.has_room_for_repairs()
     }
 
     /// What could not be read may be had now.
@@ -137,7 +153,10 @@ impl Engine {
                 let ends = victim.ends.iter().find(|ends| ends.wrong)?;
                 Some((at, victim.segment, ends.row, ends.rows))
             };
-            let Some((at, segment, row, rows)) = self.cleaner.victims.iter_mut().find_map(wrong) else { return };
+            let Some((at, segment, row, rows)) = self.cleaner.victims.iter_mut().find_map(wrong)
+            else {
+                return;
+            };
             self.cleaner.examining = true;
             if self.examine(ExamineGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
                 // No column is there.
@@ -159,26 +178,51 @@ impl Engine {
                 !found.lost.is_empty()
             }
         };
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         victim.missed |= missed;
         victim.ends.retain(|ends| ends.row != row);
     }
 
-    /// Something that lives in a batch can not be had. (Pages of the index are written anew elsewhere.)
+    /// Something that lives in a batch can not be had. (Pages of the index are written anew
+    /// elsewhere.)
     fn misses_something(&mut self, at: u32, row: u32, found: &Examined) -> bool {
-        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else { return false };
-        self.live_blocks(segment, row, &found.batch).iter().any(|live| live.key.volume() != VolumeId::INDEX && found.is_lost(&live.payload))
+        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
+            return false;
+        };
+        self.live_blocks(segment, row, &found.batch)
+            .iter()
+            .any(|live| live.key.volume() != VolumeId::INDEX && found.is_lost(&live.payload))
     }
 
     /// The live blocks of a batch are there already.
     fn move_examined(&mut self, at: u32, row: u32, found: &Examined) {
-        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else { return };
-        for Found { key, birth, from, payload } in self.live_blocks(segment, row, &found.batch) {
+        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
+            return;
+        };
+        for Found {
+            key,
+            birth,
+            from,
+            payload,
+        } in self.live_blocks(segment, row, &found.batch)
+        {
             if found.is_lost(&payload) {
                 continue;
             }
             let payload = self.examined_payload(found, &payload);
-            self.cleaner.ready.push_back((at, Move { key, birth, from, checksum: None, payload, stream: None }));
+            self.cleaner.ready.push_back((
+                at,
+                Move {
+                    key,
+                    birth,
+                    from,
+                    checksum: None,
+                    payload,
+                    stream: None,
+                },
+            ));
             if let Some(victim) = self.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }
@@ -188,23 +232,37 @@ impl Engine {
     /// A copy of payload of a batch, as it is stored.
     pub(crate) fn examined_payload(&self, found: &Examined, payload: &PayloadInfo) -> Payload {
         let column_units = found.batch.frame.header.rows * u32::from(FULL_BLOCK_UNITS);
-        let (column, at) = (&found.columns[(payload.unit / column_units) as usize], (payload.unit % column_units) as usize * PLACE_UNIT);
+        let (column, at) = (
+            &found.columns[(payload.unit / column_units) as usize],
+            (payload.unit % column_units) as usize * PLACE_UNIT,
+        );
         let length = usize::from(payload.units) * PLACE_UNIT;
         let mut copy = self.buffers.get(length);
         copy.copy_from_slice(&column[at..at + length]);
         copy.freeze()
     }
 
-    /// The live blocks of a batch. Pages that are in use are written elsewhere by the next checkpoint.
+    /// The live blocks of a batch. Pages that are in use are written elsewhere by the next
+    /// checkpoint.
     fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
         let data = self.zones.shape(segment).data;
         let mut live = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
-            let Some(payload) = &decoded.payload else { continue };
+            let Some(payload) = &decoded.payload else {
+                continue;
+            };
             let from = place_in(&self.codec, segment, row, data, payload);
             match decoded.entry {
-                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if self.shows(volume, lba, from) => {
-                    live.push(Found { key: BlockKey::new(volume, lba), birth, from, payload: *payload });
+                Entry::Data { volume, lba, birth }
+                | Entry::Move {
+                    volume, lba, birth, ..
+                } if self.shows(volume, lba, from) => {
+                    live.push(Found {
+                        key: BlockKey::new(volume, lba),
+                        birth,
+                        from,
+                        payload: *payload,
+                    });
                 }
                 Entry::Page { object, index } => {
                     self.rewrite_page(object, index, from);
@@ -215,13 +273,22 @@ impl Engine {
         live
     }
 
-    /// How many units of a batch live where it says, by the map; `None` if the map contradicts it: then it is a former batch, left where a
-    /// member lost a write.
-    pub(crate) fn live_in_batch(&self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Option<u32> {
+    /// How many units of a batch live where it says, by the map; `None` if the map contradicts it:
+    /// then it is a former batch, left where a member lost a write.
+    pub(crate) fn live_in_batch(
+        &self,
+        segment: SegmentId,
+        row: u32,
+        batch: &DecodedBatch,
+    ) -> Option<u32> {
         let data = self.zones.shape(segment).data;
         let mut live = 0;
         for decoded in &batch.entries {
-            let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) = (&decoded.payload, &decoded.entry) else { continue };
+            let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) =
+                (&decoded.payload, &decoded.entry)
+            else {
+                continue;
+            };
             let place = place_in(&self.codec, segment, row, data, payload);
             match self.shown(*volume, *lba, place) {
                 Some(checksum) if checksum != payload.checksum => return None,
@@ -233,13 +300,25 @@ impl Engine {
     }
 
     /// The blocks of a map page whose places `lies` holds for.
-    pub(crate) fn mapped_blocks(&self, slot: PageSlot, lies: impl Fn(Place) -> bool, found: &mut Vec<MappedBlock>) {
-        let Some(meta) = self.volumes.arena.meta(slot) else { return };
+    pub(crate) fn mapped_blocks(
+        &self,
+        slot: PageSlot,
+        lies: impl Fn(Place) -> bool,
+        found: &mut Vec<MappedBlock>,
+    ) {
+        let Some(meta) = self.volumes.arena.meta(slot) else {
+            return;
+        };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
         for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
             if entry.has_payload() && lies(entry.place()) {
                 let key = BlockKey::new(meta.volume, Lba(lba));
-                found.push(MappedBlock { key, place: entry.place(), units: entry.length_units(), checksum: entry.checksum() });
+                found.push(MappedBlock {
+                    key,
+                    place: entry.place(),
+                    units: entry.length_units(),
+                    checksum: entry.checksum(),
+                });
             }
         }
     }
@@ -247,8 +326,12 @@ impl Engine {
     /// Goes on through the map in search of what lives in a victim.
     pub(super) fn search_map(&mut self, at: u32, out: &mut Outbox) {
         let ready = self.cleaner.ready.len();
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
-        let Pass::Map { page: Some(first) } = victim.pass else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
+        let Pass::Map { page: Some(first) } = victim.pass else {
+            return;
+        };
         if victim.runs.len() >= MAP_READS || ready >= READY_BOUND {
             return;
         }
@@ -256,17 +339,37 @@ impl Engine {
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
-            self.mapped_blocks(PageSlot(page), |place| self.codec.segment(place) == segment, &mut found);
+            self.mapped_blocks(
+                PageSlot(page),
+                |place| self.codec.segment(place) == segment,
+                &mut found,
+            );
             page += 1;
         }
         self.cleaner.again |= found.is_empty();
         if let Some(victim) = self.cleaner.victims.get_mut(at) {
-            victim.pass = Pass::Map { page: (page < pages).then_some(page) };
+            victim.pass = Pass::Map {
+                page: (page < pages).then_some(page),
+            };
         }
         for mapped in found {
             let (column, row, _) = self.locate_block(segment, self.codec.block(mapped.place));
-            let block = LiveBlock { piece: mapped.piece(&self.codec), key: mapped.key, birth: Order(0), from: mapped.place };
-            self.read_run(at, Run { column, row, rows: block.piece.rows().1 + 1, blocks: vec![block] }, out);
+            let block = LiveBlock {
+                piece: mapped.piece(&self.codec),
+                key: mapped.key,
+                birth: Order(0),
+                from: mapped.place,
+            };
+            self.read_run(
+                at,
+                Run {
+                    column,
+                    row,
+                    rows: block.piece.rows().1 + 1,
+                    blocks: vec![block],
+                },
+                out,
+            );
         }
     }
 

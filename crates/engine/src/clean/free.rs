@@ -1,4 +1,5 @@
-//! From dead to free: the reuse rule and discards, and what hurries dead segments when space is short (a flush, a checkpoint).
+//! From dead to free: the reuse rule and discards, and what hurries dead segments when space is
+//! short (a flush, a checkpoint).
 
 use crate::limits::{CLEANED_STREAMS, STREAM_USER};
 use crate::member::Purpose;
@@ -12,23 +13,39 @@ impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
     pub(super) fn hurry(&mut self, out: &mut Outbox) {
         self.hurry_for_repairs(out);
-        let (held, wanted) = (self.stream(STREAM_USER).reserved.len(), self.segments_wanted() as usize);
-        // (While data is refused nobody waits for segments, and there must be more than users hold before it is admitted again.)
+        let (held, wanted) = (
+            self.stream(STREAM_USER).reserved.len(),
+            self.segments_wanted() as usize,
+        );
+        // (While data is refused nobody waits for segments, and there must be more than users hold
+        // before it is admitted again.)
         let short = held < wanted || self.is_refusing_data();
-        let urgent = self.checkpoint.wants_segment() || self.removal_wants_room() || (short && self.wants_room());
+        let urgent = self.checkpoint.wants_segment()
+            || self.removal_wants_room()
+            || (short && self.wants_room());
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.
-            let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
+            let several = self.segments.dead_count() - self.segments.dead_in_replay_count()
+                > crate::format::cleaning_ahead(self.plan.segments) / 2;
             if urgent {
                 self.hurry_dead(short, several, out);
-            } else if held + 1 < wanted && several && !self.flush.is_under_way() && self.segments.wait_for_flush(&self.reuse_horizon()) {
-                // Nobody waits yet: what begins now has ended before what users hold in advance is used up. (Sooner it would find fewer dead segments: small pools clean more then.)
+            } else if held + 1 < wanted
+                && several
+                && !self.flush.is_under_way()
+                && self.segments.wait_for_flush(&self.reuse_horizon())
+            {
+                // Nobody waits yet: what begins now has ended before what users hold in advance is
+                // used up. (Sooner it would find fewer dead segments: small pools clean more then.)
                 self.flush.wanted |= self.flush_would_free();
             }
         }
-        // The victims' last moves lie in part-filled batches and nothing else can fill them: no further victim may be begun, although too little is coming free, or
-        // somebody stands still. (Not sooner: each such batch costs a head and a footer of its own, and that is garbage which cleaning lacks.)
-        let is_full = !self.cleaner.victims.is_empty() && self.cleaner.segments_needed() >= self.outputs() && !self.is_clean_enough();
+        // The victims' last moves lie in part-filled batches and nothing else can fill them: no
+        // further victim may be begun, although too little is coming free, or somebody stands
+        // still. (Not sooner: each such batch costs a head and a footer of its own, and that is
+        // garbage which cleaning lacks.)
+        let is_full = !self.cleaner.victims.is_empty()
+            && self.cleaner.segments_needed() >= self.outputs()
+            && !self.is_clean_enough();
         let is_out = urgent && self.segments.free_count() <= self.floor(STREAM_USER);
         if (is_full || is_out) && !self.cleaner.is_reading() && !self.moves_are_flying() {
             CLEANED_STREAMS.into_iter().for_each(|id| {
@@ -39,26 +56,38 @@ impl Engine {
 
     /// True if a flush of what is written would free dead segments.
     pub(crate) fn flush_would_free(&self) -> bool {
-        let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
+        let written = ReuseHorizon {
+            durable: self.orders.committed(),
+            durable_cleaned: self.moves_committed_through(),
+            ..self.reuse_horizon()
+        };
         self.segments.flush_would_free(&written)
     }
 
-    /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if nothing else does. `short`: users have less than they
-    /// hold in advance.
+    /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if
+    /// nothing else does. `short`: users have less than they hold in advance.
     fn hurry_dead(&mut self, short: bool, several: bool, out: &mut Outbox) {
         let starved = self.checkpoint.wants_segment();
         let flush = self.segments.wait_for_flush(&self.reuse_horizon());
-        // A checkpoint at any price only when nothing else can free a segment any more.
-        // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
-        let stuck = !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
+        // A checkpoint at any price only when nothing else can free a segment any more. (Blocks
+        // that are read and wait for the cleaned stream do not count: that stream may be what is
+        // stuck.)
+        let stuck =
+            !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
-        // (What cleaning has just emptied comes free with the flush that was asked for, and what waits for an open batch with the one after that.)
+        // (What cleaning has just emptied comes free with the flush that was asked for, and what
+        // waits for an open batch with the one after that.)
         let waits = || self.flush_would_free() || !self.users_are_written();
-        let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle() && !waits();
-        // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
+        let frees = stuck
+            && self.cleaner.victims.is_empty()
+            && self.segments.checkpoint_frees()
+            && self.checkpoint.is_idle()
+            && !waits();
+        // For a removal alone not for ever: each checkpoint makes young segments that the next one
+        // would free.
         let for_users = starved || (short && self.wants_room());
         if frees {
             self.force_checkpoint(for_users);
@@ -76,15 +105,24 @@ impl Engine {
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.checkpoint.kept_oldest;
         if self.planted == Plant::EarlyReuse {
-            return ReuseHorizon { durable: Order(u64::MAX), durable_cleaned: Seq(u64::MAX), oldest_checkpoint: oldest };
+            return ReuseHorizon {
+                durable: Order(u64::MAX),
+                durable_cleaned: Seq(u64::MAX),
+                oldest_checkpoint: oldest,
+            };
         }
-        ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.cleaner.numbers.durable, oldest_checkpoint: oldest }
+        ReuseHorizon {
+            durable: self.orders.durable(),
+            durable_cleaned: self.cleaner.numbers.durable,
+            oldest_checkpoint: oldest,
+        }
     }
 
     /// Frees dead segments; discards them if the pool does that. True if some are free now.
     pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
         let horizon = self.reuse_horizon();
-        self.segments.set_oldest_checkpoint(horizon.oldest_checkpoint);
+        self.segments
+            .set_oldest_checkpoint(horizon.oldest_checkpoint);
         if self.segments.dead_count() == 0 || self.read_only || self.stopped.is_some() {
             return false;
         }
@@ -92,17 +130,41 @@ impl Engine {
         let discard = self.superblock.properties.discard && !self.control.exporting();
         for segment in self.segments.free_dead(&horizon, discard) {
             let shape = *self.zones.shape(segment);
-            // After an emergency rebuild of the map two layouts may both have something in the same extents: then nothing is discarded.
-            let shared = self.segments.has_layers() && self.zones.overlapping(segment).iter().any(|other| self.segments.get(*other).state.is_in_use());
-            let extents = (0..usize::from(shape.width)).map(|p| self.zones.locate(segment).extent(p)).filter(|(m, _)| self.is_online(*m) && !shared);
-            let extents: Vec<_> = extents.flat_map(|(m, offset)| [Some(m), self.shadow_of(m)].into_iter().flatten().map(move |m| (m, offset))).collect();
-            // Pins count the discards: the segment is free when the last one has ended, so that no write can overtake it.
+            // After an emergency rebuild of the map two layouts may both have something in the same
+            // extents: then nothing is discarded.
+            let shared = self.segments.has_layers()
+                && self
+                    .zones
+                    .overlapping(segment)
+                    .iter()
+                    .any(|other| self.segments.get(*other).state.is_in_use());
+            let extents = (0..usize::from(shape.width))
+                .map(|p| self.zones.locate(segment).extent(p))
+                .filter(|(m, _)| self.is_online(*m) && !shared);
+            let extents: Vec<_> = extents
+                .flat_map(|(m, offset)| {
+                    [Some(m), self.shadow_of(m)]
+                        .into_iter()
+                        .flatten()
+                        .map(move |m| (m, offset))
+                })
+                .collect();
+            // Pins count the discards: the segment is free when the last one has ended, so that no
+            // write can overtake it.
             self.segments.get_mut(segment).pins = extents.len() as u32;
             if extents.is_empty() {
                 self.segments.discarded(segment);
             }
             for (member, offset) in extents {
-                self.send(member, MemberOp::Discard { offset, length: shape.extent_bytes() }, Purpose::Discard { segment }, out);
+                self.send(
+                    member,
+                    MemberOp::Discard {
+                        offset,
+                        length: shape.extent_bytes(),
+                    },
+                    Purpose::Discard { segment },
+                    out,
+                );
             }
         }
         self.segments.free_count() > free

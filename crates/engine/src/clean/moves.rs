@@ -1,4 +1,5 @@
-//! Moves: what is ready goes into the open batches of the streams of moved blocks, and victims count what is left.
+//! Moves: what is ready goes into the open batches of the streams of moved blocks, and victims
+//! count what is left.
 
 use super::Move;
 use crate::limits::STREAM_CLEANED;
@@ -24,15 +25,30 @@ impl Engine {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
-            let first = if repairs { self.cleaner.repairs.first() } else { None };
+            let first = if repairs {
+                self.cleaner.repairs.first()
+            } else {
+                None
+            };
             let is_repair = first.is_some();
-            let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
-            let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
+            let Some(units) = first
+                .or(self.cleaner.ready.front().map(|(_, moved)| moved))
+                .map(|moved| units_of(&moved.payload))
+            else {
+                return;
+            };
+            let Some(stream) = self.stream_for_move(is_repair, units, out) else {
+                return;
+            };
             if self.cleaner.ready_warm == 0 {
                 self.warm_moves();
             }
             let seq = self.stream(stream).position.seq;
-            let repair = if repairs { self.cleaner.repairs.pop() } else { None };
+            let repair = if repairs {
+                self.cleaner.repairs.pop()
+            } else {
+                None
+            };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
                 None => match self.cleaner.ready.pop_front() {
@@ -62,39 +78,69 @@ impl Engine {
                 self.cleaner.repairs.note_placed(seq);
             }
             self.cleaner.moves_in_flight += 1;
-            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: self.birth_of(&moved), from: moved.from };
-            // (Replay compares places, too: none may be another block's before the move has committed.)
+            let entry = Entry::Move {
+                volume: moved.key.volume(),
+                lba: moved.key.lba(),
+                birth: self.birth_of(&moved),
+                from: moved.from,
+            };
+            // (Replay compares places, too: none may be another block's before the move has
+            // committed.)
             self.segments.get_mut(self.codec.segment(moved.from)).pins += 1;
-            self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
+            self.append(
+                stream,
+                &entry,
+                Item::Move {
+                    key: moved.key,
+                    from: moved.from,
+                },
+                Some(moved.payload),
+                None,
+            );
             self.note_placed(moved.key, stream);
         }
     }
 
-    /// True if the map still shows what is to be moved. While a repair waited for room, its segment may have been written again, and the same block may lie in
-    /// the same place with other content.
+    /// True if the map still shows what is to be moved. While a repair waited for room, its segment
+    /// may have been written again, and the same block may lie in the same place with other
+    /// content.
     fn is_still_there(&mut self, moved: &Move) -> bool {
         let (volume, lba) = (moved.key.volume(), moved.key.lba());
         if moved.birth == Order(0) {
             // Its birth will be above that of a trim whose walk has not come to it.
             self.settle_range(volume, lba);
         }
-        self.shown(volume, lba, moved.from).is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
+        self.shown(volume, lba, moved.from)
+            .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
     /// The next moves will be compared with the map.
     fn warm_moves(&mut self) {
         let ready = std::mem::take(&mut self.cleaner.ready);
         self.cleaner.ready_warm = ready.len().min(WARM_MOVES);
-        self.warm_blocks(ready.iter().take(WARM_MOVES).map(|(_, moved)| (moved.key.volume(), moved.key.lba())));
+        self.warm_blocks(
+            ready
+                .iter()
+                .take(WARM_MOVES)
+                .map(|(_, moved)| (moved.key.volume(), moved.key.lba())),
+        );
         self.cleaner.ready = ready;
     }
 
-    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to wait.
+    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to
+    /// wait.
     ///
-    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put it, so replay may meet two moves of it; it applies
-    /// the first stream last, and what is in there in order. Two moves of victims are never replayed together: what a kept checkpoint may replay is no victim.
+    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put
+    /// it, so replay may meet two moves of it; it applies the first stream last, and what is in
+    /// there in order. Two moves of victims are never replayed together: what a kept checkpoint may
+    /// replay is no victim.
     fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
-        let front = self.cleaner.ready.front().filter(|_| !is_repair).map(|(_, moved)| (moved.key, moved.from, moved.stream));
+        let front = self
+            .cleaner
+            .ready
+            .front()
+            .filter(|_| !is_repair)
+            .map(|(_, moved)| (moved.key, moved.from, moved.stream));
         let meant = match front {
             None => STREAM_CLEANED,
             Some((_, _, Some(stream))) => stream,
@@ -113,7 +159,8 @@ impl Engine {
                 Takes::No => self.policy.overflowed += 1,
             }
         }
-        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out).then_some(STREAM_CLEANED)
+        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out)
+            .then_some(STREAM_CLEANED)
     }
 
     /// A cleaned batch of `count` moves has committed.

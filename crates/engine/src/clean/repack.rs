@@ -1,14 +1,18 @@
 //! Recompression: what cleaning moves is cold, and may become smaller on its way.
 //!
-//! 1 Blocks of volumes that say so (`zstd`, `lz4-then-zstd`), and shared content while any sharing volume says so, go to workers in groups when they have been read and
-//! verified; all others are ready at once. 2 A worker unpacks what is LZ4, packs by zstd, and gives back what is stored from now on: that, where it saves enough,
-//! else what was there. 3 What comes back is ready; the order of moves means nothing, as each installs only over its old place.
+//! 1 Blocks of volumes that say so (`zstd`, `lz4-then-zstd`), and shared content while any sharing
+//!   volume says so, go to workers in groups when they have been read and
+//! verified; all others are ready at once. 2 A worker unpacks what is LZ4, packs by zstd, and gives
+//! back what is stored from now on: that, where it saves enough, else what was there. 3 What comes
+//! back is ready; the order of moves means nothing, as each installs only over its old place.
 //!
-//! A move is never larger than what it moves, so a victim pays for itself as ever (docs/reserve.md, claim 2).
+//! A move is never larger than what it moves, so a victim pays for itself as ever (docs/reserve.md,
+//! claim 2).
 //!
-//! **Nothing is tried at each move.** What zstd made is not tried again. LZ4 that zstd did not better says so from then on, in its last byte. A whole block has no room
-//! for that: it is tried when it moves out of a segment of users, so for the first time, and later, as its volume may have been set meanwhile, at one move in
-//! [`REPACK_AGAIN`]. What looks random is not tried.
+//! **Nothing is tried at each move.** What zstd made is not tried again. LZ4 that zstd did not
+//! better says so from then on, in its last byte. A whole block has no room for that: it is tried
+//! when it moves out of a segment of users, so for the first time, and later, as its volume may
+//! have been set meanwhile, at one move in [`REPACK_AGAIN`]. What looks random is not tried.
 
 use super::Move;
 use crate::jobs::{Job, Work};
@@ -36,8 +40,12 @@ pub(crate) struct RepackWork {
 impl RepackWork {
     pub(crate) fn run(&mut self) {
         let mut stored = Vec::with_capacity(self.moves.len() * BLOCK_SIZE / 2);
-        let results: Vec<Repacked> =
-            self.codecs.with(|packer| self.moves.iter().map(|moved| packer.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored)).collect());
+        let results: Vec<Repacked> = self.codecs.with(|packer| {
+            self.moves
+                .iter()
+                .map(|moved| packer.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored))
+                .collect()
+        });
         let lengths = results.iter().map(|result| match result {
             Repacked::Smaller(length) | Repacked::InVain(length) if *length > 0 => Some(*length),
             _ => None,
@@ -65,7 +73,10 @@ impl RepackWork {
 impl Engine {
     /// Blocks of a victim have been read, each with the checksum of what is stored of it.
     pub(super) fn take_moves(&mut self, at: u32, moves: Vec<(u32, Move)>, out: &mut Outbox) {
-        let shared = moves.iter().any(|(_, moved)| moved.key.volume() == VolumeId::SHARED) && self.repacks_shared();
+        let shared = moves
+            .iter()
+            .any(|(_, moved)| moved.key.volume() == VolumeId::SHARED)
+            && self.repacks_shared();
         let mut group = Vec::new();
         for (checksum, moved) in moves {
             if self.is_worth_trying(checksum, &moved, shared) {
@@ -85,17 +96,26 @@ impl Engine {
 
     /// True if content that volumes share may become zstd.
     fn repacks_shared(&self) -> bool {
-        self.volumes.iter().any(|v| v.record.dedup != Dedup::Off && v.record.compression.may_be_zstd())
+        self.volumes
+            .iter()
+            .any(|v| v.record.dedup != Dedup::Off && v.record.compression.may_be_zstd())
     }
 
     fn is_worth_trying(&self, checksum: u32, moved: &Move, shared: bool) -> bool {
         let volume = moved.key.volume();
-        let wanted = if volume == VolumeId::SHARED { shared } else { self.volumes.get(volume).is_some_and(|v| v.record.compression.may_be_zstd()) };
+        let wanted = if volume == VolumeId::SHARED {
+            shared
+        } else {
+            self.volumes
+                .get(volume)
+                .is_some_and(|v| v.record.compression.may_be_zstd())
+        };
         if !wanted {
             return false;
         }
         if moved.payload.len() < BLOCK_SIZE {
-            return moved.payload.len() > REPACK_LEAST && matches!(Made::of(&moved.payload), Some((Made::Lz4, _)));
+            return moved.payload.len() > REPACK_LEAST
+                && matches!(Made::of(&moved.payload), Some((Made::Lz4, _)));
         }
         let segment = self.codec.segment(moved.from);
         // At another move out of another segment it is another block's turn.
@@ -104,10 +124,20 @@ impl Engine {
     }
 
     fn repack(&mut self, at: u32, moves: Vec<Move>, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
         victim.repacking += moves.len() as u32;
         let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
-        let work = RepackWork { victim: at, moves, buffers, codecs, tried_bytes: 0, before_bytes: 0, after_bytes: 0 };
+        let work = RepackWork {
+            victim: at,
+            moves,
+            buffers,
+            codecs,
+            tried_bytes: 0,
+            before_bytes: 0,
+            after_bytes: 0,
+        };
         out.jobs.push(Job(Work::Repack(Box::new(work))));
     }
 
@@ -117,9 +147,13 @@ impl Engine {
         sums.repack_tried_bytes += work.tried_bytes;
         sums.repacked_from_bytes += work.before_bytes;
         sums.repacked_to_bytes += work.after_bytes;
-        let Some(victim) = self.cleaner.victims.get_mut(work.victim) else { return };
+        let Some(victim) = self.cleaner.victims.get_mut(work.victim) else {
+            return;
+        };
         victim.repacking -= work.moves.len() as u32;
         victim.ready += work.moves.len() as u32;
-        self.cleaner.ready.extend(work.moves.into_iter().map(|moved| (work.victim, moved)));
+        self.cleaner
+            .ready
+            .extend(work.moves.into_iter().map(|moved| (work.victim, moved)));
     }
 }

@@ -1,16 +1,21 @@
 //! Repairs: moves with rebuilt bytes, asked for by reads and by scrubs.
 //!
-//! They gain no space, so they never take what the moves of a victim or the next two checkpoints need: only the second gives back what the one
-//! before the first took. If that is all there is, flushes and checkpoints bring back
-//! what is dead. If nothing comes back so, nothing will before users make room: then the repairs are given up. Nothing is lost by that, the
-//! blocks stay where they are and can be read; but a scrub that would wait for room would never end.
+//! They gain no space, so they never take what the moves of a victim or the next two checkpoints
+//! need: only the second gives back what the one before the first took. If that is all there is,
+//! flushes and checkpoints bring back what is dead. If nothing comes back so, nothing will before
+//! users make room: then the repairs are given up. Nothing is lost by that, the blocks stay where
+//! they are and can be read; but a scrub that would wait for room would never end.
 //!
-//! **The birth of a repair.** A read does not know when the block was written, nor does a scrub where the tables are lost. Recovery needs no birth: the move installs
-//! over its old place. But a rebuild of the map from batches alone has nothing else to go by when that place has been written again: a repair must beat every former
-//! version of its block, and lose to every later write or trim, also to one with an order that is given again after a crash. The last *durable* order is such a one,
-//! as soon as what the map shows of the block is durable: every operation up to it is in the map, and none of them is newer than what lies there; whatever follows
-//! is above it, after every crash, because P is not below it. So a repair waits until its block is durable, and looks at the map again before it takes its birth.
-//! (Shared content is known by the low half of its birth, its life: that is kept.)
+//! **The birth of a repair.** A read does not know when the block was written, nor does a scrub
+//! where the tables are lost. Recovery needs no birth: the move installs over its old place. But a
+//! rebuild of the map from batches alone has nothing else to go by when that place has been written
+//! again: a repair must beat every former version of its block, and lose to every later write or
+//! trim, also to one with an order that is given again after a crash. The last *durable* order is
+//! such a one, as soon as what the map shows of the block is durable: every operation up to it is
+//! in the map, and none of them is newer than what lies there; whatever follows is above it, after
+//! every crash, because P is not below it. So a repair waits until its block is durable, and looks
+//! at the map again before it takes its birth. (Shared content is known by the low half of its
+//! birth, its life: that is kept.)
 
 use super::{Move, READY_BOUND};
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
@@ -77,7 +82,11 @@ impl Repairs {
     }
 
     fn give_up(&mut self) {
-        self.given_up += self.waiting.iter().filter(|waiting| waiting.asker == RepairFor::Scrub).count() as u64;
+        self.given_up += self
+            .waiting
+            .iter()
+            .filter(|waiting| waiting.asker == RepairFor::Scrub)
+            .count() as u64;
         self.waiting.clear();
     }
 }
@@ -85,10 +94,12 @@ impl Repairs {
 impl Engine {
     /// Repairs may take a segment now.
     pub(crate) fn has_room_for_repairs(&self) -> bool {
-        self.segments.free_count() > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE + RELIEF_RESERVE
+        self.segments.free_count()
+            > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE + RELIEF_RESERVE
     }
 
-    /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being free, or gives the repairs up.
+    /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being
+    /// free, or gives the repairs up.
     pub(super) fn hurry_for_repairs(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() {
             self.cleaner.repairs.in_vain = 0;
@@ -101,8 +112,9 @@ impl Engine {
             self.flush.wanted = true;
             return;
         }
-        let is_moving =
-            !self.cleaner.victims.is_empty() || self.cleaner.moves_in_flight > 0 || self.segments.dead_count() > self.segments.dead_in_replay_count();
+        let is_moving = !self.cleaner.victims.is_empty()
+            || self.cleaner.moves_in_flight > 0
+            || self.segments.dead_count() > self.segments.dead_in_replay_count();
         if is_moving || !self.checkpoint.is_idle() {
             return;
         }
@@ -116,13 +128,25 @@ impl Engine {
 
     /// The block of the first repair, if any, is durable.
     pub(super) fn next_repair_is_durable(&self) -> bool {
-        self.cleaner.repairs.waiting.front().is_none_or(|waiting| waiting.written_by <= self.orders.durable())
+        self.cleaner
+            .repairs
+            .waiting
+            .front()
+            .is_none_or(|waiting| waiting.written_by <= self.orders.durable())
     }
 
     /// Makes durable what the first repair moves.
     fn make_repairs_durable(&mut self, out: &mut Outbox) {
         self.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable();
-        let Some(written_by) = self.cleaner.repairs.waiting.front().map(|waiting| waiting.written_by) else { return };
+        let Some(written_by) = self
+            .cleaner
+            .repairs
+            .waiting
+            .front()
+            .map(|waiting| waiting.written_by)
+        else {
+            return;
+        };
         if !self.cleaner.repairs.unsafe_yet {
             return;
         }
@@ -133,12 +157,14 @@ impl Engine {
         }
     }
 
-    /// True if what the first repair moves has become durable in a later part of the same step of the engine: nothing else may come that would make it go on.
+    /// True if what the first repair moves has become durable in a later part of the same step of
+    /// the engine: nothing else may come that would make it go on.
     pub(crate) fn repairs_go_on(&mut self) -> bool {
         self.next_repair_is_durable() && std::mem::take(&mut self.cleaner.repairs.unsafe_yet)
     }
 
-    /// The birth that goes on record for a block that is about to be moved, of which the map shows what is moved; see the module.
+    /// The birth that goes on record for a block that is about to be moved, of which the map shows
+    /// what is moved; see the module.
     pub(super) fn birth_of(&self, moved: &Move) -> Order {
         if moved.birth > Order(0) {
             return moved.birth;
@@ -147,22 +173,54 @@ impl Engine {
         if moved.key.volume() != VolumeId::SHARED {
             return durable;
         }
-        let life = self.volumes.get(VolumeId::SHARED).map_or(0, |v| v.map.get(&self.volumes.arena, moved.key.lba()).life());
-        Order(durable.0.saturating_sub(u64::from((durable.0 as u32).wrapping_sub(life))))
+        let life = self.volumes.get(VolumeId::SHARED).map_or(0, |v| {
+            v.map.get(&self.volumes.arena, moved.key.lba()).life()
+        });
+        Order(
+            durable
+                .0
+                .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(life))),
+        )
     }
 
-    /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`: 0 where it is not known; `checksum`: that of the bytes.
-    pub(crate) fn queue_repair(&mut self, asker: RepairFor, (key, birth, from): (BlockKey, Order, Place), checksum: u32, payload: Payload) {
+    /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`:
+    /// 0 where it is not known; `checksum`: that of the bytes.
+    pub(crate) fn queue_repair(
+        &mut self,
+        asker: RepairFor,
+        (key, birth, from): (BlockKey, Order, Place),
+        checksum: u32,
+        payload: Payload,
+    ) {
         self.ledger.move_others();
         // Who read it may have come by a reference: what is moved is the content.
-        let shared = self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
+        let shared = self
+            .volumes
+            .get(key.volume())
+            .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
         if !self.read_only && self.is_settled(key) && self.takes_repairs() {
             // What no checkpoint kept replays was durable before the oldest of them.
-            let is_old = self.segments.get(self.codec.segment(from)).last_checkpoint < self.checkpoint.kept_oldest;
-            let written_by = if birth > Order(0) || is_old { birth } else { self.checkpoint.applied };
-            let repair = Move { key, birth, from, checksum: Some(checksum), payload, stream: None };
-            self.cleaner.repairs.waiting.push_back(Waiting { asker, repair, written_by });
+            let is_old = self.segments.get(self.codec.segment(from)).last_checkpoint
+                < self.checkpoint.kept_oldest;
+            let written_by = if birth > Order(0) || is_old {
+                birth
+            } else {
+                self.checkpoint.applied
+            };
+            let repair = Move {
+                key,
+                birth,
+                from,
+                checksum: Some(checksum),
+                payload,
+                stream: None,
+            };
+            self.cleaner.repairs.waiting.push_back(Waiting {
+                asker,
+                repair,
+                written_by,
+            });
         }
     }
 
@@ -186,9 +244,11 @@ impl Engine {
         std::mem::take(&mut self.cleaner.repairs.given_up)
     }
 
-    /// True if no repair waits, and all are where they belong. (What is moved for other reasons does not count.)
+    /// True if no repair waits, and all are where they belong. (What is moved for other reasons
+    /// does not count.)
     pub(crate) fn repairs_committed(&self) -> bool {
-        self.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).committed >= self.cleaner.repairs.last
+        self.cleaner.repairs.is_empty()
+            && self.stream(STREAM_CLEANED).committed >= self.cleaner.repairs.last
     }
 
     /// Seals the part-filled batch that the last repairs lie in, if nothing else will soon.

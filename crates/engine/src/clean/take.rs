@@ -1,4 +1,5 @@
-//! When a victim is taken: while too little is free or coming free. Which one, the segment table says (`segment/choose.rs`).
+//! When a victim is taken: while too little is free or coming free. Which one, the segment table
+//! says (`segment/choose.rs`).
 
 use super::Victim;
 use super::damage::Pass;
@@ -11,17 +12,26 @@ use windrow_units::{BLOCK_BYTES, SegmentId};
 impl Engine {
     /// True if enough is free or coming free.
     pub(crate) fn is_clean_enough(&self) -> bool {
-        let coming = self.segments.free_count() + self.segments.dead_count() - self.segments.dead_in_replay_count();
-        let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
+        let coming = self.segments.free_count() + self.segments.dead_count()
+            - self.segments.dead_in_replay_count();
+        let missing = (self.segments_wanted() as usize)
+            .saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
         // Each victim gives one; what it needs beyond that it takes.
-        let gives = (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
-        coming + gives > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments) + self.segments_for_removal()
+        let gives =
+            (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
+        coming + gives
+            > self.floor(STREAM_USER)
+                + 1
+                + missing
+                + crate::format::cleaning_ahead(self.plan.segments)
+                + self.segments_for_removal()
     }
 
     /// Picks victims while too little is free or coming free.
     pub(super) fn take_victims(&mut self) {
         if self.is_clean_enough() && self.has_room_for_repairs() {
-            // (What is in the way of a new layout is looked at again as often as something in it dies; elsewhere this may be much work for little.)
+            // (What is in the way of a new layout is looked at again as often as something in it
+            // dies; elsewhere this may be much work for little.)
             let touched = self.restripe.is_active() && self.segments.release_touched();
             if self.segments.release_tried() || touched {
                 self.restripe.look_again();
@@ -34,14 +44,26 @@ impl Engine {
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
-            let is_in_vain = self.gains_in_vain() && self.segments.gain_little(clock) && !self.checkpoint.wants_segment();
-            let victim = if is_in_vain { None } else { self.segments.take_victim(clock, need, self.policy.placement()) };
+            let need =
+                self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
+            let is_in_vain = self.gains_in_vain()
+                && self.segments.gain_little(clock)
+                && !self.checkpoint.wants_segment();
+            let victim = if is_in_vain {
+                None
+            } else {
+                self.segments
+                    .take_victim(clock, need, self.policy.placement())
+            };
             if let Some((segment, price)) = victim {
                 self.note_victim(segment, price);
                 self.regret_victim(self.segments.garbage(segment));
                 self.begin_victim(segment);
-            } else if let Some(segment) = if need { self.segments.take_touched() } else { None } {
+            } else if let Some(segment) = if need {
+                self.segments.take_touched()
+            } else {
+                None
+            } {
                 // What has died in it may have been just what could not be had.
                 self.begin_victim(segment);
             } else {
@@ -50,15 +72,19 @@ impl Engine {
         }
     }
 
-    /// Segments that the moves of victims may need at the same time. Each victim may need one of its own before any of them comes free; below what a
-    /// checkpoint may need one is begun at a time.
+    /// Segments that the moves of victims may need at the same time. Each victim may need one of
+    /// its own before any of them comes free; below what a checkpoint may need one is begun at a
+    /// time.
     pub(super) fn outputs(&mut self) -> u32 {
         self.forgive_debt();
         let free = self.segments.free_count();
         let beyond = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_fruitless() {
-            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself.
-            return beyond.max(u32::from(self.checkpoint.wants_segment() && free > 0)).min(1);
+            // The next one may give something back, but a checkpoint must not pay for it, unless it
+            // waits for a segment itself.
+            return beyond
+                .max(u32::from(self.checkpoint.wants_segment() && free > 0))
+                .min(1);
         }
         beyond.clamp(1, MAX_VICTIMS as u32)
     }
@@ -76,7 +102,11 @@ impl Engine {
             ready: 0,
             repacking: 0,
             last: Default::default(),
-            pass: if self.is_to_be_tried(segment) { Pass::Trial } else { Pass::Ends },
+            pass: if self.is_to_be_tried(segment) {
+                Pass::Trial
+            } else {
+                Pass::Ends
+            },
             missed: false,
             lost_users: false,
             lost_index: false,
@@ -87,17 +117,25 @@ impl Engine {
         };
         self.ledger.begin_victim(victim.needs);
         // A victim of a wide zone may need several segments of a narrow one.
-        let has_unequal_segments = self.zones.current().any(|zone| zone.shape != *self.zones.shape(segment));
-        if has_unequal_segments || self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0 {
+        let has_unequal_segments = self
+            .zones
+            .current()
+            .any(|zone| zone.shape != *self.zones.shape(segment));
+        if has_unequal_segments
+            || self.segments.get(segment).damaged
+            || self.segments.aside_for_damage_count() > 0
+        {
             self.ledger.move_others();
         }
         self.cleaner.victims.insert(victim);
     }
 
-    /// Where there is damage and space is short, a victim is read before anything of it is moved (`clean/damage.rs`).
+    /// Where there is damage and space is short, a victim is read before anything of it is moved
+    /// (`clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
         let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
-        let is_damaged = self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0;
+        let is_damaged =
+            self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0;
         has_moves && is_damaged && !self.has_room_for_repairs()
     }
 }

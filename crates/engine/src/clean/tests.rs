@@ -2,14 +2,24 @@ use super::*;
 use windrow_layout::batch::{BatchHeader, FillState, TableWriter, encode_ends, plan_batch};
 use windrow_units::{Epoch, Lba, MAX_STREAMS, Redundancy, StreamId, Uuid};
 
-/// A member missed a write and bears the head of a former batch, with a table of many fills. By that the head of the short batch that is there now seemed to lie in more columns
-/// than there are, and where one of them had to be rebuilt the pool stopped with a panic.
+/// A member missed a write and bears the head of a former batch, with a table of many fills. By
+/// that the head of the short batch that is there now seemed to lie in more columns than there are,
+/// and where one of them had to be rebuilt the pool stopped with a panic.
 #[test]
 fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
-    let (pool, segment, shape) = (Uuid::from_random([7; 16]), SegmentId(3), Redundancy::Double.shape(5, 256, 64).unwrap());
+    let (pool, segment, shape) = (
+        Uuid::from_random([7; 16]),
+        SegmentId(3),
+        Redundancy::Double.shape(5, 256, 64).unwrap(),
+    );
     let mut table = TableWriter::new();
     for n in 0..6000 {
-        table.push(&Entry::Fill { volume: VolumeId(1 + n as u32 % 3), lba: Lba(n * n * 7919 % 1_000_003), birth: Order(n + 1), state: FillState::Ones });
+        table.push(&Entry::Fill {
+            volume: VolumeId(1 + n as u32 % 3),
+            lba: Lba(n * n * 7919 % 1_000_003),
+            birth: Order(n + 1),
+            state: FillState::Ones,
+        });
     }
     let plan = plan_batch(&shape, 0, table.encoded_len(), 0).unwrap();
     let header = BatchHeader {
@@ -26,12 +36,39 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
         flushed_through: Order(0),
         flushed_seq: [Seq(0); MAX_STREAMS],
     };
-    let (mut head, mut tail) = (vec![0; plan.head_blocks as usize * BLOCK_SIZE], vec![0; BLOCK_SIZE]);
+    let (mut head, mut tail) = (
+        vec![0; plan.head_blocks as usize * BLOCK_SIZE],
+        vec![0; BLOCK_SIZE],
+    );
     encode_ends(&header, &table, &[], &plan, &mut head, &mut tail);
-    let ends = |rows| Ends { row: 0, rows, head: vec![Some(Payload::copy_of(&head[..BLOCK_SIZE]))], tail: None, left: 0, wrong: false };
-    assert!(plan.head_blocks > 5 && plan.rows > 1, "{} blocks, {} rows", plan.head_blocks, plan.rows);
-    assert_eq!(ends(plan.rows).head_bytes(&pool, segment, &shape), Some(Err(plan.head_blocks)), "its own batch");
-    assert_eq!(ends(1).head_bytes(&pool, segment, &shape), None, "another one, which is looked at as a whole");
+    let ends = |rows| Ends {
+        row: 0,
+        rows,
+        head: vec![Some(Payload::copy_of(&head[..BLOCK_SIZE]))],
+        tail: None,
+        left: 0,
+        wrong: false,
+    };
+    assert!(
+        plan.head_blocks > 5 && plan.rows > 1,
+        "{} blocks, {} rows",
+        plan.head_blocks,
+        plan.rows
+    );
+    assert_eq!(
+        ends(plan.rows).head_bytes(&pool, segment, &shape),
+        Some(Err(plan.head_blocks)),
+        "its own batch"
+    );
+    assert_eq!(
+        ends(1).head_bytes(&pool, segment, &shape),
+        None,
+        "another one, which is looked at as a whole"
+    );
     let narrower = Redundancy::Double.shape(4, 256, 64).unwrap();
-    assert_eq!(ends(plan.rows).head_bytes(&pool, segment, &narrower), None, "one of a former layout");
+    assert_eq!(
+        ends(plan.rows).head_bytes(&pool, segment, &narrower),
+        None,
+        "one of a former layout"
+    );
 }

@@ -1,11 +1,15 @@
-//! Comparing: what has the fingerprint of a block is read and held against it, byte by byte, before the block refers to it.
+//! Comparing: what has the fingerprint of a block is read and held against it, byte by byte, before
+//! the block refers to it.
 //!
-//! 1 *Read*: those that were decided together are read together where their content lies together, as it does if it was written together. 2 *Compare*: what has come in one
-//! turn goes to a worker, which compares. So the engine itself looks at no byte of it, and is not kept from users meanwhile. 3 What is the same becomes
-//! a reference. What can not be read, or is something else, is not referred to.
+//! 1 *Read*: those that were decided together are read together where their content lies together,
+//!   as it does if it was written together. 2 *Compare*: what has come in one
+//! turn goes to a worker, which compares. So the engine itself looks at no byte of it, and is not
+//! kept from users meanwhile. 3 What is the same becomes a reference. What can not be read, or is
+//! something else, is not referred to.
 //!
-//! A block holds the id meanwhile, so it stays what it is; it may be moved. There are no more comparisons than blocks in the queue, which are bounded by what users may have
-//! pending: the bytes that are read for each are two rows at most.
+//! A block holds the id meanwhile, so it stays what it is; it may be moved. There are no more
+//! comparisons than blocks in the queue, which are bounded by what users may have pending: the
+//! bytes that are read for each are two rows at most.
 
 use crate::fetch::{FetchGoal, Fetched};
 use crate::jobs::{Job, Work};
@@ -44,7 +48,11 @@ pub(crate) struct CompareWork {
 impl CompareWork {
     pub(crate) fn run(&mut self) {
         let mut room = self.buffers.get(BLOCK_SIZE);
-        self.same = self.blocks.iter().map(|(_, block, stored)| self.codecs.is_of(stored, block, &mut room)).collect();
+        self.same = self
+            .blocks
+            .iter()
+            .map(|(_, block, stored)| self.codecs.is_of(stored, block, &mut room))
+            .collect();
     }
 
     /// About as much as copying.
@@ -68,7 +76,10 @@ pub(crate) struct Comparisons {
 
 impl Comparisons {
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.reading.is_empty() && self.read.is_empty() && self.comparing == 0
+        self.waiting.is_empty()
+            && self.reading.is_empty()
+            && self.read.is_empty()
+            && self.comparing == 0
     }
 }
 
@@ -85,10 +96,17 @@ impl Engine {
         }
         let comparisons = &mut self.shared.comparisons;
         while !comparisons.read.is_empty() {
-            let rest = comparisons.read.split_off(comparisons.read.len().min(REDUCE_BLOCKS));
+            let rest = comparisons
+                .read
+                .split_off(comparisons.read.len().min(REDUCE_BLOCKS));
             let blocks = std::mem::replace(&mut comparisons.read, rest);
             comparisons.comparing += 1;
-            let work = CompareWork { blocks, buffers: self.buffers.clone(), codecs: self.codecs.clone(), same: Vec::new() };
+            let work = CompareWork {
+                blocks,
+                buffers: self.buffers.clone(),
+                codecs: self.codecs.clone(),
+                same: Vec::new(),
+            };
             out.jobs.push(Job(Work::Compare(Box::new(work))));
         }
     }
@@ -96,7 +114,12 @@ impl Engine {
     fn read_contents(&mut self, group: &[(u64, u32)], out: &mut Outbox) {
         let mut contents = Vec::with_capacity(group.len());
         for (number, id) in group {
-            let content = self.volumes.get(VolumeId::SHARED).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, Lba(u64::from(*id))));
+            let content = self
+                .volumes
+                .get(VolumeId::SHARED)
+                .map_or(MapEntry::HOLE, |v| {
+                    v.map.get(&self.volumes.arena, Lba(u64::from(*id)))
+                });
             match content.has_payload() {
                 true => contents.push((content, *number, *id)),
                 false => self.is_another(*number, *id),
@@ -105,12 +128,22 @@ impl Engine {
         // Whole blocks lie apart from packed ones, whatever the order in which they were written.
         contents.sort_unstable_by_key(|(content, ..)| content.place());
         let mut parts = Vec::new();
-        contents.iter().for_each(|(content, _, id)| self.push_mapped(Lba(u64::from(*id)), *content, &mut parts));
+        contents.iter().for_each(|(content, _, id)| {
+            self.push_mapped(Lba(u64::from(*id)), *content, &mut parts)
+        });
         let mut contents = contents.iter();
         for part in parts {
             let Part::Fetch(run) = part else { continue };
-            let of_run =
-                run.pieces.iter().zip(contents.by_ref()).map(|(piece, (_, number, id))| Comparison { number: *number, id: *id, piece: *piece }).collect();
+            let of_run = run
+                .pieces
+                .iter()
+                .zip(contents.by_ref())
+                .map(|(piece, (_, number, id))| Comparison {
+                    number: *number,
+                    id: *id,
+                    piece: *piece,
+                })
+                .collect();
             let at = self.shared.comparisons.reading.insert(of_run);
             self.start_fetch(run.spec(FetchGoal::Compare { at }), out);
         }
@@ -118,13 +151,25 @@ impl Engine {
 
     /// A run has been read, or some of it can not be had.
     pub(crate) fn contents_read(&mut self, at: u32, fetched: Fetched) {
-        let Some(run) = self.shared.comparisons.reading.remove(at) else { return };
+        let Some(run) = self.shared.comparisons.reading.remove(at) else {
+            return;
+        };
         match fetched {
             Ok(bytes) => {
                 for comparison in run {
-                    let Some(Placing::Data { payload, .. }) = self.admission.queued(comparison.number) else { continue };
-                    let stored = bytes.slice(comparison.piece.at as usize, comparison.piece.length as usize);
-                    self.shared.comparisons.read.push((comparison, payload.clone(), stored));
+                    let Some(Placing::Data { payload, .. }) =
+                        self.admission.queued(comparison.number)
+                    else {
+                        continue;
+                    };
+                    let stored = bytes.slice(
+                        comparison.piece.at as usize,
+                        comparison.piece.length as usize,
+                    );
+                    self.shared
+                        .comparisons
+                        .read
+                        .push((comparison, payload.clone(), stored));
                 }
             }
             Err(lost) => {

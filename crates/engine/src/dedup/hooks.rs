@@ -1,8 +1,10 @@
 //! Hooks: of a sample of fingerprints the page of the index that has them.
 //!
-//! 1 Whether a fingerprint is of the sample, its bucket and its tag come from the fingerprint alone. 2 An entry is eight bytes: tag, page, generation of the page, and whether it was used.
-//! Buckets of eight; in a full one an entry of a page that was written anew gives way, else the first one that was not used since the hand last passed (second chance). 3 A tag may be that of another
-//! fingerprint: then a page is read in vain, and nothing else happens.
+//! 1 Whether a fingerprint is of the sample, its bucket and its tag come from the fingerprint
+//!   alone. 2 An entry is eight bytes: tag, page, generation of the page, and whether it was used.
+//! Buckets of eight; in a full one an entry of a page that was written anew gives way, else the
+//! first one that was not used since the hand last passed (second chance). 3 A tag may be that of
+//! another fingerprint: then a page is read in vain, and nothing else happens.
 
 /// Entries of a bucket.
 const WAYS: usize = 8;
@@ -41,13 +43,26 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// For so many fingerprints, of no more bytes than `bytes`: as many of them as there is room for.
+    /// For so many fingerprints, of no more bytes than `bytes`: as many of them as there is room
+    /// for.
     pub(crate) fn new(prints: u64, bytes: u64) -> Self {
         let wanted = (prints * LOAD.1 / LOAD.0).div_ceil(WAYS as u64);
         let buckets = wanted.min(bytes / BUCKET_BYTES);
         let room = buckets * WAYS as u64 * LOAD.0 / LOAD.1;
-        let sample_shift = (0..SAMPLE_SHIFT_MAX).find(|shift| prints >> shift <= room).unwrap_or(SAMPLE_SHIFT_MAX);
-        Self { buckets: vec![Bucket { entries: [NONE; WAYS], hand: 0 }; buckets as usize], sample_shift, entries: 0 }
+        let sample_shift = (0..SAMPLE_SHIFT_MAX)
+            .find(|shift| prints >> shift <= room)
+            .unwrap_or(SAMPLE_SHIFT_MAX);
+        Self {
+            buckets: vec![
+                Bucket {
+                    entries: [NONE; WAYS],
+                    hand: 0
+                };
+                buckets as usize
+            ],
+            sample_shift,
+            entries: 0,
+        }
     }
 
     /// Bytes of memory.
@@ -63,7 +78,8 @@ impl Hooks {
     /// Bucket and tag of a fingerprint of the sample.
     fn place(&self, print: u128) -> Option<(usize, u64)> {
         // Fingerprints of tests have few bits.
-        let mixed = ((print >> 1) as u64 ^ (print >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            ((print >> 1) as u64 ^ (print >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let is_sampled = self.sample_shift == 0 || mixed >> (64 - self.sample_shift) == 0;
         if !is_sampled || self.buckets.is_empty() {
             return None;
@@ -76,18 +92,28 @@ impl Hooks {
     /// The page that a fingerprint is in, as far as is known. `generation`: that of each page now.
     pub(crate) fn find(&mut self, print: u128, generation: impl Fn(u32) -> u8) -> Option<u32> {
         let (at, tag) = self.place(print)?;
-        let entry = self.buckets[at].entries.iter_mut().find(|entry| **entry != NONE && tag_of(**entry) == tag && is_current(**entry, &generation))?;
+        let entry = self.buckets[at].entries.iter_mut().find(|entry| {
+            **entry != NONE && tag_of(**entry) == tag && is_current(**entry, &generation)
+        })?;
         *entry |= USED;
         Some(page_of(*entry))
     }
 
     /// A fingerprint is in a page of the generation that `generation` gives for it.
     pub(crate) fn insert(&mut self, print: u128, page: u32, generation: impl Fn(u32) -> u8) {
-        let Some((at, tag)) = self.place(print) else { return };
+        let Some((at, tag)) = self.place(print) else {
+            return;
+        };
         let bucket = &mut self.buckets[at];
-        let new = tag << TAG_SHIFT | u64::from(generation(page)) << GENERATION_SHIFT | u64::from(page);
-        let same = (0..WAYS).find(|way| bucket.entries[*way] != NONE && tag_of(bucket.entries[*way]) == tag);
-        let free = || (0..WAYS).find(|way| bucket.entries[*way] == NONE || !is_current(bucket.entries[*way], &generation));
+        let new =
+            tag << TAG_SHIFT | u64::from(generation(page)) << GENERATION_SHIFT | u64::from(page);
+        let same = (0..WAYS)
+            .find(|way| bucket.entries[*way] != NONE && tag_of(bucket.entries[*way]) == tag);
+        let free = || {
+            (0..WAYS).find(|way| {
+                bucket.entries[*way] == NONE || !is_current(bucket.entries[*way], &generation)
+            })
+        };
         let way = same.or_else(free).unwrap_or_else(|| {
             loop {
                 let way = usize::from(bucket.hand);

@@ -1,8 +1,9 @@
 //! Ids of shared content: who refers to them, and which are free.
 //!
-//! 1 A count is of map entries, of entries in batches that are not committed, and of holds (a block that is being compared). 2 An id whose count falls
-//!   to zero is free, and remembers *applied*: the highest order of which the maps showed anything then. 3 It is given only to a block with an order above
-//!   that (docs/dedup.md, References).
+//! 1 A count is of map entries, of entries in batches that are not committed, and of holds (a block
+//!   that is being compared). 2 An id whose count falls to zero is free, and remembers *applied*:
+//!   the highest order of which the maps showed anything then. 3 It is given only to a block with
+//!   an order above that (docs/dedup.md, References).
 
 use std::collections::VecDeque;
 use windrow_layout::map_entry::MapEntry;
@@ -19,10 +20,15 @@ struct Record {
     slot: u32,
 }
 
-/// Records for which there is room at first; later the table grows by an eighth of itself, so that what a pool needs can be said beforehand.
+/// Records for which there is room at first; later the table grows by an eighth of itself, so that
+/// what a pool needs can be said beforehand.
 const FIRST: usize = 4096;
 
-const UNUSED: Record = Record { references: 0, life: 0, slot: NO_SLOT };
+const UNUSED: Record = Record {
+    references: 0,
+    life: 0,
+    slot: NO_SLOT,
+};
 
 /// All ids, from 0.
 #[derive(Debug, Default)]
@@ -47,7 +53,8 @@ impl Ids {
         self.in_use
     }
 
-    /// Most bytes of memory of the table for so many ids in use. (Free ones are in lists, with up to 40 bytes for each; the map of the blocks that had them took more.)
+    /// Most bytes of memory of the table for so many ids in use. (Free ones are in lists, with up
+    /// to 40 bytes for each; the map of the blocks that had them took more.)
     pub(crate) fn bytes_for(ids: u64) -> u64 {
         (ids + ids / 8 + FIRST as u64) * size_of::<Record>() as u64
     }
@@ -55,30 +62,45 @@ impl Ids {
     fn make_room(&mut self, records: usize) {
         if records > self.records.capacity() {
             let more = (self.records.len() / 8).max(FIRST);
-            self.records.reserve_exact((records - self.records.len()).max(more));
+            self.records
+                .reserve_exact((records - self.records.len()).max(more));
         }
     }
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        let lists = self.free.capacity() * size_of::<u32>() + self.waiting.capacity() * size_of::<(Order, u32)>();
+        let lists = self.free.capacity() * size_of::<u32>()
+            + self.waiting.capacity() * size_of::<(Order, u32)>();
         (self.records.capacity() * size_of::<Record>() + lists) as u64
     }
 
     /// Gives an id to a block with this order, with one reference.
     pub(crate) fn take(&mut self, order: Order) -> u32 {
-        while let Some((applied, id)) = self.waiting.front().copied().filter(|(applied, _)| *applied < order) {
+        while let Some((applied, id)) = self
+            .waiting
+            .front()
+            .copied()
+            .filter(|(applied, _)| *applied < order)
+        {
             self.waiting.pop_front();
             self.free.push_back(id);
             self.free_after = self.free_after.max(applied);
         }
-        let known = if order > self.free_after { self.free.pop_front() } else { None };
+        let known = if order > self.free_after {
+            self.free.pop_front()
+        } else {
+            None
+        };
         let id = known.unwrap_or_else(|| {
             self.make_room(self.records.len() + 1);
             self.records.push(UNUSED);
             (self.records.len() - 1) as u32
         });
-        self.records[id as usize] = Record { references: 1, life: order.0 as u32, slot: NO_SLOT };
+        self.records[id as usize] = Record {
+            references: 1,
+            life: order.0 as u32,
+            slot: NO_SLOT,
+        };
         self.in_use += 1;
         id
     }
@@ -90,7 +112,9 @@ impl Ids {
 
     /// True if somebody refers to the id, in this life.
     pub(crate) fn has_life(&self, id: u32, life: u32) -> bool {
-        self.records.get(id as usize).is_some_and(|record| record.references > 0 && record.life == life)
+        self.records
+            .get(id as usize)
+            .is_some_and(|record| record.references > 0 && record.life == life)
     }
 
     /// Where the index has an id, if it does.
@@ -105,7 +129,9 @@ impl Ids {
 
     /// References to it.
     pub(crate) fn references(&self, id: Lba) -> u32 {
-        self.records.get(id.0 as usize).map_or(0, |record| record.references)
+        self.records
+            .get(id.0 as usize)
+            .map_or(0, |record| record.references)
     }
 
     /// One more reference to an id in use. False if there can be no more.

@@ -1,7 +1,9 @@
 //! The index: fingerprint -> id, of a fixed size.
 //!
-//! Buckets of eight entries; the fingerprint says which. In a full bucket a hand goes round: the first entry that was not used since it passed last gives
-//! way (second chance). Nothing moves, so an id knows its slot, and is taken out when nobody refers to it any more: what the index names is in use.
+//! Buckets of eight entries; the fingerprint says which. In a full bucket a hand goes round: the
+//! first entry that was not used since it passed last gives way (second chance). Nothing moves, so
+//! an id knows its slot, and is taken out when nobody refers to it any more: what the index names
+//! is in use.
 
 /// Entries of a bucket.
 const WAYS: usize = 8;
@@ -18,7 +20,13 @@ struct Bucket {
     hand: u8,
 }
 
-const EMPTY: Bucket = Bucket { prints: [0; WAYS], ids: [NONE; WAYS], used: 0, proven: 0, hand: 0 };
+const EMPTY: Bucket = Bucket {
+    prints: [0; WAYS],
+    ids: [NONE; WAYS],
+    used: 0,
+    proven: 0,
+    hand: 0,
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -32,8 +40,15 @@ pub(crate) struct Index {
 impl Index {
     /// For so many entries, but of no more bytes than `bytes`; at least one bucket.
     pub(crate) fn new(entries: u64, bytes: u64) -> Self {
-        let buckets = entries.div_ceil(WAYS as u64).min(bytes / size_of::<Bucket>() as u64).max(1);
-        Self { buckets: vec![EMPTY; buckets as usize], entries: 0, taken: 0 }
+        let buckets = entries
+            .div_ceil(WAYS as u64)
+            .min(bytes / size_of::<Bucket>() as u64)
+            .max(1);
+        Self {
+            buckets: vec![EMPTY; buckets as usize],
+            entries: 0,
+            taken: 0,
+        }
     }
 
     /// True if it has no room at all yet.
@@ -64,12 +79,16 @@ impl Index {
     /// True if the fingerprint is there. (That is no use of it.)
     pub(crate) fn holds(&self, print: u128) -> bool {
         let bucket = self.buckets.get(self.bucket(print));
-        bucket.is_some_and(|bucket| (0..WAYS).any(|way| bucket.prints[way] == print && bucket.ids[way] != NONE))
+        bucket.is_some_and(|bucket| {
+            (0..WAYS).any(|way| bucket.prints[way] == print && bucket.ids[way] != NONE)
+        })
     }
 
     /// True if it can be entered without driving out another.
     pub(crate) fn has_room(&self, print: u128) -> bool {
-        self.buckets.get(self.bucket(print)).is_some_and(|bucket| bucket.ids.contains(&NONE))
+        self.buckets
+            .get(self.bucket(print))
+            .is_some_and(|bucket| bucket.ids.contains(&NONE))
     }
 
     /// The id of a fingerprint.
@@ -81,7 +100,8 @@ impl Index {
         Some(bucket.ids[way])
     }
 
-    /// Enters an id under a fingerprint that is not there. Returns its slot, and the id that gave way.
+    /// Enters an id under a fingerprint that is not there. Returns its slot, and the id that gave
+    /// way.
     pub(crate) fn insert(&mut self, print: u128, id: u32) -> (u32, Option<u32>) {
         let at = self.bucket(print);
         let bucket = &mut self.buckets[at];

@@ -1,18 +1,30 @@
-//! Pages of the index: what memory has forgotten is found on the members (docs/dedup.md, The index).
+//! Pages of the index: what memory has forgotten is found on the members (docs/dedup.md, The
+//! index).
 //!
-//! 1 *Collect*: when content is placed, its fingerprint joins the page that is being filled; so a page has what was written one after the other. 2 *Place*: a full page goes into the open batch of the
-//! users' stream, as a block of the volume of the index, behind an entry whose order it takes for its own; only if there is room for it that nobody else has. It is in effect when all that it names is.
-//! 3 *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`). 4 *Fetch*: fingerprints that hit a hook have the page read, and the one written after it; those behind them in the queue wait.
-//! 5 *Take*: entries of a page that count join the index in memory. One counts if its id is in use, in the same life. 6 *Age*: the pages are a ring; one that was used since the hand last passed
-//! stays for a round, one whose content is mostly gone is the next to be written anew. 7 *Close*: a shutdown writes the page that is being filled as it is; the next start goes on with it.
+//! 1 *Collect*: when content is placed, its fingerprint joins the page that is being filled; so a
+//!   page has what was written one after the other. 2 *Place*: a full page goes into the open batch
+//!   of the
+//! users' stream, as a block of the volume of the index, behind an entry whose order it takes for
+//! its own; only if there is room for it that nobody else has. It is in effect when all that it
+//! names is.
+//! 3 *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`). 4 *Fetch*: fingerprints
+//!   that hit a hook have the page read, and the one written after it; those behind them in the
+//!   queue wait.
+//! 5 *Take*: entries of a page that count join the index in memory. One counts if its id is in use,
+//!   in the same life. 6 *Age*: the pages are a ring; one that was used since the hand last passed
+//! stays for a round, one whose content is mostly gone is the next to be written anew. 7 *Close*: a
+//! shutdown writes the page that is being filled as it is; the next start goes on with it.
 //!
-//! What must hold: a page names no order above its own. (Else, after a crash, an order that is given again could bring to life what it says.) An entry whose order is 2^32 or more behind the last one given does not
-//! count: within that, an id and the low half of an order name one content.
+//! What must hold: a page names no order above its own. (Else, after a crash, an order that is
+//! given again could bring to life what it says.) An entry whose order is 2^32 or more behind the
+//! last one given does not count: within that, an id and the low half of an order name one content.
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{INDEX_PAGE_RIPE, INDEX_PAGES_WAITING, INDEX_READS_MAX, INDEX_SCAN_READS, STREAM_USER};
+use crate::limits::{
+    INDEX_PAGE_RIPE, INDEX_PAGES_WAITING, INDEX_READS_MAX, INDEX_SCAN_READS, STREAM_USER,
+};
 use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::stream::Item;
@@ -22,7 +34,9 @@ use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::index_page::{INDEX_PAGE_ENTRIES, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page, encode_index_page};
+use windrow_layout::index_page::{
+    INDEX_PAGE_ENTRIES, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page, encode_index_page,
+};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Features;
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
@@ -53,7 +67,16 @@ struct Slot {
     ripe: bool,
 }
 
-const UNKNOWN: Slot = Slot { next: NO_INDEX_PAGE, taken_at: 0, generation: 0, used: false, taken: false, writing: false, new: false, ripe: false };
+const UNKNOWN: Slot = Slot {
+    next: NO_INDEX_PAGE,
+    taken_at: 0,
+    generation: 0,
+    used: false,
+    taken: false,
+    writing: false,
+    new: false,
+    ripe: false,
+};
 
 /// A page that is read.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +98,8 @@ pub(super) struct Pages {
     filling: Vec<IndexEntry>,
     /// What the index had taken in when that began.
     filling_since: u32,
-    /// So many of these, from the front, are in a page already, which a shutdown wrote before it was full.
+    /// So many of these, from the front, are in a page already, which a shutdown wrote before it
+    /// was full.
     resumed: usize,
     /// A shutdown has had its page.
     closed: bool,
@@ -117,7 +141,11 @@ impl Pages {
         }
         let of_slots = fit * size_of::<Slot>() as u64;
         let hooks = Hooks::new(fit * INDEX_PAGE_ENTRIES as u64, bytes - of_slots);
-        Self { hooks, slots: vec![UNKNOWN; fit as usize], ..Self::default() }
+        Self {
+            hooks,
+            slots: vec![UNKNOWN; fit as usize],
+            ..Self::default()
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -143,31 +171,44 @@ impl Pages {
         self.reads.iter().filter_map(|read| read.from).min()
     }
 
-    /// The id of content that no page on the members has yet, where the index may have forgotten it.
+    /// The id of content that no page on the members has yet, where the index may have forgotten
+    /// it.
     pub(super) fn find_unwritten(&self, print: u128, index: &Index, ids: &Ids) -> Option<u32> {
-        let is_recent = index.taken().wrapping_sub(self.filling_since) < index.entries().1 as u32 / 4;
+        let is_recent =
+            index.taken().wrapping_sub(self.filling_since) < index.entries().1 as u32 / 4;
         if is_recent && self.waiting.is_empty() {
             return None;
         }
         let unwritten = self.waiting.iter().chain([&self.filling]).flatten();
-        let counts = |entry: &&IndexEntry| entry.print == print && ids.has_life(entry.id, entry.order.0 as u32);
+        let counts = |entry: &&IndexEntry| {
+            entry.print == print && ids.has_life(entry.id, entry.order.0 as u32)
+        };
         unwritten.filter(counts).map(|entry| entry.id).next()
     }
 
     /// The page that is being filled waits for its place.
     fn close_filling(&mut self) {
         let next = self.spare.pop().unwrap_or_default();
-        self.waiting.push_back(std::mem::replace(&mut self.filling, next));
+        self.waiting
+            .push_back(std::mem::replace(&mut self.filling, next));
         self.resumed = 0;
     }
 
-    /// A page was read at a start that is not full, as a shutdown wrote it: what counts of it begins the page that is being filled, which takes its place. So there is one such page, however
-    /// often a pool is started.
+    /// A page was read at a start that is not full, as a shutdown wrote it: what counts of it
+    /// begins the page that is being filled, which takes its place. So there is one such page,
+    /// however often a pool is started.
     fn resume(&mut self, page: u32, ids: &Ids) {
         let counting = |entry: &&IndexEntry| ids.has_life(entry.id, entry.order.0 as u32);
         let count = self.entries.iter().filter(counting).count();
-        let is_before = match (self.entries.first(), self.entries.last(), self.filling.first(), self.filling.last()) {
-            (Some(first), Some(last), Some(next), Some(newest)) => last.order <= next.order && newest.order.0 - first.order.0 <= u64::from(u32::MAX),
+        let is_before = match (
+            self.entries.first(),
+            self.entries.last(),
+            self.filling.first(),
+            self.filling.last(),
+        ) {
+            (Some(first), Some(last), Some(next), Some(newest)) => {
+                last.order <= next.order && newest.order.0 - first.order.0 <= u64::from(u32::MAX)
+            }
             _ => true,
         };
         if self.resumed > 0 || !is_before || self.filling.len() + count >= INDEX_PAGE_ENTRIES {
@@ -200,7 +241,9 @@ impl Pages {
     /// Where the next page goes. `has_page`: there is a page; `more`: one more page may be there.
     fn next_slot(&mut self, more: bool, has_page: impl Fn(u32) -> bool) -> Option<u32> {
         while let Some(page) = self.ripe.pop_front() {
-            if std::mem::take(&mut self.slots[page as usize].ripe) && !self.slots[page as usize].writing {
+            if std::mem::take(&mut self.slots[page as usize].ripe)
+                && !self.slots[page as usize].writing
+            {
                 return Some(page);
             }
         }
@@ -215,7 +258,10 @@ impl Pages {
             let page = self.hand;
             self.hand = (self.hand + 1) % self.slots.len() as u32;
             let slot = &mut self.slots[page as usize];
-            if slot.writing || !has_page(page) || (tried < SECOND_CHANCES && std::mem::take(&mut slot.used)) {
+            if slot.writing
+                || !has_page(page)
+                || (tried < SECOND_CHANCES && std::mem::take(&mut slot.used))
+            {
                 continue;
             }
             return Some(page);
@@ -224,7 +270,14 @@ impl Pages {
     }
 
     /// Hooks and the index take what counts of a page that was read, or was just written.
-    fn take(&mut self, page: u32, is_scan: bool, index: &mut Index, ids: &mut Ids, evicted: &mut u64) -> usize {
+    fn take(
+        &mut self,
+        page: u32,
+        is_scan: bool,
+        index: &mut Index,
+        ids: &mut Ids,
+        evicted: &mut u64,
+    ) -> usize {
         let (mut counting, mut left_out) = (0, false);
         for entry in &self.entries {
             if !ids.has_life(entry.id, entry.order.0 as u32) {
@@ -233,7 +286,8 @@ impl Pages {
             counting += 1;
             if is_scan {
                 let slots = &self.slots;
-                self.hooks.insert(entry.print, page, |page| Self::generation(slots, page));
+                self.hooks
+                    .insert(entry.print, page, |page| Self::generation(slots, page));
             }
             if let Some(slot) = ids.slot(entry.id) {
                 index.expect(slot);
@@ -242,7 +296,8 @@ impl Pages {
             if index.holds(entry.print) {
                 continue;
             }
-            // At a start there is no telling which pages will be wanted: none drives out what another one brought.
+            // At a start there is no telling which pages will be wanted: none drives out what
+            // another one brought.
             if is_scan && !index.has_room(entry.print) {
                 left_out = true;
                 continue;
@@ -263,23 +318,30 @@ impl Pages {
 }
 
 impl Engine {
-    /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of it for the pages.
+    /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of
+    /// it for the pages.
     pub(crate) fn make_index(&mut self) {
         let bytes = self.limits.index_bytes;
         if self.shared.index.is_missing() {
-            self.shared.index = Index::new(self.plan.usable_bytes / BLOCK_SIZE as u64, bytes - bytes / 4);
+            self.shared.index = Index::new(
+                self.plan.usable_bytes / BLOCK_SIZE as u64,
+                bytes - bytes / 4,
+            );
         }
         if self.shared.pages.slots.is_empty() && self.plan.index_pages > 0 {
             let mapped = self.index_pages_mapped();
             self.shared.pages = Pages::new(self.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
-            (pages.to_scan, pages.scan) = (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
+            (pages.to_scan, pages.scan) =
+                (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
         }
     }
 
     /// Pages of the index that are there.
     pub(crate) fn index_pages_mapped(&self) -> u64 {
-        self.volumes.get(VolumeId::INDEX).map_or(0, |v| v.map.mapped_blocks)
+        self.volumes
+            .get(VolumeId::INDEX)
+            .map_or(0, |v| v.map.mapped_blocks)
     }
 
     /// Of these, those beyond what a plan has room for.
@@ -289,20 +351,28 @@ impl Engine {
 
     /// True if blocks of any volume may be shared, now or as soon as somebody writes.
     pub(crate) fn wants_index(&self) -> bool {
-        self.volumes.iter().any(|v| v.record.dedup != windrow_layout::checkpoint::Dedup::Off)
+        self.volumes
+            .iter()
+            .any(|v| v.record.dedup != windrow_layout::checkpoint::Dedup::Off)
     }
 
     /// True if pages may be written: the flag that tells of them is durable.
     fn may_write_index_pages(&self) -> bool {
-        let is_flagged = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0 && self.superblock_writer.done >= self.control.shared_wish;
+        let is_flagged = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0
+            && self.superblock_writer.done >= self.control.shared_wish;
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 
     /// Content has its place in the open batch.
     pub(crate) fn note_content_placed(&mut self, print: Option<u128>, id: u32, order: Order) {
-        let Some(print) = print.filter(|_| self.may_write_index_pages()) else { return };
+        let Some(print) = print.filter(|_| self.may_write_index_pages()) else {
+            return;
+        };
         let pages = &mut self.shared.pages;
-        let is_apart = pages.filling.first().is_some_and(|first| order.0 - first.order.0 > u64::from(u32::MAX));
+        let is_apart = pages
+            .filling
+            .first()
+            .is_some_and(|first| order.0 - first.order.0 > u64::from(u32::MAX));
         if is_apart {
             pages.filling.clear();
             pages.resumed = 0;
@@ -331,9 +401,14 @@ impl Engine {
         self.shared.pages.spare.push(list);
     }
 
-    /// Room in the log that users leave to full pages, in units. Only while something is queued that will be placed whatever comes: so nobody waits for ever.
+    /// Room in the log that users leave to full pages, in units. Only while something is queued
+    /// that will be placed whatever comes: so nobody waits for ever.
     pub(crate) fn room_for_index_pages(&self) -> u64 {
-        if self.admission.placing.is_empty() { 0 } else { self.shared.pages.waiting.len() as u64 * DATA_UNITS }
+        if self.admission.placing.is_empty() {
+            0
+        } else {
+            self.shared.pages.waiting.len() as u64 * DATA_UNITS
+        }
     }
 
     /// Puts full pages behind the entry with this order, which is the last of the open batch.
@@ -342,34 +417,60 @@ impl Engine {
             debug_assert!(list.last().is_none_or(|newest| newest.order <= order));
             let s = self.stream(STREAM_USER);
             let shape = self.zones.shape(s.position.segment);
-            if self.room_units() < DATA_UNITS || !s.open.table.takes(shape, s.position.row, ENTRY_BOUND, FULL_BLOCK_UNITS) {
+            if self.room_units() < DATA_UNITS
+                || !s
+                    .open
+                    .table
+                    .takes(shape, s.position.row, ENTRY_BOUND, FULL_BLOCK_UNITS)
+            {
                 return;
             }
-            let Some(page) = self.next_index_page() else { return self.drop_waiting_page() };
-            let Some(list) = self.shared.pages.waiting.pop_front() else { return };
+            let Some(page) = self.next_index_page() else {
+                return self.drop_waiting_page();
+            };
+            let Some(list) = self.shared.pages.waiting.pop_front() else {
+                return;
+            };
             let mut buf = self.buffers.get(BLOCK_SIZE);
-            encode_index_page(&list, self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE), &mut buf);
+            encode_index_page(
+                &list,
+                self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
+                &mut buf,
+            );
             let new = !self.index_page_entry(page).has_payload();
             self.hook_written_page(page, new, &list);
             self.keep_list(list);
-            let entry = Entry::Data { volume: VolumeId::INDEX, lba: Lba(u64::from(page)), birth: order };
-            self.append(STREAM_USER, &entry, Item::IndexPage { page }, Some(buf.freeze()), None);
+            let entry = Entry::Data {
+                volume: VolumeId::INDEX,
+                lba: Lba(u64::from(page)),
+                birth: order,
+            };
+            self.append(
+                STREAM_USER,
+                &entry,
+                Item::IndexPage { page },
+                Some(buf.freeze()),
+                None,
+            );
             self.admission.unsealed_units += DATA_UNITS;
             self.admission.opened_units += DATA_UNITS;
             self.shared.sums.pages_written += 1;
         }
     }
 
-    /// A shutdown has nothing else on its way: what is in no page yet gets one, behind an entry of its own without content, whose order it takes. Best effort: where there is no room,
-    /// its content is found no more.
+    /// A shutdown has nothing else on its way: what is in no page yet gets one, behind an entry of
+    /// its own without content, whose order it takes. Best effort: where there is no room, its
+    /// content is found no more.
     pub(crate) fn close_index(&mut self, out: &mut Outbox) {
         let pages = &mut self.shared.pages;
         let is_new = pages.filling.len() > pages.resumed;
         let has_some = is_new || !pages.waiting.is_empty();
-        if std::mem::replace(&mut pages.closed, true) || !has_some || !self.may_write_index_pages() {
+        if std::mem::replace(&mut pages.closed, true) || !has_some || !self.may_write_index_pages()
+        {
             return;
         }
-        let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);
+        let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS
+            && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);
         if !has_room || self.stopped.is_some() {
             return;
         }
@@ -377,9 +478,20 @@ impl Engine {
             self.shared.pages.close_filling();
         }
         let order = self.orders.take(1);
-        self.queue_record(Entry::Covered { first: order, count: 1 }, order);
+        self.queue_record(
+            Entry::Covered {
+                first: order,
+                count: 1,
+            },
+            order,
+        );
         self.place(out);
-        if self.stream(STREAM_USER).open.orders.is_some_and(|(_, last)| last == order) {
+        if self
+            .stream(STREAM_USER)
+            .open
+            .orders
+            .is_some_and(|(_, last)| last == order)
+        {
             self.place_index_pages(order);
         }
     }
@@ -388,7 +500,13 @@ impl Engine {
     fn next_index_page(&mut self) -> Option<u32> {
         let more = self.index_pages_mapped() + self.shared.pages.coming < self.plan.index_pages;
         let (volumes, pages) = (&self.volumes, &mut self.shared.pages);
-        let has_page = |page: u32| volumes.get(VolumeId::INDEX).is_some_and(|v| v.map.get(&volumes.arena, Lba(u64::from(page))).has_payload());
+        let has_page = |page: u32| {
+            volumes.get(VolumeId::INDEX).is_some_and(|v| {
+                v.map
+                    .get(&volumes.arena, Lba(u64::from(page)))
+                    .has_payload()
+            })
+        };
         let page = pages.next_slot(more, has_page)?;
         let (v, arena) = self.volumes.get_mut(VolumeId::INDEX)?;
         let index = u64::from(page) / MAP_PAGE_ENTRIES as u64;
@@ -402,15 +520,28 @@ impl Engine {
     fn hook_written_page(&mut self, page: u32, new: bool, list: &[IndexEntry]) {
         let taken_at = self.shared.index.taken();
         let pages = &mut self.shared.pages;
-        if let Some(before) = pages.last_written.replace(page).filter(|before| *before != page) {
+        if let Some(before) = pages
+            .last_written
+            .replace(page)
+            .filter(|before| *before != page)
+        {
             pages.slots[before as usize].next = page;
         }
         let slot = &mut pages.slots[page as usize];
-        *slot = Slot { generation: slot.generation.wrapping_add(1), taken: true, taken_at, writing: true, new, ..UNKNOWN };
+        *slot = Slot {
+            generation: slot.generation.wrapping_add(1),
+            taken: true,
+            taken_at,
+            writing: true,
+            new,
+            ..UNKNOWN
+        };
         pages.coming += u64::from(new);
         let slots = &pages.slots;
         for entry in list {
-            pages.hooks.insert(entry.print, page, |page| Pages::generation(slots, page));
+            pages
+                .hooks
+                .insert(entry.print, page, |page| Pages::generation(slots, page));
         }
     }
 
@@ -423,8 +554,9 @@ impl Engine {
         }
     }
 
-    /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages read that have them, and those behind them. Where memory does not know all of
-    /// the group, it waits.
+    /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages
+    /// read that have them, and those behind them. Where memory does not know all of the group, it
+    /// waits.
     pub(crate) fn look_for_pages(&mut self, prints: &[u128], from: u64) {
         if self.shared.pages.slots.is_empty() {
             return;
@@ -434,11 +566,17 @@ impl Engine {
         for print in prints {
             let (pages, index) = (&mut self.shared.pages, &self.shared.index);
             let slots = &pages.slots;
-            let Some(page) = pages.hooks.find(*print, |page| Pages::generation(slots, page)) else { continue };
+            let Some(page) = pages
+                .hooks
+                .find(*print, |page| Pages::generation(slots, page))
+            else {
+                continue;
+            };
             pages.slots[page as usize].used = true;
             let next = pages.slots[page as usize].next;
             let is_wanted = !pages.is_in_memory(page, index);
-            let is_next_wanted = (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
+            let is_next_wanted =
+                (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
             if is_wanted {
                 self.want_page(page, from, false);
             }
@@ -449,7 +587,11 @@ impl Engine {
     }
 
     fn index_page_entry(&self, page: u32) -> MapEntry {
-        self.volumes.get(VolumeId::INDEX).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, Lba(u64::from(page))))
+        self.volumes
+            .get(VolumeId::INDEX)
+            .map_or(MapEntry::HOLE, |v| {
+                v.map.get(&self.volumes.arena, Lba(u64::from(page)))
+            })
     }
 
     /// A page is to be read, unless too many are.
@@ -464,7 +606,12 @@ impl Engine {
         if !entry.has_payload() || slot.writing || pages.reads.len() >= INDEX_READS_MAX {
             return;
         }
-        let at = pages.reads.insert(PageRead { page, generation: slot.generation, from, scan });
+        let at = pages.reads.insert(PageRead {
+            page,
+            generation: slot.generation,
+            from,
+            scan,
+        });
         pages.to_send.push(at);
         self.shared.sums.pages_read += 1;
     }
@@ -473,7 +620,9 @@ impl Engine {
     pub(crate) fn send_page_reads(&mut self, out: &mut Outbox) {
         self.scan_pages();
         while let Some(at) = self.shared.pages.to_send.pop() {
-            let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else { continue };
+            let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else {
+                continue;
+            };
             let entry = self.index_page_entry(page);
             if !entry.has_payload() {
                 self.shared.pages.reads.remove(at);
@@ -483,7 +632,18 @@ impl Engine {
             let (column, row, _) = self.locate_block(segment, self.codec.block(entry.place()));
             let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
             let goal = FetchGoal::IndexPage { at, urgent: !scan };
-            self.start_fetch(FetchSpec { segment, column, row, rows: 1, pieces, goal, singly: false }, out);
+            self.start_fetch(
+                FetchSpec {
+                    segment,
+                    column,
+                    row,
+                    rows: 1,
+                    pieces,
+                    goal,
+                    singly: false,
+                },
+                out,
+            );
         }
         self.decide();
     }
@@ -497,7 +657,15 @@ impl Engine {
     fn take_page(&mut self, at: u32, bytes: Option<Payload>) {
         let last = self.orders.last();
         let shared = &mut self.shared;
-        let Some(PageRead { page, generation, scan, .. }) = shared.pages.reads.remove(at) else { return };
+        let Some(PageRead {
+            page,
+            generation,
+            scan,
+            ..
+        }) = shared.pages.reads.remove(at)
+        else {
+            return;
+        };
         let is_same = Pages::generation(&shared.pages.slots, page) == generation;
         if !is_same {
             return;
@@ -513,11 +681,21 @@ impl Engine {
             slot.generation = slot.generation.wrapping_add(1);
             return pages.mark_ripe(page);
         };
-        if let Some(before) = pages.slots.get_mut(head.previous as usize).filter(|_| head.previous != page) {
+        if let Some(before) = pages
+            .slots
+            .get_mut(head.previous as usize)
+            .filter(|_| head.previous != page)
+        {
             before.next = page;
         }
         pages.newest = pages.newest.max((head.last, page));
-        let counting = pages.take(page, scan, &mut shared.index, &mut self.volumes.ids, &mut shared.sums.evicted);
+        let counting = pages.take(
+            page,
+            scan,
+            &mut shared.index,
+            &mut self.volumes.ids,
+            &mut shared.sums.evicted,
+        );
         if counting * INDEX_PAGE_RIPE < pages.entries.len() {
             pages.mark_ripe(page);
         } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
@@ -525,7 +703,8 @@ impl Engine {
         }
     }
 
-    /// A page can not be had any more: it is the next to be written anew, so that its place becomes free.
+    /// A page can not be had any more: it is the next to be written anew, so that its place becomes
+    /// free.
     pub(crate) fn give_up_page(&mut self, page: Lba) {
         let pages = &mut self.shared.pages;
         if let Some(slot) = pages.slots.get_mut(page.0 as usize) {
@@ -536,7 +715,9 @@ impl Engine {
 
     /// After a start: hooks are won back from the pages, a few at a time, in the background.
     fn scan_pages(&mut self) {
-        let Some(mut next) = self.shared.pages.scan else { return };
+        let Some(mut next) = self.shared.pages.scan else {
+            return;
+        };
         if self.control.shutting_down() || self.read_only {
             self.shared.pages.scan = None;
             return;

@@ -1,11 +1,15 @@
 //! The bytes of one column from others.
 //!
-//! 1 As many other columns are asked for as the code needs (one copy, or all data columns), of quick members if there are enough of them. 2 As soon as so many
-//! have come, a job rebuilds, row by row with all that a row may be, and whoever has right bytes first answers, be it the late column itself. 3 If one fails, or
-//! what is rebuilt is not right, or some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 When nothing is on its way and nothing is left to ask,
-//! those that failed are asked once more: what failed for a moment may be all that is left when members have died meanwhile. 5 Then it is given up.
+//! 1 As many other columns are asked for as the code needs (one copy, or all data columns), of
+//!   quick members if there are enough of them. 2 As soon as so many
+//! have come, a job rebuilds, row by row with all that a row may be, and whoever has right bytes
+//! first answers, be it the late column itself. 3 If one fails, or what is rebuilt is not right, or
+//! some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 When nothing is on
+//! its way and nothing is left to ask, those that failed are asked once more: what failed for a
+//! moment may be all that is left when members have died meanwhile. 5 Then it is given up.
 //!
-//! A member that owes too many reads is asked only if nothing else is on its way: it may be the only one that has the bytes.
+//! A member that owes too many reads is asked only if nothing else is on its way: it may be the
+//! only one that has the bytes.
 
 use super::{Fetch, FetchGoal, Stage};
 use crate::jobs::{Job, RebuildWork, Work};
@@ -47,7 +51,9 @@ impl Gathered {
     /// Columns on their way.
     pub(super) fn coming(&self) -> impl Iterator<Item = Column> + use<> {
         let coming = self.coming;
-        (0..u64::BITS as u8).filter(move |column| coming >> column & 1 == 1).map(Column)
+        (0..u64::BITS as u8)
+            .filter(move |column| coming >> column & 1 == 1)
+            .map(Column)
     }
 
     fn is_asked(&self, column: Column) -> bool {
@@ -56,7 +62,10 @@ impl Gathered {
 
     /// Lets what failed be asked for once more; false if that was done before.
     fn ask_again(&mut self) -> bool {
-        let come = (0u8..).zip(&self.columns).filter(|(_, column)| column.is_some()).fold(0, |come, (at, _)| come | 1 << at);
+        let come = (0u8..)
+            .zip(&self.columns)
+            .filter(|(_, column)| column.is_some())
+            .fold(0, |come, (at, _)| come | 1 << at);
         self.asked = self.coming | come;
         !std::mem::replace(&mut self.again, true)
     }
@@ -96,7 +105,9 @@ fn needed(shape: &Shape) -> usize {
 /// Blocks of a column with a piece whose checksum is wrong.
 fn count_wrong(bytes: &[u8], pieces: &[Piece]) -> u64 {
     let wrong = pieces.iter().filter(|piece| !piece.is_in(bytes));
-    let rows: std::collections::BTreeSet<u32> = wrong.flat_map(|piece| piece.rows().0..=piece.rows().1).collect();
+    let rows: std::collections::BTreeSet<u32> = wrong
+        .flat_map(|piece| piece.rows().0..=piece.rows().1)
+        .collect();
     rows.len() as u64
 }
 
@@ -110,63 +121,100 @@ pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
 }
 
 impl Engine {
-    /// True if the fetch is not answered yet, or it is not known yet whether its own column is late.
+    /// True if the fetch is not answered yet, or it is not known yet whether its own column is
+    /// late.
     pub(crate) fn is_watched(&self, watch: &Watch) -> bool {
-        let is_open = |fetch: &Fetch| !matches!(fetch.stage, Stage::Answered) || fetch.direct_since_ns.is_some() && !watch.was_late;
-        self.fetches.get(watch.fetch).is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
+        let is_open = |fetch: &Fetch| {
+            !matches!(fetch.stage, Stage::Answered)
+                || fetch.direct_since_ns.is_some() && !watch.was_late
+        };
+        self.fetches
+            .get(watch.fetch)
+            .is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
     }
 
     /// True if the read of its own column is on its way.
     pub(crate) fn waits_for_own(&self, at: u32) -> bool {
-        self.fetches.get(at).is_some_and(|fetch| fetch.direct_since_ns.is_some())
+        self.fetches
+            .get(at)
+            .is_some_and(|fetch| fetch.direct_since_ns.is_some())
     }
 
-    /// The columns that a fetch could still ask for, the best first: of quick members before slow ones, of these before such as owe too much; its own before
-    /// others, data before redundancy, P before Q. The number of those that do not owe too much.
+    /// The columns that a fetch could still ask for, the best first: of quick members before slow
+    /// ones, of these before such as owe too much; its own before others, data before redundancy, P
+    /// before Q. The number of those that do not owe too much.
     fn askable(&self, fetch: &Fetch) -> (Vec<Column>, usize) {
         let spec = &fetch.spec;
-        let (shape, location) = (self.zones.shape(spec.segment), self.zones.locate(spec.segment));
+        let (shape, location) = (
+            self.zones.shape(spec.segment),
+            self.zones.locate(spec.segment),
+        );
         let member = |column: Column| location.address(spec.row, column).0;
         let owes = |column: Column| self.slow.owes_much(member(column));
         let mut columns: Vec<Column> = (0..shape.width)
             .filter(|column| is_related(shape, *column, spec.column.0))
             .map(Column)
-            .filter(|column| !fetch.gathered.is_asked(*column) && self.holds(member(*column), spec.segment))
+            .filter(|column| {
+                !fetch.gathered.is_asked(*column) && self.holds(member(*column), spec.segment)
+            })
             .collect();
-        columns.sort_by_key(|column| (owes(*column), *column != spec.column, self.slow.is_slow(member(*column))));
+        columns.sort_by_key(|column| {
+            (
+                owes(*column),
+                *column != spec.column,
+                self.slow.is_slow(member(*column)),
+            )
+        });
         let ready = columns.iter().filter(|column| !owes(**column)).count();
         (columns, ready)
     }
 
     /// True if a fetch that is kept waiting could do without what it waits for.
     pub(crate) fn can_ask_more(&self, at: u32) -> bool {
-        let Some(fetch) = self.fetches.get(at).filter(|fetch| matches!(fetch.stage, Stage::Direct | Stage::Gathering)) else { return false };
+        let Some(fetch) = self
+            .fetches
+            .get(at)
+            .filter(|fetch| matches!(fetch.stage, Stage::Direct | Stage::Gathering))
+        else {
+            return false;
+        };
         let (columns, ready) = self.askable(fetch);
-        let lacking = needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+        let lacking =
+            needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
         ready > 0 && (columns[0] == fetch.spec.column || ready >= lacking)
     }
 
     /// Asks for what it lacks as if nothing were on its way.
     pub(crate) fn ask_more(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.stage = Stage::Gathering;
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
-        let lacking = needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+        let lacking =
+            needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
         self.ask_others(at, lacking.max(1), out);
     }
 
     /// Its own column failed, or is not right.
     pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.own_is_bad = true;
         if let Some(bytes) = &bytes {
-            // (Rows that are read again, and blocks of a batch that a scrub has examined, are counted already.)
+            // (Rows that are read again, and blocks of a batch that a scrub has examined, are
+            // counted already.)
             let is_again = match fetch.spec.goal {
                 FetchGoal::Row { .. } => true,
                 FetchGoal::Doubt { doubt } => !self.scrub.is_found_by_map(doubt),
                 _ => fetch.spec.singly,
             };
-            let wrong = if is_again { 0 } else { count_wrong(bytes, &fetch.spec.pieces) };
+            let wrong = if is_again {
+                0
+            } else {
+                count_wrong(bytes, &fetch.spec.pieces)
+            };
             self.members.list[fetch.member.index()].stats.wrong_blocks += wrong;
         }
         fetch.gathered.is_new |= bytes.is_some();
@@ -175,8 +223,16 @@ impl Engine {
     }
 
     /// Another column has come, or failed.
-    pub(super) fn other_read_done(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+    pub(super) fn other_read_done(
+        &mut self,
+        at: u32,
+        column: u8,
+        buf: Option<Buf>,
+        out: &mut Outbox,
+    ) {
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         if matches!(fetch.stage, Stage::Answered) {
             return self.drop_answered(at);
         }
@@ -189,7 +245,9 @@ impl Engine {
 
     /// Goes on: rebuilds if there is enough, asks for what is lacking, waits, or gives up.
     pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         match fetch.stage {
             Stage::Direct | Stage::Verifying(_) => fetch.stage = Stage::Gathering,
             Stage::Gathering => {}
@@ -198,15 +256,29 @@ impl Engine {
         }
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
         let needed = needed(self.zones.shape(fetch.spec.segment));
-        let (come, is_new, own) = (fetch.gathered.come(), fetch.gathered.is_new, fetch.spec.column);
+        let (come, is_new, own) = (
+            fetch.gathered.come(),
+            fetch.gathered.is_new,
+            fetch.spec.column,
+        );
         if come >= needed && come > 0 && is_new {
             return self.rebuild(at, out);
         }
-        let coming = fetch.gathered.coming().filter(|column| *column != own).count();
+        let coming = fetch
+            .gathered
+            .coming()
+            .filter(|column| *column != own)
+            .count();
         // Enough has come and is not right: whatever else there is may help.
-        let lacking = if come >= needed { usize::MAX } else { needed.saturating_sub(come + coming) };
+        let lacking = if come >= needed {
+            usize::MAX
+        } else {
+            needed.saturating_sub(come + coming)
+        };
         self.ask_others(at, lacking, out);
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         if fetch.gathered.coming > 0 {
             return;
         }
@@ -217,21 +289,36 @@ impl Engine {
         // (What goes on in another way is asked for again there.)
         if fetch.spec.further().is_none() && fetch.gathered.ask_again() {
             self.ask_others(at, usize::MAX, out);
-            if self.fetches.get(at).is_some_and(|fetch| fetch.gathered.coming > 0) {
+            if self
+                .fetches
+                .get(at)
+                .is_some_and(|fetch| fetch.gathered.coming > 0)
+            {
                 return;
             }
         }
         self.finish_fetch(at, None, out);
     }
 
-    /// Asks for so many columns at most. Those that owe too much are asked for only if nothing is on its way otherwise.
+    /// Asks for so many columns at most. Those that owe too much are asked for only if nothing is
+    /// on its way otherwise.
     fn ask_others(&mut self, at: u32, most: usize, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get(at) else { return };
+        let Some(fetch) = self.fetches.get(at) else {
+            return;
+        };
         let (columns, ready) = self.askable(fetch);
         let is_waiting = fetch.gathered.coming > 0;
-        let asked = most.min(if ready > 0 || is_waiting { ready } else { columns.len() });
+        let asked = most.min(if ready > 0 || is_waiting {
+            ready
+        } else {
+            columns.len()
+        });
         for column in columns.into_iter().take(asked) {
-            if self.fetches.get(at).is_some_and(|fetch| fetch.spec.column == column) {
+            if self
+                .fetches
+                .get(at)
+                .is_some_and(|fetch| fetch.spec.column == column)
+            {
                 self.read_own(at, out);
             } else {
                 self.read_column(at, column, out);
@@ -240,23 +327,48 @@ impl Engine {
     }
 
     pub(super) fn rebuild(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.stage = Stage::Rebuilding;
         fetch.under_way += 1;
         let shape = *self.zones.shape(fetch.spec.segment);
-        let (column, rows, pieces) = (fetch.spec.column, fetch.spec.rows, fetch.spec.pieces.clone());
+        let (column, rows, pieces) = (
+            fetch.spec.column,
+            fetch.spec.rows,
+            fetch.spec.pieces.clone(),
+        );
         let gathered = &mut fetch.gathered;
         gathered.is_new = false;
-        gathered.columns.resize_with(usize::from(shape.width), || None);
-        let (columns, own, lost) = (std::mem::take(&mut gathered.columns), gathered.own.clone(), gathered.lost.clone());
-        let work = RebuildWork { fetch: at, shape, column, columns, own, lost, rows, pieces, buffers: self.buffers.clone(), rebuilt: None };
+        gathered
+            .columns
+            .resize_with(usize::from(shape.width), || None);
+        let (columns, own, lost) = (
+            std::mem::take(&mut gathered.columns),
+            gathered.own.clone(),
+            gathered.lost.clone(),
+        );
+        let work = RebuildWork {
+            fetch: at,
+            shape,
+            column,
+            columns,
+            own,
+            lost,
+            rows,
+            pieces,
+            buffers: self.buffers.clone(),
+            rebuilt: None,
+        };
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));
     }
 
     /// A rebuild job has run.
     pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
         let at = work.fetch;
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.under_way -= 1;
         if matches!(fetch.stage, Stage::Answered) {
             return self.drop_answered(at);
@@ -267,9 +379,15 @@ impl Engine {
             return self.gather(at, out);
         }
         let (segment, goal, member) = (fetch.spec.segment, fetch.spec.goal, fetch.member);
-        // A column that is only late, or was not asked for, is not known to be wrong; nor is one of a device that has come since.
+        // A column that is only late, or was not asked for, is not known to be wrong; nor is one of
+        // a device that has come since.
         let is_same = fetch.came == self.members.list[member.index()].came;
-        if fetch.own_is_bad && is_same && work.rebuilt.is_some() && !work.pieces.is_empty() && self.holds(member, segment) {
+        if fetch.own_is_bad
+            && is_same
+            && work.rebuilt.is_some()
+            && !work.pieces.is_empty()
+            && self.holds(member, segment)
+        {
             self.counters.repaired_reads += 1;
             self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
         }

@@ -1,10 +1,13 @@
-//! A run that can not be had as a whole is fetched row by row, or piece by piece where packed payload is wanted of it.
+//! A run that can not be had as a whole is fetched row by row, or piece by piece where packed
+//! payload is wanted of it.
 //!
-//! A read of several rows fails as a whole, whichever of its sectors is bad. So bad sectors in different rows of different columns take away
-//! all these columns in all rows, more than the redundancy covers, although it covers each row by itself. Row by row only those that are
-//! beyond it are lost, and it is known which.
+//! A read of several rows fails as a whole, whichever of its sectors is bad. So bad sectors in
+//! different rows of different columns take away all these columns in all rows, more than the
+//! redundancy covers, although it covers each row by itself. Row by row only those that are beyond
+//! it are lost, and it is known which.
 //!
-//! All rows are begun at once: they are no more than the blocks of one request or of the head of a batch.
+//! All rows are begun at once: they are no more than the blocks of one request or of the head of a
+//! batch.
 
 use super::gather::is_related;
 use super::{FetchGoal, FetchSpec, Stage};
@@ -25,40 +28,80 @@ pub(crate) struct Split {
 }
 
 impl Engine {
-    /// Reads each row of each column by itself: a column of which one row can not be read has others all the same.
+    /// Reads each row of each column by itself: a column of which one row can not be read has
+    /// others all the same.
     pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let (segment, first, rows, wanted) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows, fetch.spec.column.0);
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
+        let (segment, first, rows, wanted) = (
+            fetch.spec.segment,
+            fetch.spec.row,
+            fetch.spec.rows,
+            fetch.spec.column.0,
+        );
         let (shape, location) = (*self.zones.shape(segment), self.zones.locate(segment));
         let holds = |c: &u8| self.holds(location.address(first, Column(*c)).0, segment);
-        let columns: Vec<u8> = (0..shape.width).filter(|c| is_related(&shape, *c, wanted)).filter(holds).collect();
+        let columns: Vec<u8> = (0..shape.width)
+            .filter(|c| is_related(&shape, *c, wanted))
+            .filter(holds)
+            .collect();
         if columns.is_empty() {
             return self.finish_fetch(at, None, out);
         }
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         fetch.own_is_bad = columns.contains(&wanted);
         fetch.gathered.columns = (0..shape.width).map(|_| None).collect();
         fetch.stage = Stage::Singly(columns.len() as u32 * rows);
         fetch.under_way += columns.len() as u32 * rows;
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
-        for (column, row) in columns.into_iter().flat_map(|c| (0..rows).map(move |row| (c, row))) {
-            let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
+        for (column, row) in columns
+            .into_iter()
+            .flat_map(|c| (0..rows).map(move |row| (c, row)))
+        {
+            let (member, offset) = self
+                .zones
+                .locate(segment)
+                .address(first + row, Column(column));
             let buf = self.buffers.get(BLOCK_SIZE);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column, row: Some(row as u8) }, out);
+            self.send(
+                member,
+                MemberOp::Read { offset, buf },
+                Purpose::Fetch {
+                    fetch: at,
+                    column,
+                    row: Some(row as u8),
+                },
+                out,
+            );
         }
     }
 
     /// A row of a column has been read by itself, or not.
-    pub(super) fn single_read_done(&mut self, at: u32, column: u8, row: u8, buf: Option<Buf>, out: &mut Outbox) {
+    pub(super) fn single_read_done(
+        &mut self,
+        at: u32,
+        column: u8,
+        row: u8,
+        buf: Option<Buf>,
+        out: &mut Outbox,
+    ) {
         let buffers = self.buffers.clone();
-        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let Some(fetch) = self.fetches.get_mut(at) else {
+            return;
+        };
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
         let wanted = usize::from(fetch.spec.column.0);
-        let Stage::Singly(left) = &mut fetch.stage else { return self.drop_answered(at) };
+        let Stage::Singly(left) = &mut fetch.stage else {
+            return self.drop_answered(at);
+        };
         let gathered = &mut fetch.gathered;
         match buf {
             Some(buf) => {
-                let whole = gathered.columns[usize::from(column)].get_or_insert_with(|| buffers.zeroed(bytes));
+                let whole = gathered.columns[usize::from(column)]
+                    .get_or_insert_with(|| buffers.zeroed(bytes));
                 whole[usize::from(row) * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&buf);
             }
             None => gathered.lost.push((column, row)),
@@ -73,34 +116,75 @@ impl Engine {
     /// Fetches each piece of a run, or each row if no pieces are known.
     pub(super) fn split_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         let is_known = !spec.pieces.is_empty();
-        let pieces = if is_known { spec.pieces } else { (0..spec.rows).map(|row| Piece::row(row, 0)).collect() };
+        let pieces = if is_known {
+            spec.pieces
+        } else {
+            (0..spec.rows).map(|row| Piece::row(row, 0)).collect()
+        };
         let parts = pieces.iter().map(|piece| (*piece, None)).collect();
-        let split = self.splits.insert(Split { goal: spec.goal, rows: spec.rows, parts, left: pieces.len() as u32 });
+        let split = self.splits.insert(Split {
+            goal: spec.goal,
+            rows: spec.rows,
+            parts,
+            left: pieces.len() as u32,
+        });
         for (n, piece) in (0..).zip(pieces) {
             let (first, last) = piece.rows();
-            let pieces = if is_known { vec![piece.behind(first)] } else { Vec::new() };
+            let pieces = if is_known {
+                vec![piece.behind(first)]
+            } else {
+                Vec::new()
+            };
             let goal = FetchGoal::Row { split, row: n };
-            self.start_fetch(FetchSpec { row: spec.row + first, rows: last - first + 1, pieces, goal, ..spec }, out);
+            self.start_fetch(
+                FetchSpec {
+                    row: spec.row + first,
+                    rows: last - first + 1,
+                    pieces,
+                    goal,
+                    ..spec
+                },
+                out,
+            );
         }
     }
 
     /// A row of a run has come, or can not be had.
-    pub(super) fn row_fetched(&mut self, at: u32, row: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(split) = self.splits.get_mut(at) else { return };
+    pub(super) fn row_fetched(
+        &mut self,
+        at: u32,
+        row: u32,
+        bytes: Option<Payload>,
+        out: &mut Outbox,
+    ) {
+        let Some(split) = self.splits.get_mut(at) else {
+            return;
+        };
         split.parts[row as usize].1 = bytes;
         split.left -= 1;
         if split.left > 0 {
             return;
         }
-        let Some(Split { goal, rows, parts, .. }) = self.splits.remove(at) else { return };
-        let lost: Vec<u32> = (0..).zip(&parts).filter(|(_, (_, bytes))| bytes.is_none()).map(|(part, _)| part).collect();
+        let Some(Split {
+            goal, rows, parts, ..
+        }) = self.splits.remove(at)
+        else {
+            return;
+        };
+        let lost: Vec<u32> = (0..)
+            .zip(&parts)
+            .filter(|(_, (_, bytes))| bytes.is_none())
+            .map(|(part, _)| part)
+            .collect();
         if !lost.is_empty() {
             return self.fetched(goal, Err(lost), out);
         }
         let mut run = self.buffers.get(rows as usize * BLOCK_SIZE);
         for (piece, bytes) in &parts {
             let within = piece.behind(piece.rows().0).range();
-            bytes.iter().for_each(|bytes| run[piece.range()].copy_from_slice(&bytes[within.clone()]));
+            bytes
+                .iter()
+                .for_each(|bytes| run[piece.range()].copy_from_slice(&bytes[within.clone()]));
         }
         self.fetched(goal, Ok(run.freeze()), out);
     }
@@ -108,7 +192,10 @@ impl Engine {
     /// Who wants the whole run, and from which row or piece of it on.
     pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
         match goal {
-            FetchGoal::Row { split, row } => self.splits.get_mut(split).map_or((goal, row), |split| (split.goal, row)),
+            FetchGoal::Row { split, row } => self
+                .splits
+                .get_mut(split)
+                .map_or((goal, row), |split| (split.goal, row)),
             _ => (goal, 0),
         }
     }

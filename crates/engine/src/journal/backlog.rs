@@ -1,4 +1,5 @@
-//! The backlog: what was admitted since the last promise, in order and without a gap, while flushes come.
+//! The backlog: what was admitted since the last promise, in order and without a gap, while flushes
+//! come.
 
 use crate::write::admit::RECORD_COST;
 use std::collections::VecDeque;
@@ -36,14 +37,20 @@ pub(super) struct Backlog {
 impl Backlog {
     /// Adds what was admitted next. What comes with a gap makes the rest worthless.
     pub(super) fn push(&mut self, entry: Entry, payload: Option<Payload>) {
-        let Some((first, count)) = entry.orders() else { return };
+        let Some((first, count)) = entry.orders() else {
+            return;
+        };
         if first != self.end && !self.entries.is_empty() {
             self.entries.clear();
             self.bytes = 0;
         }
         self.end = Order(first.0 + count);
         self.bytes += cost(payload.as_ref());
-        self.entries.push_back(Logged { entry, payload, last: Order(first.0 + count - 1) });
+        self.entries.push_back(Logged {
+            entry,
+            payload,
+            last: Order(first.0 + count - 1),
+        });
     }
 
     pub(super) fn clear(&mut self) {
@@ -64,7 +71,11 @@ impl Backlog {
 
     /// True if everything in `first ..= last` is in it.
     pub(super) fn covers(&self, first: Order, last: Order) -> bool {
-        let begins = self.entries.front().and_then(|front| front.entry.orders()).map(|(begin, _)| begin);
+        let begins = self
+            .entries
+            .front()
+            .and_then(|front| front.entry.orders())
+            .map(|(begin, _)| begin);
         self.listening && last < self.end && begins.is_some_and(|begin| begin <= first)
     }
 }

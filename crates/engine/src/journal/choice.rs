@@ -1,4 +1,5 @@
-//! What a flush costs members by way of the log, by way of the journal, and by both (docs/journal.md, Cost): a pure function of a few numbers.
+//! What a flush costs members by way of the log, by way of the journal, and by both
+//! (docs/journal.md, Cost): a pure function of a few numbers.
 
 use crate::Limits;
 use windrow_units::{BLOCK_BYTES, JournalArea, Shape};
@@ -25,7 +26,8 @@ pub(super) struct Situation<'a> {
     pub(super) area: &'a JournalArea,
     /// It lies on devices of its own.
     pub(super) on_devices: bool,
-    /// Data blocks that sealing the open batch would leave empty, header and footer among them; `None`: nothing is to be sealed.
+    /// Data blocks that sealing the open batch would leave empty, header and footer among them;
+    /// `None`: nothing is to be sealed.
     pub(super) wasted_blocks: Option<u64>,
     /// Members that a round of the log would flush.
     pub(super) log_members: u64,
@@ -45,33 +47,44 @@ pub(super) struct Rest {
 }
 
 impl Situation<'_> {
-    /// Bytes of members that so many data blocks take in which nothing lives: they have to be won back by cleaning, about one block moved for each.
+    /// Bytes of members that so many data blocks take in which nothing lives: they have to be won
+    /// back by cleaning, about one block moved for each.
     fn waste(&self, blocks: u64) -> u64 {
         2 * blocks * BLOCK_BYTES * u64::from(self.shape.width) / u64::from(self.shape.data)
     }
 
     fn log_cost(&self) -> u64 {
-        self.waste(self.wasted_blocks.unwrap_or(0)) + self.log_members * self.limits.flush_cost_bytes
+        self.waste(self.wasted_blocks.unwrap_or(0))
+            + self.log_members * self.limits.flush_cost_bytes
     }
 
     fn records_cost(&self, bytes: u64) -> u64 {
-        let flush = if self.area.power_safe || bytes == 0 { 0 } else { self.limits.flush_cost_bytes };
+        let flush = if self.area.power_safe || bytes == 0 {
+            0
+        } else {
+            self.limits.flush_cost_bytes
+        };
         u64::from(self.area.copies) * (bytes + flush)
     }
 
     fn both_cost(&self, rest: &Rest) -> u64 {
-        self.waste(if rest.sealed { 2 } else { 0 }) + self.log_members * self.limits.flush_cost_bytes + self.records_cost(rest.record_bytes)
+        self.waste(if rest.sealed { 2 } else { 0 })
+            + self.log_members * self.limits.flush_cost_bytes
+            + self.records_cost(rest.record_bytes)
     }
 
-    /// Whether both ways may be the cheapest for any full rows. (To find these the whole open batch is looked at.)
+    /// Whether both ways may be the cheapest for any full rows. (To find these the whole open batch
+    /// is looked at.)
     pub(super) fn may_be_both(&self) -> bool {
         if self.on_devices {
             return self.record_bytes > self.limits.journal_device_bytes;
         }
-        self.log_members * self.limits.flush_cost_bytes < self.log_cost().min(self.records_cost(self.record_bytes))
+        self.log_members * self.limits.flush_cost_bytes
+            < self.log_cost().min(self.records_cost(self.record_bytes))
     }
 
-    /// The cheapest way. Journal devices are there to spare the others, which then get nothing but full rows: what their bytes cost is not asked.
+    /// The cheapest way. Journal devices are there to spare the others, which then get nothing but
+    /// full rows: what their bytes cost is not asked.
     pub(super) fn way(&self) -> Way {
         if self.on_devices {
             return match self.rest {
@@ -80,9 +93,17 @@ impl Situation<'_> {
                 _ => Way::Log,
             };
         }
-        let one = if self.records_cost(self.record_bytes) < self.log_cost() { Way::Journal } else { Way::Log };
+        let one = if self.records_cost(self.record_bytes) < self.log_cost() {
+            Way::Journal
+        } else {
+            Way::Log
+        };
         let cost = self.log_cost().min(self.records_cost(self.record_bytes));
-        if self.rest.is_some_and(|rest| self.both_cost(&rest) < cost) { Way::Both } else { one }
+        if self.rest.is_some_and(|rest| self.both_cost(&rest) < cost) {
+            Way::Both
+        } else {
+            one
+        }
     }
 }
 
@@ -91,10 +112,19 @@ mod tests {
     use super::*;
     use windrow_units::Code;
 
-    const WIDE: Shape = Shape { width: 8, data: 6, code: Code::PQ, rows: 64, chunk_rows: 64 };
+    const WIDE: Shape = Shape {
+        width: 8,
+        data: 6,
+        code: Code::PQ,
+        rows: 64,
+        chunk_rows: 64,
+    };
 
     fn area(copies: u8, power_safe: bool) -> JournalArea {
-        JournalArea { power_safe, ..JournalArea::fit(0xff, copies, 1 << 20, 64 << 10, 16 << 10, 512).expect("a journal") }
+        JournalArea {
+            power_safe,
+            ..JournalArea::fit(0xff, copies, 1 << 20, 64 << 10, 16 << 10, 512).expect("a journal")
+        }
     }
 
     fn way(blocks: u64, wasted_blocks: Option<u64>, rest: Option<u64>) -> Way {
@@ -106,30 +136,68 @@ mod tests {
         &LIMITS
     }
 
-    fn situation(area: &JournalArea, blocks: u64, wasted_blocks: Option<u64>, rest: Option<u64>) -> Situation<'_> {
-        let rest = rest.map(|blocks| Rest { sealed: true, record_bytes: if blocks == 0 { 0 } else { 512 + blocks * BLOCK_BYTES } });
-        Situation { limits: limits(), shape: &WIDE, area, on_devices: false, wasted_blocks, log_members: 8, record_bytes: 512 + blocks * BLOCK_BYTES, rest }
+    fn situation(
+        area: &JournalArea,
+        blocks: u64,
+        wasted_blocks: Option<u64>,
+        rest: Option<u64>,
+    ) -> Situation<'_> {
+        let rest = rest.map(|blocks| Rest {
+            sealed: true,
+            record_bytes: if blocks == 0 {
+                0
+            } else {
+                512 + blocks * BLOCK_BYTES
+            },
+        });
+        Situation {
+            limits: limits(),
+            shape: &WIDE,
+            area,
+            on_devices: false,
+            wasted_blocks,
+            log_members: 8,
+            record_bytes: 512 + blocks * BLOCK_BYTES,
+            rest,
+        }
     }
 
     #[test]
     fn a_single_block_goes_to_the_journal_and_a_full_batch_to_the_log() {
         assert_eq!(way(1, Some(5), None), Way::Journal);
-        assert_eq!(way(8, Some(2 + 2), None), Way::Journal, "two rows, two blocks empty");
+        assert_eq!(
+            way(8, Some(2 + 2), None),
+            Way::Journal,
+            "two rows, two blocks empty"
+        );
         assert_eq!(way(300, Some(2), None), Way::Log);
         let area = area(3, false);
-        assert!(situation(&area, 4, Some(2), None).log_cost() < situation(&area, 4, Some(5), None).log_cost());
+        assert!(
+            situation(&area, 4, Some(2), None).log_cost()
+                < situation(&area, 4, Some(5), None).log_cost()
+        );
     }
 
     #[test]
     fn full_rows_are_looked_for_wherever_they_could_be_the_cheapest() {
         let (mut both, mut skipped) = (0, 0);
-        for (copies, power_safe, on_devices) in [(3, false, false), (1, true, false), (1, false, true)] {
+        for (copies, power_safe, on_devices) in
+            [(3, false, false), (1, true, false), (1, false, true)]
+        {
             let area = area(copies, power_safe);
-            for (blocks, wasted) in (1..200).flat_map(|blocks| [None, Some(0), Some(3), Some(9)].map(|wasted| (blocks, wasted))) {
+            for (blocks, wasted) in (1..200)
+                .flat_map(|blocks| [None, Some(0), Some(3), Some(9)].map(|wasted| (blocks, wasted)))
+            {
                 for rest in [None, Some(0), Some(1), Some(blocks)] {
-                    let situation = Situation { on_devices, ..situation(&area, blocks, wasted, rest) };
+                    let situation = Situation {
+                        on_devices,
+                        ..situation(&area, blocks, wasted, rest)
+                    };
                     let is_both = situation.way() == Way::Both;
-                    assert!(!is_both || situation.may_be_both(), "{blocks} {wasted:?} {rest:?}");
+                    assert!(
+                        !is_both || situation.may_be_both(),
+                        "{blocks} {wasted:?} {rest:?}"
+                    );
                     both += u32::from(is_both);
                     skipped += u32::from(!situation.may_be_both());
                 }
@@ -146,25 +214,63 @@ mod tests {
 
     #[test]
     fn full_rows_are_sealed_where_nothing_or_little_for_a_cheap_journal_is_left() {
-        assert_eq!(way(100, Some(2 + 5), Some(1)), Way::Log, "padding costs less than another round of three members");
-        assert_eq!(way(100, Some(2 + 5), Some(0)), Way::Both, "the flush asks for full rows only");
-        assert_eq!(situation(&area(1, true), 100, Some(2 + 5), Some(1)).way(), Way::Both, "a journal that needs no flush");
+        assert_eq!(
+            way(100, Some(2 + 5), Some(1)),
+            Way::Log,
+            "padding costs less than another round of three members"
+        );
+        assert_eq!(
+            way(100, Some(2 + 5), Some(0)),
+            Way::Both,
+            "the flush asks for full rows only"
+        );
+        assert_eq!(
+            situation(&area(1, true), 100, Some(2 + 5), Some(1)).way(),
+            Way::Both,
+            "a journal that needs no flush"
+        );
     }
 
     #[test]
     fn with_journal_devices_members_get_full_rows_only() {
         let area = area(1, false);
-        let on_devices = |blocks, rest| Situation { on_devices: true, ..situation(&area, blocks, Some(3), rest) }.way();
+        let on_devices = |blocks, rest| {
+            Situation {
+                on_devices: true,
+                ..situation(&area, blocks, Some(3), rest)
+            }
+            .way()
+        };
         assert_eq!(on_devices(40, Some(1)), Way::Journal);
-        assert_eq!(on_devices(64, Some(1)), Way::Journal, "a whole request of 256 KiB and its head");
-        assert_eq!((on_devices(100, Some(1)), on_devices(100, None)), (Way::Both, Way::Log));
+        assert_eq!(
+            on_devices(64, Some(1)),
+            Way::Journal,
+            "a whole request of 256 KiB and its head"
+        );
+        assert_eq!(
+            (on_devices(100, Some(1)), on_devices(100, None)),
+            (Way::Both, Way::Log)
+        );
     }
 
     #[test]
     fn a_pool_of_one_member_gains_nothing_by_many_blocks() {
-        let shape = Shape { width: 1, data: 1, code: Code::None, rows: 64, chunk_rows: 64 };
+        let shape = Shape {
+            width: 1,
+            data: 1,
+            code: Code::None,
+            rows: 64,
+            chunk_rows: 64,
+        };
         let area = JournalArea::fit(1, 1, 1 << 20, 64 << 10, 16 << 10, 512).expect("a journal");
-        let one = |blocks: u64| Situation { shape: &shape, log_members: 1, ..situation(&area, blocks, Some(2), None) }.way();
+        let one = |blocks: u64| {
+            Situation {
+                shape: &shape,
+                log_members: 1,
+                ..situation(&area, blocks, Some(2), None)
+            }
+            .way()
+        };
         assert_eq!((one(1), one(8)), (Way::Journal, Way::Log));
     }
 }

@@ -1,11 +1,14 @@
 //! Journal devices that come and go while the pool is served.
 //!
-//! 1 A spare becomes a journal device: it is a member that is being rebuilt from then on. It gets a copy of every record, and counts when the log has
-//!   everything that was admitted before (`rebuild.rs`): nothing is copied. The first one brings a ring of its own, which is used when it is whole. 2 A device
-//!   that was taken out is given up when the log has what it promised. With the last one its ring goes. 3 Both happen between two rounds, and are on record
-//!   before they are answered.
+//! 1 A spare becomes a journal device: it is a member that is being rebuilt from then on. It gets a
+//!   copy of every record, and counts when the log has everything that was admitted before
+//!   (`rebuild.rs`): nothing is copied. The first one brings a ring of its own, which is used when
+//!   it is whole. 2 A device that was taken out is given up when the log has what it promised. With
+//!   the last one its ring goes. 3 Both happen between two rounds, and are on record before they
+//!   are answered.
 //!
-//! With as many copies as devices every device holds every chunk at the same offset, so chunks stay where they are whoever comes or goes.
+//! With as many copies as devices every device holds every chunk at the same offset, so chunks stay
+//! where they are whoever comes or goes.
 
 use super::{Journal, Ring};
 use crate::format::{journal_devices, journal_devices_rule};
@@ -17,7 +20,8 @@ use windrow_layout::superblock::Features;
 use windrow_units::{JournalArea, MemberId, Order, Uuid};
 
 impl Engine {
-    /// True if no round is under way; else what asked has to wait, and no further one begins meanwhile.
+    /// True if no round is under way; else what asked has to wait, and no further one begins
+    /// meanwhile.
     pub(crate) fn journal_may_change(&self) -> bool {
         self.journal.round.is_none()
     }
@@ -28,25 +32,48 @@ impl Engine {
     }
 
     /// A spare becomes a journal device.
-    pub(crate) fn add_journal_device(&mut self, member: MemberId, granule: u32, power_safe: bool) -> Result<(), ControlError> {
+    pub(crate) fn add_journal_device(
+        &mut self,
+        member: MemberId,
+        granule: u32,
+        power_safe: bool,
+    ) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
         let size = self.superblock.members[member.index()].size_bytes;
         let area = match self.superblock.journals.external {
             None => journal_devices(1 << member.0, size, granule, power_safe),
             Some(area) if granule > area.granule => {
-                return refused(format!("it is written in units of {granule} bytes, records of this journal in units of {}", area.granule));
+                return refused(format!(
+                    "it is written in units of {granule} bytes, records of this journal in units of {}",
+                    area.granule
+                ));
             }
             Some(area) if area.power_safe && !power_safe => {
                 return refused(NOT_POWER_SAFE.into());
             }
-            Some(area) if size < area.end() => return refused(format!("the device has {size} bytes, a copy of the journal needs {}", area.end())),
+            Some(area) if size < area.end() => {
+                return refused(format!(
+                    "the device has {size} bytes, a copy of the journal needs {}",
+                    area.end()
+                ));
+            }
             Some(area) => {
                 let (members, copies) = (area.members | 1 << member.0, area.copies + 1);
-                journal_devices(members, u64::MAX, granule, power_safe).map(|_| JournalArea { members, copies, ..area })
+                journal_devices(members, u64::MAX, granule, power_safe).map(|_| JournalArea {
+                    members,
+                    copies,
+                    ..area
+                })
             }
         };
-        let Some(area) = area else { return refused(journal_devices_rule()) };
-        self.change_member(member, Change::Serve).map_err(|why| ControlError::Member { member, why: why.into() })?;
+        let Some(area) = area else {
+            return refused(journal_devices_rule());
+        };
+        self.change_member(member, Change::Serve)
+            .map_err(|why| ControlError::Member {
+                member,
+                why: why.into(),
+            })?;
         self.set_journal_devices(Some(area));
         Ok(())
     }
@@ -56,25 +83,41 @@ impl Engine {
         let refused = |why: String| Err(ControlError::Member { member, why });
         self.choose_journal();
         if self.journal_needs(member) {
-            return refused("the log has not got yet what this journal device promised; try again".into());
+            return refused(
+                "the log has not got yet what this journal device promised; try again".into(),
+            );
         }
-        let left = self.superblock.journals.external.map(|area| JournalArea { members: area.members & !(1 << member.0), copies: area.copies - 1, ..area });
+        let left = self.superblock.journals.external.map(|area| JournalArea {
+            members: area.members & !(1 << member.0),
+            copies: area.copies - 1,
+            ..area
+        });
         let left = left.filter(|area| area.members != 0);
-        let unusual = self.volumes.iter().find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
-        if let Some(volume) = unusual.filter(|_| left.is_none() && self.superblock.journals.internal.is_none()) {
+        let unusual = self
+            .volumes
+            .iter()
+            .find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
+        if let Some(volume) =
+            unusual.filter(|_| left.is_none() && self.superblock.journals.internal.is_none())
+        {
             // Without a journal the format does not have the operation that sets it back.
             return refused(format!(
                 "it is the last journal, and without one flushes can not be set: set volume '{}' to sync=standard first",
                 volume.record.name
             ));
         }
-        self.change_member(member, Change::Dismiss).map_err(|why| ControlError::Member { member, why: why.into() })?;
+        self.change_member(member, Change::Dismiss)
+            .map_err(|why| ControlError::Member {
+                member,
+                why: why.into(),
+            })?;
         self.superblock.members[member.index()].uuid = Uuid::default();
         self.set_journal_devices(left);
         Ok(())
     }
 
-    /// True if the log has all that was promised, and no round is under way, where the journal inside the members is about to move; if not, it asks for that.
+    /// True if the log has all that was promised, and no round is under way, where the journal
+    /// inside the members is about to move; if not, it asks for that.
     pub(crate) fn journal_has_left(&mut self) -> bool {
         if !self.journal.moves {
             return true;
@@ -88,7 +131,11 @@ impl Engine {
         self.superblock.journals.external = area;
         let any = self.superblock.journals.areas().next().is_some();
         let flags = &mut self.superblock.features.incompatible;
-        *flags = if any { *flags | Features::JOURNAL } else { *flags & !Features::JOURNAL };
+        *flags = if any {
+            *flags | Features::JOURNAL
+        } else {
+            *flags & !Features::JOURNAL
+        };
         if !any {
             self.superblock.journals.promised = Order(0);
         }
@@ -100,7 +147,11 @@ impl Engine {
 impl Journal {
     /// The journal inside the members lies here from now on; nothing in it is needed.
     pub(crate) fn take_moved(&mut self, area: JournalArea) {
-        if let Some(ring) = self.rings.last_mut().filter(|_| std::mem::take(&mut self.moves)) {
+        if let Some(ring) = self
+            .rings
+            .last_mut()
+            .filter(|_| std::mem::take(&mut self.moves))
+        {
             *ring = Ring::new(area, Vec::new(), area.chunks - 1);
         }
     }
@@ -114,7 +165,8 @@ impl Journal {
                     // What was admitted while nobody listened is a matter of the log.
                     self.by_log = last;
                 }
-                self.rings.insert(0, Ring::new(area, Vec::new(), area.chunks - 1));
+                self.rings
+                    .insert(0, Ring::new(area, Vec::new(), area.chunks - 1));
                 self.at += 1;
             }
             None if had => {

@@ -1,4 +1,5 @@
-//! The ring: chunks that are filled one after the other, and taken again when the log has what they hold.
+//! The ring: chunks that are filled one after the other, and taken again when the log has what they
+//! hold.
 
 use windrow_layout::journal::RecordHeader;
 use windrow_units::{JournalArea, Order};
@@ -14,15 +15,24 @@ pub(super) struct Ring {
     pub(super) offset: u32,
     /// Nothing more comes into that chunk.
     closed: bool,
-    /// A member's sectors are larger than what records are multiples of: it is read, and not written.
+    /// A member's sectors are larger than what records are multiples of: it is read, and not
+    /// written.
     pub(super) unfit: bool,
 }
 
 impl Ring {
-    /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last` says what is needed of each chunk.
+    /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last`
+    /// says what is needed of each chunk.
     pub(super) fn new(area: JournalArea, mut last: Vec<Order>, chunk: u32) -> Self {
         last.resize(area.chunks as usize, Order(0));
-        Self { area, last, chunk, offset: area.chunk_bytes, closed: true, unfit: false }
+        Self {
+            area,
+            last,
+            chunk,
+            offset: area.chunk_bytes,
+            closed: true,
+            unfit: false,
+        }
     }
 
     /// The next record begins a chunk.
@@ -45,7 +55,8 @@ impl Ring {
         (self.chunk + 1) % self.area.chunks
     }
 
-    /// Chunks in use: the one that is being filled and those before it, as far back as they are needed.
+    /// Chunks in use: the one that is being filled and those before it, as far back as they are
+    /// needed.
     pub(super) fn used(&self, durable: Order) -> u32 {
         let chunks = self.area.chunks;
         let is_used = |back: u32| !self.is_free((self.chunk + chunks - back) % chunks, durable);

@@ -1,8 +1,10 @@
-//! A round of the journal: records are made, written to the copies of their chunks, and these members flushed.
+//! A round of the journal: records are made, written to the copies of their chunks, and these
+//! members flushed.
 //!
-//! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` (only if a member was lost meanwhile: its loss must be on record before anything is
-//! promised that depends on the other copies; or if full rows went to the log at the same time: what is before the records must be durable there) ->
-//! everything up to `through` is promised.
+//! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` (only if a member was lost
+//! meanwhile: its loss must be on record before anything is promised that depends on the other
+//! copies; or if full rows went to the log at the same time: what is before the records must be
+//! durable there) -> everything up to `through` is promised.
 
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
@@ -30,7 +32,8 @@ enum Stage {
 /// The round under way.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The log has everything up to this one, or is to have it before anything of the round is promised.
+    /// The log has everything up to this one, or is to have it before anything of the round is
+    /// promised.
     after: Order,
     through: Order,
     stage: Stage,
@@ -60,11 +63,27 @@ pub(crate) struct JournalWork {
 impl JournalWork {
     pub(crate) fn run(&mut self) {
         let packed = self.packed();
-        let stored = || self.payloads.iter().zip(&packed).map(|(payload, packed)| packed.as_deref().unwrap_or_else(|| payload.bytes()));
+        let stored = || {
+            self.payloads
+                .iter()
+                .zip(&packed)
+                .map(|(payload, packed)| packed.as_deref().unwrap_or_else(|| payload.bytes()))
+        };
         let (entry_bytes, payloads) = (self.table.bytes().len(), self.table.payload_blocks());
-        let bytes = packed_record_bytes(entry_bytes, payloads, stored().map(<[u8]>::len).sum(), self.granule);
+        let bytes = packed_record_bytes(
+            entry_bytes,
+            payloads,
+            stored().map(<[u8]>::len).sum(),
+            self.granule,
+        );
         let mut first = self.buffers.get(bytes);
-        encode_record(&self.header, &self.table, stored(), self.granule, &mut first);
+        encode_record(
+            &self.header,
+            &self.table,
+            stored(),
+            self.granule,
+            &mut first,
+        );
         for _ in 1..self.copies {
             let mut copy = self.buffers.get(bytes);
             copy.copy_from_slice(&first);
@@ -76,22 +95,38 @@ impl JournalWork {
     /// What the payloads are packed into, as far as that is smaller.
     fn packed(&self) -> Vec<Option<Vec<u8>>> {
         let mut packer = windrow_reduce::Packer::default();
-        self.payloads.iter().map(|payload| if self.packs { packer.pack(payload.bytes()).map(<[u8]>::to_vec) } else { None }).collect()
+        self.payloads
+            .iter()
+            .map(|payload| {
+                if self.packs {
+                    packer.pack(payload.bytes()).map(<[u8]>::to_vec)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// Bytes that it takes at most.
     pub(crate) fn bytes_at_most(&self) -> u32 {
-        record_bytes(self.table.bytes().len(), self.table.payload_blocks(), self.granule) as u32
+        record_bytes(
+            self.table.bytes().len(),
+            self.table.payload_blocks(),
+            self.granule,
+        ) as u32
     }
 }
 
 impl Engine {
-    /// Serves what flushes up to `horizon` wait for: a round of the journal is begun, the log is told what to make durable, or both.
+    /// Serves what flushes up to `horizon` wait for: a round of the journal is begun, the log is
+    /// told what to make durable, or both.
     pub(super) fn serve(&mut self, horizon: Order, out: &mut Outbox) {
         let promised = self.promised();
         let (way, rows) = self.way(horizon, promised);
         let after = match (way, rows) {
-            (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => rows.last,
+            (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => {
+                rows.last
+            }
             (Way::Journal, _) => promised,
             _ => horizon,
         };
@@ -108,11 +143,22 @@ impl Engine {
             self.journal.by_log = horizon;
             return;
         };
-        self.journal.round = Some(Round { after, through, stage: Stage::Writing, left: works.len() as u32, members: 0, since_ns: self.now_ns });
+        self.journal.round = Some(Round {
+            after,
+            through,
+            stage: Stage::Writing,
+            left: works.len() as u32,
+            members: 0,
+            since_ns: self.now_ns,
+        });
         self.note_round_for(through);
         self.journal.sums.records += works.len() as u64;
         self.journal.sums.both += u64::from(way == Way::Both);
-        out.jobs.extend(works.into_iter().map(|work| Job(Work::Journal(Box::new(work)))));
+        out.jobs.extend(
+            works
+                .into_iter()
+                .map(|work| Job(Work::Journal(Box::new(work)))),
+        );
     }
 
     /// How it is to be done, and what of the open batch fills rows.
@@ -125,12 +171,17 @@ impl Engine {
             self.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
-        let Some(mut situation) = self.situation(horizon) else { return (Way::Log, None) };
+        let Some(mut situation) = self.situation(horizon) else {
+            return (Way::Log, None);
+        };
         let mut rows = None;
         if situation.may_be_both() {
             rows = self.full_rows(horizon).filter(|rows| rows.last > promised);
             let granule = situation.area.granule;
-            situation.rest = rows.map(|rows| Rest { sealed: rows.entries > 0, record_bytes: self.backlog_bytes(rows.last, horizon, granule) });
+            situation.rest = rows.map(|rows| Rest {
+                sealed: rows.entries > 0,
+                record_bytes: self.backlog_bytes(rows.last, horizon, granule),
+            });
         }
         let way = situation.way();
         self.journal.sums.log_cheaper += u64::from(way == Way::Log);
@@ -140,8 +191,18 @@ impl Engine {
     /// What is known, but for what full rows would leave; `None`: there is no journal.
     fn situation(&self, horizon: Order) -> Option<Situation<'_>> {
         let ring = self.journal.ring()?;
-        let any = self.zones.zones().first().map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
-        let shape_at = |segment| self.zones.shape(if self.zones.contains(segment) { segment } else { any });
+        let any = self
+            .zones
+            .zones()
+            .first()
+            .map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
+        let shape_at = |segment| {
+            self.zones.shape(if self.zones.contains(segment) {
+                segment
+            } else {
+                any
+            })
+        };
         let shape = shape_at(self.stream(STREAM_USER).position.segment);
         // Each open batch of users with something that the flush asks for would be sealed.
         let mut wasted_blocks = None;
@@ -151,12 +212,18 @@ impl Engine {
             }
             let shape = shape_at(user.position.segment);
             if let Some(plan) = user.open.table.plan(shape, user.position.row) {
-                let wasted = u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks);
+                let wasted =
+                    u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks);
                 wasted_blocks = Some(wasted_blocks.unwrap_or(0) + wasted);
             }
         }
         let open = wasted_blocks.is_some();
-        let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
+        let dirty = self
+            .members
+            .list
+            .iter()
+            .filter(|m| m.online && m.dirty)
+            .count() as u64;
         Some(Situation {
             limits: &self.limits,
             shape,
@@ -171,32 +238,73 @@ impl Engine {
 
     /// Bytes of the records of what is in the backlog behind `after` and up to `horizon`, about.
     fn backlog_bytes(&self, after: Order, horizon: Order, granule: u32) -> u64 {
-        let of = |logged: &&Logged| logged.last > after && logged.entry.orders().is_some_and(|(first, _)| first <= horizon);
-        let (blocks, entries) =
-            self.journal.backlog.entries.iter().filter(of).fold((0usize, 0usize), |(b, e), logged| (b + usize::from(logged.payload.is_some()), e + 1));
-        if entries == 0 { 0 } else { record_bytes(entries * 8, blocks as u32, granule) as u64 }
+        let of = |logged: &&Logged| {
+            logged.last > after
+                && logged
+                    .entry
+                    .orders()
+                    .is_some_and(|(first, _)| first <= horizon)
+        };
+        let (blocks, entries) = self
+            .journal
+            .backlog
+            .entries
+            .iter()
+            .filter(of)
+            .fold((0usize, 0usize), |(b, e), logged| {
+                (b + usize::from(logged.payload.is_some()), e + 1)
+            });
+        if entries == 0 {
+            0
+        } else {
+            record_bytes(entries * 8, blocks as u32, granule) as u64
+        }
     }
 
-    /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as there is.
+    /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as
+    /// there is.
     fn make_records(&mut self, after: Order, horizon: Order) -> Vec<JournalWork> {
-        let (pool, epoch, promised) = (self.superblock.pool, self.superblock.epoch, self.promised());
-        let durable = if self.planted == Plant::EarlyChunk { promised } else { self.orders.durable() };
+        let (pool, epoch, promised) =
+            (self.superblock.pool, self.superblock.epoch, self.promised());
+        let durable = if self.planted == Plant::EarlyChunk {
+            promised
+        } else {
+            self.orders.durable()
+        };
         let seq = &mut self.journal.seq;
-        let Some(ring) = self.journal.rings.get_mut(self.journal.at) else { return Vec::new() };
+        let Some(ring) = self.journal.rings.get_mut(self.journal.at) else {
+            return Vec::new();
+        };
         let granule = ring.area.granule;
         let mut works = Vec::new();
-        let mut entries = self.journal.backlog.entries.iter().skip_while(|logged| logged.last <= after).peekable();
+        let mut entries = self
+            .journal
+            .backlog
+            .entries
+            .iter()
+            .skip_while(|logged| logged.last <= after)
+            .peekable();
         let is_needed = |first: Order| first <= horizon;
-        while entries.peek().is_some_and(|logged| logged.entry.orders().is_some_and(|(first, _)| is_needed(first))) {
+        while entries.peek().is_some_and(|logged| {
+            logged
+                .entry
+                .orders()
+                .is_some_and(|(first, _)| is_needed(first))
+        }) {
             if ring.left() < record_bytes(ENTRY_BOUND, 1, granule) && !ring.turn(durable) {
                 break;
             }
             let (mut table, mut payloads) = (TableWriter::new(), Vec::new());
             let (mut first, mut last) = (None, Order(0));
             while let Some(logged) = entries.peek() {
-                let Some((begin, _)) = logged.entry.orders() else { break };
+                let Some((begin, _)) = logged.entry.orders() else {
+                    break;
+                };
                 let blocks = table.payload_blocks() + u32::from(logged.payload.is_some());
-                if !is_needed(begin) || record_bytes(table.bytes().len() + ENTRY_BOUND, blocks, granule) > ring.left() {
+                if !is_needed(begin)
+                    || record_bytes(table.bytes().len() + ENTRY_BOUND, blocks, granule)
+                        > ring.left()
+                {
                     break;
                 }
                 table.push(&logged.entry);
@@ -206,10 +314,27 @@ impl Engine {
                 entries.next();
             }
             let Some(first) = first else { break };
-            let header = RecordHeader { pool, epoch, seq: *seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
+            let header = RecordHeader {
+                pool,
+                epoch,
+                seq: *seq,
+                chunk: ring.chunk,
+                offset: ring.offset,
+                durable: promised,
+                first,
+                last,
+            };
             let copies = usize::from(ring.area.copies);
-            let work =
-                JournalWork { header, table, payloads, granule, copies, packs: self.limits.packs_records, buffers: self.buffers.clone(), records: Vec::new() };
+            let work = JournalWork {
+                header,
+                table,
+                payloads,
+                granule,
+                copies,
+                packs: self.limits.packs_records,
+                buffers: self.buffers.clone(),
+                records: Vec::new(),
+            };
             *seq = seq.next();
             ring.offset += work.bytes_at_most();
             ring.last[ring.chunk as usize] = last;
@@ -220,7 +345,14 @@ impl Engine {
 
     /// A worker has encoded a record: write its copies.
     pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
-        let Some(area) = self.journal.area().copied().filter(|_| self.stopped.is_none()) else { return };
+        let Some(area) = self
+            .journal
+            .area()
+            .copied()
+            .filter(|_| self.stopped.is_none())
+        else {
+            return;
+        };
         let bytes = work.records.first().map_or(0, |record| record.len());
         self.journal.sums.record_bytes += bytes as u64;
         if let Some(ring) = self.journal.rings.get_mut(self.journal.at) {
@@ -228,15 +360,32 @@ impl Engine {
         }
         let mut writes = 0;
         for ((member, start), buf) in area.copies_of(work.header.chunk).zip(work.records) {
-            let written = WrittenBytes { journal: buf.len() as u64, ..Default::default() };
+            let written = WrittenBytes {
+                journal: buf.len() as u64,
+                ..Default::default()
+            };
             if let Some(spare) = self.shadow_of(member) {
                 let mut copy = self.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
-                self.send_write(spare, start + u64::from(work.header.offset), copy, Purpose::JournalWrite, &written, out);
+                self.send_write(
+                    spare,
+                    start + u64::from(work.header.offset),
+                    copy,
+                    Purpose::JournalWrite,
+                    &written,
+                    out,
+                );
                 writes += 1;
             }
             if self.is_online(member) {
-                self.send_write(member, start + u64::from(work.header.offset), buf, Purpose::JournalWrite, &written, out);
+                self.send_write(
+                    member,
+                    start + u64::from(work.header.offset),
+                    buf,
+                    Purpose::JournalWrite,
+                    &written,
+                    out,
+                );
                 writes += 1;
             }
         }
@@ -251,25 +400,35 @@ impl Engine {
         self.journal_step_done(Some(member).filter(|_| !failed), out);
     }
 
-    /// A member of the round has been flushed, or not: then it is latched, and the round waits until its loss is on record.
+    /// A member of the round has been flushed, or not: then it is latched, and the round waits
+    /// until its loss is on record.
     pub(crate) fn records_flushed(&mut self, out: &mut Outbox) {
         self.journal_step_done(None, out);
     }
 
     fn journal_step_done(&mut self, written: Option<MemberId>, out: &mut Outbox) {
         let power_safe = self.journal.area().is_some_and(|area| area.power_safe);
-        let Some(round) = &mut self.journal.round else { return };
+        let Some(round) = &mut self.journal.round else {
+            return;
+        };
         round.left -= 1;
         round.members |= written.map_or(0, |member| 1 << member.0);
         if round.left > 0 || self.stopped.is_some() {
             return;
         }
-        let (now_ns, since_ns) = (self.now_ns, std::mem::replace(&mut round.since_ns, self.now_ns));
+        let (now_ns, since_ns) = (
+            self.now_ns,
+            std::mem::replace(&mut round.since_ns, self.now_ns),
+        );
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
             self.stages.record(Times::JournalWrite, since_ns, now_ns);
             let members = if power_safe { 0 } else { round.members };
-            let flushed: Vec<MemberId> = self.online_members().into_iter().filter(|m| members >> m.0 & 1 == 1).collect();
+            let flushed: Vec<MemberId> = self
+                .online_members()
+                .into_iter()
+                .filter(|m| members >> m.0 & 1 == 1)
+                .collect();
             self.journal.sums.member_flushes += flushed.len() as u64;
             if let Some(round) = &mut self.journal.round {
                 round.left = flushed.len() as u32;
@@ -289,15 +448,28 @@ impl Engine {
         self.end_journal_round(out);
     }
 
-    /// Promises what the round has made durable, unless a loss must be recorded first (then `flush_round_check` calls again).
+    /// Promises what the round has made durable, unless a loss must be recorded first (then
+    /// `flush_round_check` calls again).
     pub(crate) fn end_journal_round(&mut self, out: &mut Outbox) {
-        let ended = self.journal.round.as_ref().is_some_and(|round| round.stage == Stage::Recording);
+        let ended = self
+            .journal
+            .round
+            .as_ref()
+            .is_some_and(|round| round.stage == Stage::Recording);
         if !ended || self.members.unrecorded_loss || self.stopped.is_some() {
             return;
         }
         let durable = self.orders.durable();
-        let Some(round) = self.journal.round.take_if(|round| round.after <= durable.max(self.journal.promised)) else { return };
-        let is_in_place = |m: &MemberId| !self.members.list[m.index()].rebuilding && self.shadowed_by(*m).is_none();
+        let Some(round) = self
+            .journal
+            .round
+            .take_if(|round| round.after <= durable.max(self.journal.promised))
+        else {
+            return;
+        };
+        let is_in_place = |m: &MemberId| {
+            !self.members.list[m.index()].rebuilding && self.shadowed_by(*m).is_none()
+        };
         let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && is_in_place(m);
         if !self.online_members().iter().any(is_read_at_start) {
             // Not one copy that counts: the log has to do it.
@@ -308,7 +480,8 @@ impl Engine {
             let promised = self.promised();
             self.journal.backlog.release(promised);
         }
-        // The devices may have gone while it was under way: then the log has to have what it promised.
+        // The devices may have gone while it was under way: then the log has to have what it
+        // promised.
         self.choose_journal();
         self.answer_waiters(out);
         self.flush_round_check(out);

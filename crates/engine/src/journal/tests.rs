@@ -4,15 +4,32 @@ use windrow_units::{Lba, VolumeId};
 
 #[test]
 fn a_backlog_covers_what_it_has_without_a_gap() {
-    let mut backlog = Backlog { listening: true, ..Backlog::default() };
+    let mut backlog = Backlog {
+        listening: true,
+        ..Backlog::default()
+    };
     for (first, count) in [(3, 2), (10, 1), (11, 5), (16, 4)] {
-        backlog.push(Entry::Covered { first: Order(first), count }, None);
+        backlog.push(
+            Entry::Covered {
+                first: Order(first),
+                count,
+            },
+            None,
+        );
     }
-    assert_eq!((backlog.entries.len(), backlog.end), (3, Order(20)), "what came before a gap is worth nothing");
+    assert_eq!(
+        (backlog.entries.len(), backlog.end),
+        (3, Order(20)),
+        "what came before a gap is worth nothing"
+    );
     assert!(backlog.covers(Order(10), Order(19)) && backlog.covers(Order(12), Order(12)));
     assert!(!backlog.covers(Order(9), Order(12)) && !backlog.covers(Order(10), Order(20)));
     backlog.release(Order(14));
-    assert_eq!(backlog.entries.front().map(|l| l.last), Some(Order(15)), "an entry goes when its last order is durable");
+    assert_eq!(
+        backlog.entries.front().map(|l| l.last),
+        Some(Order(15)),
+        "an entry goes when its last order is durable"
+    );
     backlog.clear();
     assert!(!backlog.covers(Order(16), Order(19)));
 }
@@ -34,6 +51,10 @@ fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
 
 #[test]
 fn entries_of_all_kinds_have_orders() {
-    let data = Entry::Data { volume: VolumeId(1), lba: Lba(3), birth: Order(7) };
+    let data = Entry::Data {
+        volume: VolumeId(1),
+        lba: Lba(3),
+        birth: Order(7),
+    };
     assert_eq!(data.orders(), Some((Order(7), 1)));
 }

@@ -1,14 +1,19 @@
-//! Whose turn it is at a member: which commands go at once, and which are held back so that others do not stand behind them
-//! (docs/latency.md). Pure: it knows classes and costs, not what commands do.
+//! Whose turn it is at a member: which commands go at once, and which are held back so that others
+//! do not stand behind them (docs/latency.md). Pure: it knows classes and costs, not what commands
+//! do.
 //!
 //! 1 Commands of the classes `Read` and `Journal` go at once, always.
-//! 2 The two lower classes have a **lane** each at each member: what is under way of them, and what is held. A command goes at once if nothing is
-//!   held in its lane and there is room: fewer than [`LANE_COMMANDS_LEAST`] are under way, or its cost fits into the [window](Windows::of).
-//! 3 What does not go is held in the order in which it came, and goes when there is room ([`Dispatcher::next`]).
+//! 2 The two lower classes have a **lane** each at each member: what is under way of them, and what
+//!   is held. A command goes at once if nothing is held in its lane and there is room: fewer than
+//!   [`LANE_COMMANDS_LEAST`] are under way, or its cost fits into the [window](Windows::of).
+//! 3 What does not go is held in the order in which it came, and goes when there is room
+//!   ([`Dispatcher::next`]).
 //!
-//! Invariants: no command is lost or goes twice; within a lane they go in the order in which they came; after `next` has given `None`, a lane
-//! that holds something has at least [`LANE_COMMANDS_LEAST`] commands under way, so whatever is held waits for ends that come by
-//! themselves, and for nothing else. Windows depend on who is about, never on what is held in another lane.
+//! Invariants: no command is lost or goes twice; within a lane they go in the order in which they
+//! came; after `next` has given `None`, a lane that holds something has at least
+//! [`LANE_COMMANDS_LEAST`] commands under way, so whatever is held waits for ends that come by
+//! themselves, and for nothing else. Windows depend on who is about, never on what is held in
+//! another lane.
 
 use crate::Limits;
 use crate::limits::{COMMAND_COST_BYTES, DISCARD_COST_BYTES, LANE_COMMANDS_LEAST};
@@ -31,7 +36,12 @@ pub(crate) enum Class {
 
 impl Class {
     /// All of them, the highest first.
-    pub(crate) const ALL: [Self; 4] = [Self::Read, Self::Journal, Self::Foreground, Self::Background];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Read,
+        Self::Journal,
+        Self::Foreground,
+        Self::Background,
+    ];
 
     /// The lane of those that may be held back.
     const fn lane(self) -> Option<usize> {
@@ -82,7 +92,9 @@ impl Windows {
 /// What a command takes of a window.
 pub(crate) fn cost(op: &MemberOp) -> u64 {
     match op {
-        MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => (buf.len() as u64).max(COMMAND_COST_BYTES),
+        MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => {
+            (buf.len() as u64).max(COMMAND_COST_BYTES)
+        }
         MemberOp::Flush => COMMAND_COST_BYTES,
         MemberOp::Discard { .. } => DISCARD_COST_BYTES,
     }
@@ -104,7 +116,11 @@ struct Lane<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Self { under_way: 0, cost: 0, held: VecDeque::new() }
+        Self {
+            under_way: 0,
+            cost: 0,
+            held: VecDeque::new(),
+        }
     }
 }
 
@@ -132,8 +148,16 @@ pub(crate) struct Dispatcher<T> {
 impl<T> Dispatcher<T> {
     /// Without members: their lanes begin empty.
     pub(crate) fn new(limits: &Limits) -> Self {
-        let windows = Windows { foreground: limits.foreground_window_bytes, background: limits.background_window_bytes };
-        Self { members: Vec::new(), windows, company: Company::default(), held: 0 }
+        let windows = Windows {
+            foreground: limits.foreground_window_bytes,
+            background: limits.background_window_bytes,
+        };
+        Self {
+            members: Vec::new(),
+            windows,
+            company: Company::default(),
+            held: 0,
+        }
     }
 
     /// Says who is about from now on.
@@ -153,15 +177,19 @@ impl<T> Dispatcher<T> {
 
     fn lane(&mut self, member: MemberId, lane: usize) -> &mut Lane<T> {
         if self.members.len() <= member.index() {
-            self.members.resize_with(member.index() + 1, Default::default);
+            self.members
+                .resize_with(member.index() + 1, Default::default);
         }
         &mut self.members[member.index()][lane]
     }
 
-    /// True if a command may go now; then it is under way until [`Dispatcher::end`]. If not, it is to be held.
+    /// True if a command may go now; then it is under way until [`Dispatcher::end`]. If not, it is
+    /// to be held.
     #[must_use]
     pub(crate) fn begin(&mut self, member: MemberId, class: Class, cost: u64) -> bool {
-        let Some(lane) = class.lane() else { return true };
+        let Some(lane) = class.lane() else {
+            return true;
+        };
         let window = self.windows.of(class, self.company);
         let lane = self.lane(member, lane);
         let goes = lane.held.is_empty() && lane.has_room(cost, window);
@@ -174,7 +202,11 @@ impl<T> Dispatcher<T> {
     /// Holds a command back that may not go.
     pub(crate) fn hold(&mut self, member: MemberId, class: Class, cost: u64, now_ns: u64, item: T) {
         if let Some(lane) = class.lane() {
-            self.lane(member, lane).held.push_back(Held { item, cost, since_ns: now_ns });
+            self.lane(member, lane).held.push_back(Held {
+                item,
+                cost,
+                since_ns: now_ns,
+            });
             self.held += 1;
         }
     }
@@ -188,7 +220,8 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// The next command that was held and may go now, its class, and since when it was held. It is under way from then on. `None`: all that may go has gone.
+    /// The next command that was held and may go now, its class, and since when it was held. It is
+    /// under way from then on. `None`: all that may go has gone.
     pub(crate) fn next(&mut self) -> Option<(T, Class, u64)> {
         if self.held == 0 {
             return None;
@@ -197,7 +230,11 @@ impl<T> Dispatcher<T> {
             let window = self.windows.of(class, self.company);
             for lanes in &mut self.members {
                 let lane = &mut lanes[at];
-                if let Some(cost) = lane.held.front().map(|held| held.cost).filter(|cost| lane.has_room(*cost, window))
+                if let Some(cost) = lane
+                    .held
+                    .front()
+                    .map(|held| held.cost)
+                    .filter(|cost| lane.has_room(*cost, window))
                     && let Some(Held { item, since_ns, .. }) = lane.held.pop_front()
                 {
                     lane.begin(cost);
@@ -212,13 +249,18 @@ impl<T> Dispatcher<T> {
     /// What is held for a member.
     pub(crate) fn held_for(&self, member: MemberId) -> impl Iterator<Item = &T> {
         let lanes = self.members.get(member.index()).into_iter().flatten();
-        lanes.flat_map(|lane| lane.held.iter()).map(|held| &held.item)
+        lanes
+            .flat_map(|lane| lane.held.iter())
+            .map(|held| &held.item)
     }
 
     /// Takes everything that is held for a member: it is not to go any more.
     pub(crate) fn cancel(&mut self, member: MemberId) -> Vec<T> {
         let lanes = self.members.get_mut(member.index()).into_iter().flatten();
-        let items: Vec<T> = lanes.flat_map(|lane| lane.held.drain(..)).map(|held| held.item).collect();
+        let items: Vec<T> = lanes
+            .flat_map(|lane| lane.held.drain(..))
+            .map(|held| held.item)
+            .collect();
         self.held -= items.len();
         items
     }
@@ -230,21 +272,48 @@ impl<T> Dispatcher<T> {
             for (lane, class) in lanes.iter().zip(LANES) {
                 held += lane.held.len();
                 if !lane.held.is_empty() && lane.under_way < LANE_COMMANDS_LEAST {
-                    return Err(format!("member {member}: {} commands of class {class:?} are held, and {} under way", lane.held.len(), lane.under_way));
+                    return Err(format!(
+                        "member {member}: {} commands of class {class:?} are held, and {} under way",
+                        lane.held.len(),
+                        lane.under_way
+                    ));
                 }
                 if lane.under_way == 0 && lane.cost != 0 {
-                    return Err(format!("member {member}: nothing of class {class:?} is under way, at a cost of {}", lane.cost));
+                    return Err(format!(
+                        "member {member}: nothing of class {class:?} is under way, at a cost of {}",
+                        lane.cost
+                    ));
                 }
             }
         }
-        if held != self.held { Err(format!("{held} commands are held, {} counted", self.held)) } else { Ok(()) }
+        if held != self.held {
+            Err(format!("{held} commands are held, {} counted", self.held))
+        } else {
+            Ok(())
+        }
     }
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let busy = self.members.iter().enumerate().filter(|(_, lanes)| lanes.iter().any(|lane| !lane.held.is_empty()));
-        let busy: Vec<_> = busy.map(|(member, lanes)| (member, lanes.each_ref().map(|lane| (lane.under_way, lane.cost, lane.held.len())))).collect();
-        format!("{:?}, held back {} (member, lanes: under way, cost, held) {busy:?}", self.company, self.held)
+        let busy = self
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, lanes)| lanes.iter().any(|lane| !lane.held.is_empty()));
+        let busy: Vec<_> = busy
+            .map(|(member, lanes)| {
+                (
+                    member,
+                    lanes
+                        .each_ref()
+                        .map(|lane| (lane.under_way, lane.cost, lane.held.len())),
+                )
+            })
+            .collect();
+        format!(
+            "{:?}, held back {} (member, lanes: under way, cost, held) {busy:?}",
+            self.company, self.held
+        )
     }
 }
 

@@ -3,8 +3,9 @@
 //! ```text
 //! TakeOut -> (recorded absent) -> Settle -> the driver puts another device in its place -> BringBack or Exchange -> rebuild.rs
 //! ```
-//! From the change on the member gets every write. What it has missed is stale on it: by the checkpoint at which it left (docs/members.md),
-//! and what was sealed without it and is not committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
+//! From the change on the member gets every write. What it has missed is stale on it: by the
+//! checkpoint at which it left (docs/members.md), and what was sealed without it and is not
+//! committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
 
 use super::life::{self, Change};
 use super::shadow::Shadow;
@@ -32,20 +33,36 @@ pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared powe
 pub(super) type Changed = Result<(), ControlError>;
 
 fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
-    ControlError::Member { member, why: why.into() }
+    ControlError::Member {
+        member,
+        why: why.into(),
+    }
 }
 
 impl Engine {
     /// Carries out a change; what is to be answered later is noted in the control state.
-    pub(crate) fn member_change(&mut self, id: ControlId, member: MemberId, change: MemberChange, out: &mut Outbox) -> Changed {
+    pub(crate) fn member_change(
+        &mut self,
+        id: ControlId,
+        member: MemberId,
+        change: MemberChange,
+        out: &mut Outbox,
+    ) -> Changed {
         if let MemberChange::AddSpare { uuid, size_bytes } = change {
             self.add_spare(member, uuid, size_bytes)?;
             return self.record_change(id, out);
         }
-        if self.is_being_exchanged(member) && !matches!(change, MemberChange::Switched | MemberChange::Thaw) {
-            return Err(refused(member, "its device is being exchanged just now; try again"));
+        if self.is_being_exchanged(member)
+            && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
+        {
+            return Err(refused(
+                member,
+                "its device is being exchanged just now; try again",
+            ));
         }
-        let Some(record) = self.superblock.members.get(member.index()) else { return Err(refused(member, "there is no such member")) };
+        let Some(record) = self.superblock.members.get(member.index()) else {
+            return Err(refused(member, "there is no such member"));
+        };
         match change {
             MemberChange::TakeOut => self.take_out(member, out)?,
             MemberChange::CutShort { reason } if record.is_in_use() => {
@@ -59,14 +76,23 @@ impl Engine {
                 control_answer(id, Ok(ControlReply::Done), out);
                 return Ok(());
             }
-            MemberChange::CutShort { .. } => self.change_member(member, Change::CutShort).map_err(|why| refused(member, why))?,
-            MemberChange::Settle if record.is_in_use() => return Err(refused(member, "it is in use; take it out first")),
+            MemberChange::CutShort { .. } => self
+                .change_member(member, Change::CutShort)
+                .map_err(|why| refused(member, why))?,
+            MemberChange::Settle if record.is_in_use() => {
+                return Err(refused(member, "it is in use; take it out first"));
+            }
             MemberChange::Settle => {
                 self.exchanges.settling.push((id, member));
                 return Ok(());
             }
             MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
-            MemberChange::Exchange { uuid, size_bytes, power_safe, spare } => {
+            MemberChange::Exchange {
+                uuid,
+                size_bytes,
+                power_safe,
+                spare,
+            } => {
                 if !power_safe && is_power_safe(&self.superblock.journals, member) {
                     return Err(refused(member, NOT_POWER_SAFE));
                 }
@@ -76,7 +102,10 @@ impl Engine {
             MemberChange::Switch => return self.begin_switch(id, member),
             MemberChange::Switched => self.end_switch(member, out)?,
             MemberChange::Thaw => self.give_up_switch(member, out)?,
-            MemberChange::Serve { granule, power_safe } => {
+            MemberChange::Serve {
+                granule,
+                power_safe,
+            } => {
                 self.check_no_shadow(member)?;
                 self.check_owned(member)?;
                 self.add_journal_device(member, granule, power_safe)?;
@@ -88,7 +117,8 @@ impl Engine {
             }
             MemberChange::GiveUp => {
                 self.drop_shadow_with(member, out);
-                self.change_member(member, Change::GiveUp).map_err(|why| refused(member, why))?;
+                self.change_member(member, Change::GiveUp)
+                    .map_err(|why| refused(member, why))?;
                 self.superblock.members[member.index()].uuid = Uuid::default();
                 self.disown(member);
             }
@@ -100,21 +130,32 @@ impl Engine {
     /// A new generation tells of the change; the answer waits for it.
     fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
         self.superblock_writer.wanted += 1;
-        self.control.when_recorded(id, self.superblock_writer.wanted);
+        self.control
+            .when_recorded(id, self.superblock_writer.wanted);
         self.superblock_step(out);
         Ok(())
     }
 
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        let (record, slot) = (&self.superblock.members[member.index()], &self.members.list[member.index()]);
+        let (record, slot) = (
+            &self.superblock.members[member.index()],
+            &self.members.list[member.index()],
+        );
         if record.state == MemberState::Spare && slot.in_flight > 0 {
-            // It takes part in superblocks while the pool is about to grow over it, and a scrub reads its label: it may hang with that. It stays what it is.
-            self.latch_member(member, Change::Fault, "it was taken out while the pool was about to grow over it".into(), out);
+            // It takes part in superblocks while the pool is about to grow over it, and a scrub
+            // reads its label: it may hang with that. It stays what it is.
+            self.latch_member(
+                member,
+                Change::Fault,
+                "it was taken out while the pool was about to grow over it".into(),
+                out,
+            );
             self.disown(member);
             return Ok(());
         }
         if !slot.online || !record.is_in_use() {
-            self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why))?;
+            self.change_member(member, Change::TakeOut)
+                .map_err(|why| refused(member, why))?;
             self.disown(member);
             return Ok(());
         }
@@ -130,13 +171,22 @@ impl Engine {
             return Err(refused(member, "it is out of use already"));
         }
         self.members.list[member.index()].online = false;
-        let (holds, must_stop) = (super::redundancy_holds(&self.zones, &self.members.list), self.must_stop_without());
+        let (holds, must_stop) = (
+            super::redundancy_holds(&self.zones, &self.members.list),
+            self.must_stop_without(),
+        );
         self.members.list[member.index()].online = true;
         if !holds {
-            return Err(refused(member, "the redundancy does not cover its loss beside what is lost already"));
+            return Err(refused(
+                member,
+                "the redundancy does not cover its loss beside what is lost already",
+            ));
         }
         if must_stop {
-            return Err(refused(member, "a growth is being put on record or taken back, and the pool could not go on without it; try again"));
+            return Err(refused(
+                member,
+                "a growth is being put on record or taken back, and the pool could not go on without it; try again",
+            ));
         }
         Ok(())
     }
@@ -144,44 +194,76 @@ impl Engine {
     fn bring_back(&mut self, member: MemberId, superblock: &Superblock) -> Changed {
         let record = &self.superblock.members[member.index()];
         if superblock.pool != self.superblock.pool || superblock.member_uuid != record.uuid {
-            return Err(refused(member, "the device is not the one that the pool has in its place"));
+            return Err(refused(
+                member,
+                "the device is not the one that the pool has in its place",
+            ));
         }
         let found = life::found(record, superblock.generation, false);
         self.check_settled(member)?;
-        self.change_member(member, Change::BringBack(found)).map_err(|why| refused(member, why))?;
+        self.change_member(member, Change::BringBack(found))
+            .map_err(|why| refused(member, why))?;
         self.take_part(member);
         Ok(())
     }
 
-    fn exchange(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64, spare: Option<MemberId>) -> Changed {
+    fn exchange(
+        &mut self,
+        member: MemberId,
+        uuid: Uuid,
+        size_bytes: u64,
+        spare: Option<MemberId>,
+    ) -> Changed {
         let (uuid, size_bytes) = match spare {
             None => (uuid, size_bytes),
-            Some(spare) => match self.superblock.members.get(spare.index()).filter(|record| record.state == MemberState::Spare) {
+            Some(spare) => match self
+                .superblock
+                .members
+                .get(spare.index())
+                .filter(|record| record.state == MemberState::Spare)
+            {
                 Some(record) => (record.uuid, record.size_bytes),
                 None => return Err(refused(spare, "it is no spare")),
             },
         };
         if self.zones.leaving() >> member.0 & 1 == 1 {
-            return Err(refused(member, "it is being removed from the pool: nothing is to be put in its place"));
+            return Err(refused(
+                member,
+                "it is being removed from the pool: nothing is to be put in its place",
+            ));
         }
         let needed = needed_bytes(&self.zones, &self.superblock.journals, member);
         if size_bytes < needed {
-            return Err(refused(member, format!("the device has {size_bytes} bytes, the member's place needs {needed}")));
+            return Err(refused(
+                member,
+                format!("the device has {size_bytes} bytes, the member's place needs {needed}"),
+            ));
         }
         self.check_settled(member)?;
         if self.journal_needs(member) {
-            return Err(refused(member, "the log has not got yet what this journal device promised; try again"));
+            return Err(refused(
+                member,
+                "the log has not got yet what this journal device promised; try again",
+            ));
         }
-        spare.map_or(Ok(()), |spare| self.check_owned(spare).and_then(|()| self.check_no_shadow(spare)))?;
-        self.change_member(member, Change::Exchange).map_err(|why| refused(member, why))?;
+        spare.map_or(Ok(()), |spare| {
+            self.check_owned(spare)
+                .and_then(|()| self.check_no_shadow(spare))
+        })?;
+        self.change_member(member, Change::Exchange)
+            .map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
-            self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
+            self.change_member(spare, Change::GiveUp)
+                .map_err(|why| refused(spare, why))?;
             self.superblock.members[spare.index()].uuid = Uuid::default();
         }
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         // A spare that was to replace the device before it is not to replace this one.
-        self.superblock.members.iter_mut().for_each(|record| record.replaces = record.replaces.filter(|of| *of != member));
+        self.superblock
+            .members
+            .iter_mut()
+            .for_each(|record| record.replaces = record.replaces.filter(|of| *of != member));
         self.forget_device(member);
         self.take_part(member);
         Ok(())
@@ -194,7 +276,8 @@ impl Engine {
         self.slow.forget(member);
     }
 
-    /// The driver must have put another device in its place only when nothing was in flight to the old one.
+    /// The driver must have put another device in its place only when nothing was in flight to the
+    /// old one.
     fn check_settled(&self, member: MemberId) -> Changed {
         if !self.is_out(member) {
             return Err(refused(member, "commands to its old device have not ended"));
@@ -202,10 +285,19 @@ impl Engine {
         Ok(())
     }
 
-    /// What is a spare again must not be used while a command of the time before may still change its device.
+    /// What is a spare again must not be used while a command of the time before may still change
+    /// its device.
     pub(crate) fn check_owned(&self, member: MemberId) -> Changed {
-        if self.members.list.get(member.index()).is_some_and(|m| m.disowned > 0) {
-            return Err(refused(member, "commands of the time when it was taken out of service have not ended"));
+        if self
+            .members
+            .list
+            .get(member.index())
+            .is_some_and(|m| m.disowned > 0)
+        {
+            return Err(refused(
+                member,
+                "commands of the time when it was taken out of service have not ended",
+            ));
         }
         Ok(())
     }
@@ -214,14 +306,18 @@ impl Engine {
     fn check_no_shadow(&self, spare: MemberId) -> Changed {
         match self.shadowed_by(spare) {
             None => Ok(()),
-            Some(member) => Err(refused(spare, format!("it is about to take the place of member {member}"))),
+            Some(member) => Err(refused(
+                spare,
+                format!("it is about to take the place of member {member}"),
+            )),
         }
     }
 
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
-        let is_at_rest = m.in_flight == 0 || (self.planted == Plant::EarlySettle && m.in_flight == m.disowned);
+        let is_at_rest =
+            m.in_flight == 0 || (self.planted == Plant::EarlySettle && m.in_flight == m.disowned);
         !m.online && is_at_rest && m.lost_wish <= self.superblock_writer.done
     }
 
@@ -235,10 +331,16 @@ impl Engine {
         self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
         let missed_from = self.superblock.members[member.index()].missed_from;
         for segment in self.zones.clone().segments() {
-            let missed = missed_segments(self.segments.get(segment), missed_from) && self.members_of(segment) >> member.0 & 1 == 1;
+            let missed = missed_segments(self.segments.get(segment), missed_from)
+                && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
-            let stale = if missed { s.stale | 1 << member.0 } else { s.stale & !(1 << member.0) };
-            // Also if it was stale here before: the table may have been written while the member was away, without it.
+            let stale = if missed {
+                s.stale | 1 << member.0
+            } else {
+                s.stale & !(1 << member.0)
+            };
+            // Also if it was stale here before: the table may have been written while the member
+            // was away, without it.
             if stale != std::mem::replace(&mut s.stale, stale) || missed {
                 self.segments.mark_dirty(segment);
             }
@@ -252,28 +354,53 @@ impl Engine {
         self.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
     }
 
-    /// True if every batch that was sealed before the last member came in is committed: then it is in `committed_rows`.
+    /// True if every batch that was sealed before the last member came in is committed: then it is
+    /// in `committed_rows`.
     pub(crate) fn behind_barrier(&self) -> bool {
-        STREAMS.into_iter().zip(self.exchanges.barrier).all(|(stream, barrier)| self.stream(stream).in_flight.front().is_none_or(|batch| batch.seq >= barrier))
+        STREAMS
+            .into_iter()
+            .zip(self.exchanges.barrier)
+            .all(|(stream, barrier)| {
+                self.stream(stream)
+                    .in_flight
+                    .front()
+                    .is_none_or(|batch| batch.seq >= barrier)
+            })
     }
 
     fn add_spare(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64) -> Changed {
-        if self.superblock.members.iter().any(|record| record.uuid == uuid) {
-            return Err(refused(member, "the pool has a member with this identifier"));
+        if self
+            .superblock
+            .members
+            .iter()
+            .any(|record| record.uuid == uuid)
+        {
+            return Err(refused(
+                member,
+                "the pool has a member with this identifier",
+            ));
         }
         let slots = self.superblock.members.len();
         if member.index() > slots || member.index() >= MAX_MEMBERS {
-            return Err(refused(member, format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be")));
+            return Err(refused(
+                member,
+                format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be"),
+            ));
         }
         if self.members.list.get(member.index()).is_some() {
             // The last one may have left just now.
             self.check_settled(member)?;
         }
         if member.index() == slots {
-            self.superblock.members.push(MemberRecord::new(Uuid::default(), MemberState::Removed, 0));
+            self.superblock.members.push(MemberRecord::new(
+                Uuid::default(),
+                MemberState::Removed,
+                0,
+            ));
             self.members.list.push(Member::default());
         }
-        self.change_member(member, Change::Add).map_err(|why| refused(member, why))?;
+        self.change_member(member, Change::Add)
+            .map_err(|why| refused(member, why))?;
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         self.forget_device(member);
@@ -284,33 +411,55 @@ impl Engine {
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
         // (Another device may come in its place, so nothing may be on it alone.)
         let settling = std::mem::take(&mut self.exchanges.settling);
-        let (ready, waiting) = settling.into_iter().partition(|(_, member)| self.is_out(*member) && !self.journal_needs(*member));
+        let (ready, waiting) = settling
+            .into_iter()
+            .partition(|(_, member)| self.is_out(*member) && !self.journal_needs(*member));
         self.exchanges.settling = waiting;
-        ready.into_iter().map(|(id, _): (ControlId, MemberId)| id).collect()
+        ready
+            .into_iter()
+            .map(|(id, _): (ControlId, MemberId)| id)
+            .collect()
     }
 }
 
-/// End of the last extent on a member, bytes: what a device in its place must have. 0 if it has no place.
+/// End of the last extent on a member, bytes: what a device in its place must have. 0 if it has no
+/// place.
 pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberId) -> u64 {
-    let in_zone = zones.zones().iter().filter(|zone| zone.members >> member.0 & 1 == 1);
+    let in_zone = zones
+        .zones()
+        .iter()
+        .filter(|zone| zone.members >> member.0 & 1 == 1);
     let end = |zone: &Zone| {
         // Extents go round the members of a zone (see `SegmentLocation::extent`).
         let position = u64::from((zone.members & ((1 << member.0) - 1)).count_ones());
         let slots = u64::from(zone.segments) * u64::from(zone.shape.width);
-        let extents = slots.saturating_sub(position).div_ceil(zone.member_count() as u64);
+        let extents = slots
+            .saturating_sub(position)
+            .div_ceil(zone.member_count() as u64);
         zone.start + extents * zone.shape.extent_bytes()
     };
-    let in_journals = journals.areas().filter(|area| area.members >> member.0 & 1 == 1).map(JournalArea::end);
+    let in_journals = journals
+        .areas()
+        .filter(|area| area.members >> member.0 & 1 == 1)
+        .map(JournalArea::end);
     in_zone.map(end).chain(in_journals).max().unwrap_or(0)
 }
 
 /// Bytes that the logical sector of a device in the member's place may have at most.
 pub(crate) fn sector_bytes_max(journals: &Journals, member: MemberId) -> u32 {
-    let there = journals.areas().filter(|area| area.members >> member.0 & 1 == 1);
-    there.map(|area| area.granule).min().unwrap_or(BLOCK_BYTES as u32)
+    let there = journals
+        .areas()
+        .filter(|area| area.members >> member.0 & 1 == 1);
+    there
+        .map(|area| area.granule)
+        .min()
+        .unwrap_or(BLOCK_BYTES as u32)
 }
 
-/// True if what is written to the member is not flushed: it is a journal device that is declared power-safe, and so must be whatever comes in its place.
+/// True if what is written to the member is not flushed: it is a journal device that is declared
+/// power-safe, and so must be whatever comes in its place.
 pub(crate) fn is_power_safe(journals: &Journals, member: MemberId) -> bool {
-    journals.external.is_some_and(|area| area.power_safe && area.members >> member.0 & 1 == 1)
+    journals
+        .external
+        .is_some_and(|area| area.power_safe && area.members >> member.0 & 1 == 1)
 }

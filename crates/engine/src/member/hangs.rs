@@ -1,8 +1,10 @@
-//! Members that hang: a command that somebody waits for has had no answer for [`HANGS_NS`]. That is told, and shown; who throws such a member out is the
-//! administrator (docs/members.md, "Members that answer nothing"), or the kernel, which fails what it waits for too long itself.
+//! Members that hang: a command that somebody waits for has had no answer for [`HANGS_NS`]. That is
+//! told, and shown; who throws such a member out is the administrator (docs/members.md, "Members
+//! that answer nothing"), or the kernel, which fails what it waits for too long itself.
 //!
-//! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. If a look comes much later than it should, the process stood
-//! still (or had nothing under way), and answers that have come meanwhile are not known yet: then it is only begun anew.
+//! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. If a
+//! look comes much later than it should, the process stood still (or had nothing under way), and
+//! answers that have come meanwhile are not known yet: then it is only begun anew.
 
 use super::Purpose;
 use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
@@ -41,10 +43,16 @@ impl Engine {
             return;
         }
         for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns()) {
-            let (record, state) = (self.superblock.members[member.index()].state, &mut self.members.list[member.index()]);
+            let (record, state) = (
+                self.superblock.members[member.index()].state,
+                &mut self.members.list[member.index()],
+            );
             let has_hung = std::mem::replace(&mut state.hangs, hangs_ns > 0);
             if state.hangs && !has_hung {
-                out.notices.push(Notice::MemberHangs { member, commands: state.in_flight });
+                out.notices.push(Notice::MemberHangs {
+                    member,
+                    commands: state.in_flight,
+                });
             } else if has_hung && !state.hangs && (state.online || record == MemberState::Spare) {
                 out.notices.push(Notice::MemberAnswers { member });
             }
@@ -53,7 +61,11 @@ impl Engine {
 
     /// When members are to be looked at again; `None` while nothing is under way that could hang.
     pub(crate) fn hang_wake_ns(&self) -> Option<u64> {
-        let is_waited_for = self.members.list.iter().any(|member| member.in_flight > member.disowned || member.hangs);
+        let is_waited_for = self
+            .members
+            .list
+            .iter()
+            .any(|member| member.in_flight > member.disowned || member.hangs);
         is_waited_for.then_some(self.members.hang_look_ns)
     }
 }

@@ -1,10 +1,14 @@
-//! The life of a member: what each event makes of each state. Pure; the superblock's member table is changed by nothing else.
+//! The life of a member: what each event makes of each state. Pure; the superblock's member table
+//! is changed by nothing else.
 //!
-//! [`next`] has exactly one answer for each pair of state and event ([`TABLE`], shown in docs/members.md). Two rules are behind it:
+//! [`next`] has exactly one answer for each pair of state and event ([`TABLE`], shown in
+//! docs/members.md). Two rules are behind it:
 //!
-//! 1. *A member is trusted with what it was seen to write, and with nothing else.* Since when it may have missed something travels with it
-//!    ([`Missed`]); what it holds is of use only if it is the very device that left, as it left ([`Found`]).
-//! 2. *Nothing comes back that the administrator has taken out*, and no device comes in that is not known, unless told to.
+//! 1. *A member is trusted with what it was seen to write, and with nothing else.* Since when it
+//!    may have missed something travels with it ([`Missed`]); what it holds is of use only if it is
+//!    the very device that left, as it left ([`Found`]).
+//! 2. *Nothing comes back that the administrator has taken out*, and no device comes in that is not
+//!    known, unless told to.
 
 use windrow_layout::superblock::{Absence, MemberRecord, MemberState};
 use windrow_units::Generation;
@@ -41,7 +45,8 @@ pub(crate) enum Found {
     Older,
     /// The member, used since it left without the pool.
     Apart,
-    /// The member, and too small for what the pool has on it: what lay behind its end is gone, also if it grows again.
+    /// The member, and too small for what the pool has on it: what lay behind its end is gone, also
+    /// if it grows again.
     Short,
 }
 
@@ -105,7 +110,10 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, CutShort, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
+use Change::{
+    Add, BringBack, CutShort, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start,
+    TakeOut, Whole,
+};
 use Found::{Apart, AsLeft, Current, Nothing, Older, Short};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
@@ -113,7 +121,9 @@ const IN_USE: Answer = Refused("it is in use; take it out first");
 const HAS_IT: Answer = Refused("it is in use already");
 const NOT_THERE: Answer = Refused("its device is not there");
 const TOO_SMALL: Answer = Refused("its device is too small");
-const USED_APART: Answer = Refused("it was used without the pool since it left: what it holds is of another history; replace it instead");
+const USED_APART: Answer = Refused(
+    "it was used without the pool since it left: what it holds is of another history; replace it instead",
+);
 const NO_MEMBER: Answer = Refused("it is no member that holds data");
 const HOLDS_DATA: Answer = Refused("it has a place in the pool; replace it instead");
 const NO_SPARE: Answer = Refused("it is no spare");
@@ -142,7 +152,8 @@ const fn brought_back(found: Found) -> Answer {
 pub(crate) const fn next(life: Life, change: Change) -> Answer {
     match (life, change) {
         (Online, Fault) => To(Failed, Missed::Newest),
-        // A device that is cut short and grows again bears the newest superblock, and zeroes where data was.
+        // A device that is cut short and grows again bears the newest superblock, and zeroes where
+        // data was.
         (Online | Rebuilding | Failed, CutShort) => To(Failed, Missed::Everything),
         (Missing, CutShort) => To(Missing, Missed::Everything),
         (Offline, CutShort | Start(Short)) => To(Offline, Missed::Everything),
@@ -177,7 +188,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Removed, Start(_)) => Stays,
         (Removed, Add) => To(Spare, Missed::Nothing),
 
-        (Online | Missing | Failed | Offline | Spare | Removed, Whole) | (Removed, Fault | CutShort) => Never,
+        (Online | Missing | Failed | Offline | Spare | Removed, Whole)
+        | (Removed, Fault | CutShort) => Never,
         (Online | Rebuilding, BringBack(_)) => HAS_IT,
         (Online | Rebuilding, Exchange) => IN_USE,
         (Online | Rebuilding | Missing | Failed | Offline, GiveUp) => HOLDS_DATA,
@@ -188,7 +200,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Rebuilding | Missing | Spare | Removed, Leave) => Never,
         (Online | Rebuilding | Missing | Failed | Offline | Spare, Add) => TAKEN,
 
-        // Records that were written before have no copy on it: it is whole when the log has what they promised.
+        // Records that were written before have no copy on it: it is whole when the log has what
+        // they promised.
         (Spare, Serve) => To(Rebuilding, Missed::Everything),
         (Removed, Serve | Dismiss) | (Spare, Dismiss) => NO_MEMBER,
         (Online | Rebuilding | Missing | Failed | Offline, Serve) => NO_SPARE,
@@ -214,12 +227,17 @@ pub(crate) fn life(record: &MemberRecord) -> Life {
     }
 }
 
-/// Changes a record as the table says. `newest` is the number of the newest durable checkpoint, `generation` the superblock generation
-/// that will tell of the change. True if something changed.
+/// Changes a record as the table says. `newest` is the number of the newest durable checkpoint,
+/// `generation` the superblock generation that will tell of the change. True if something changed.
 ///
 /// # Errors
 /// The table refuses; the text says why.
-pub(crate) fn change(record: &mut MemberRecord, change: Change, newest: u64, generation: Generation) -> Result<bool, &'static str> {
+pub(crate) fn change(
+    record: &mut MemberRecord,
+    change: Change,
+    newest: u64,
+    generation: Generation,
+) -> Result<bool, &'static str> {
     let before = life(record);
     let (to, missed) = match next(before, change) {
         Stays => return Ok(false),
@@ -233,7 +251,8 @@ pub(crate) fn change(record: &mut MemberRecord, change: Change, newest: u64, gen
         (Missed::Newest, _) => record.missed_from.min(newest),
         (Missed::Everything | Missed::Nothing, _) => 0,
     };
-    // Where it is listed what is stale on a member is forgotten with everything that changes what that is.
+    // Where it is listed what is stale on a member is forgotten with everything that changes what
+    // that is.
     record.listed_from = 0;
     let in_use = |life: Life| matches!(life, Online | Rebuilding);
     record.absent_since = match to {
@@ -254,13 +273,15 @@ pub(crate) fn change(record: &mut MemberRecord, change: Change, newest: u64, gen
     Ok(true)
 }
 
-/// What a device is, given the member's record in the superblock that rules and the device's own newest superblock: of generation `own`;
-/// `current`: it is the one that rules, or the one before it.
+/// What a device is, given the member's record in the superblock that rules and the device's own
+/// newest superblock: of generation `own`; `current`: it is the one that rules, or the one before
+/// it.
 pub(crate) fn found(record: &MemberRecord, own: Generation, current: bool) -> Found {
     let left = own.next() == record.absent_since || own.next().next() == record.absent_since;
     match life(record) {
         Online | Rebuilding if current => Current,
-        // It left with the generation before it was recorded absent, or with the one before that if it missed the last.
+        // It left with the generation before it was recorded absent, or with the one before that if
+        // it missed the last.
         Rebuilding if left => AsLeft,
         Online | Rebuilding => Older,
         _ if own >= record.absent_since => Apart,

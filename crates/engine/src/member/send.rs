@@ -1,6 +1,8 @@
-//! Member commands on their way: each has a class (what it is for), goes at once or is held back (`dispatch.rs`), is counted when it goes, and
-//! comes back exactly once: from its member, or as failed without having gone when the member is out of use or the pool has stopped, or as failed
-//! although it has gone, when its member was taken out of service: then it is *disowned*, and what comes of it later is dropped.
+//! Member commands on their way: each has a class (what it is for), goes at once or is held back
+//! (`dispatch.rs`), is counted when it goes, and comes back exactly once: from its member, or as
+//! failed without having gone when the member is out of use or the pool has stopped, or as failed
+//! although it has gone, when its member was taken out of service: then it is *disowned*, and what
+//! comes of it later is dropped.
 
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
@@ -77,43 +79,99 @@ impl Dispatch {
 
 impl Engine {
     /// Sends a write.
-    pub(crate) fn send_write(&mut self, member: MemberId, offset: u64, buf: Buf, purpose: Purpose, written: &WrittenBytes, out: &mut Outbox) {
+    pub(crate) fn send_write(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        buf: Buf,
+        purpose: Purpose,
+        written: &WrittenBytes,
+        out: &mut Outbox,
+    ) {
         debug_assert_eq!(written.total(), buf.len() as u64);
-        self.send_counted(member, MemberOp::Write { offset, buf }, purpose, written, out);
+        self.send_counted(
+            member,
+            MemberOp::Write { offset, buf },
+            purpose,
+            written,
+            out,
+        );
     }
 
     /// Sends any other command.
-    pub(crate) fn send(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, out: &mut Outbox) {
+    pub(crate) fn send(
+        &mut self,
+        member: MemberId,
+        op: MemberOp,
+        purpose: Purpose,
+        out: &mut Outbox,
+    ) {
         self.send_counted(member, op, purpose, &WrittenBytes::default(), out);
     }
 
-    fn send_counted(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, written: &WrittenBytes, _out: &mut Outbox) {
+    fn send_counted(
+        &mut self,
+        member: MemberId,
+        op: MemberOp,
+        purpose: Purpose,
+        written: &WrittenBytes,
+        _out: &mut Outbox,
+    ) {
         let (class, cost) = (self.class_of(&purpose), dispatch::cost(&op));
         self.members.list[member.index()].in_flight += 1;
-        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { member, purpose, class, cost, went_ns: u64::MAX })));
+        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay {
+            member,
+            purpose,
+            class,
+            cost,
+            went_ns: u64::MAX,
+        })));
         let command = MemberCommand { member, tag, op };
         if self.dispatch.lanes.begin(member, class, cost) {
             return self.go(command, class, written);
         }
-        self.dispatch.lanes.hold(member, class, cost, self.now_ns, HeldCommand { command, written: *written });
+        self.dispatch.lanes.hold(
+            member,
+            class,
+            cost,
+            self.now_ns,
+            HeldCommand {
+                command,
+                written: *written,
+            },
+        );
     }
 
     /// True if nothing is under way that changes what is on a device, in service or not.
     pub(crate) fn changes_have_ended(&self) -> bool {
-        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_read())
+        self.members
+            .in_flight
+            .iter()
+            .all(|under_way| under_way.purpose.is_read())
     }
 
     /// True if no command is under way that somebody waits for.
     pub(crate) fn commands_have_ended(&self) -> bool {
-        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_disowned())
+        self.members
+            .in_flight
+            .iter()
+            .all(|under_way| under_way.purpose.is_disowned())
     }
 
     /// What a command is for, as far as its turn goes.
     fn class_of(&self, purpose: &Purpose) -> Class {
         match purpose {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
-            Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
-            Purpose::BatchWrite { stream, .. } | Purpose::ShadowWrite { stream, .. } if is_user(*stream) => Class::Foreground,
+            Purpose::Flush
+            | Purpose::JournalWrite
+            | Purpose::JournalFlush
+            | Purpose::SuperblockWrite
+            | Purpose::SuperblockFlush => Class::Journal,
+            Purpose::BatchWrite { stream, .. } | Purpose::ShadowWrite { stream, .. }
+                if is_user(*stream) =>
+            {
+                Class::Foreground
+            }
             Purpose::BatchWrite { .. }
             | Purpose::ShadowWrite { .. }
             | Purpose::Fetch { .. }
@@ -146,25 +204,45 @@ impl Engine {
     /// A user reads or flushes.
     pub(crate) fn note_prompt(&mut self) {
         self.dispatch.prompt_ns = Some(self.now_ns);
-        let company = Company { users: true, prompt: true, ..self.dispatch.lanes.company() };
+        let company = Company {
+            users: true,
+            prompt: true,
+            ..self.dispatch.lanes.company()
+        };
         self.dispatch.lanes.set_company(company);
     }
 
     /// Looks who is about: at the begin of `apply`, and at its end.
     pub(crate) fn look_at_company(&mut self) {
-        let prompt = self.dispatch.prompt_ns.is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
+        let prompt = self
+            .dispatch
+            .prompt_ns
+            .is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
         // Who waits while there is room waits for the members, and cleaning does not help.
-        let no_room = || self.admission.pace.per_1024().is_some() || self.room_units() < EDGE_UNITS || !self.is_settled_after_start();
-        let short = (self.wants_room() && no_room()) || self.checkpoint.wants_segment() || self.control.shutting_down();
-        self.dispatch.lanes.set_company(Company { users: self.users.are_about(self.now_ns), prompt, short });
+        let no_room = || {
+            self.admission.pace.per_1024().is_some()
+                || self.room_units() < EDGE_UNITS
+                || !self.is_settled_after_start()
+        };
+        let short = (self.wants_room() && no_room())
+            || self.checkpoint.wants_segment()
+            || self.control.shutting_down();
+        self.dispatch.lanes.set_company(Company {
+            users: self.users.are_about(self.now_ns),
+            prompt,
+            short,
+        });
     }
 
     /// A command has ended, or will not go.
     pub(super) fn leave_lane(&mut self, member: MemberId, under_way: &UnderWay) {
-        self.dispatch.lanes.end(member, under_way.class, under_way.cost);
+        self.dispatch
+            .lanes
+            .end(member, under_way.class, under_way.cost);
     }
 
-    /// Devices that were being exchanged are where they belong: what was kept back goes, in its order. What was for `gone` will end as failed.
+    /// Devices that were being exchanged are where they belong: what was kept back goes, in its
+    /// order. What was for `gone` will end as failed.
     pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
         for (command, class, written) in std::mem::take(&mut self.dispatch.frozen) {
             match gone {
@@ -174,30 +252,64 @@ impl Engine {
         }
     }
 
-    /// The device of `from` is in the place of `to` from now on. What waits for it there, and `to` does not wait for as well, is a column or record that only the device before has got:
-    /// it goes to the new one. All else that waits will end as failed.
+    /// The device of `from` is in the place of `to` from now on. What waits for it there, and `to`
+    /// does not wait for as well, is a column or record that only the device before has got: it
+    /// goes to the new one. All else that waits will end as failed.
     pub(super) fn move_held(&mut self, from: MemberId, to: MemberId) {
         let offset_of = |command: &MemberCommand| match command.op {
             MemberOp::Write { offset, .. } => Some(offset),
             _ => None,
         };
-        let frozen = self.dispatch.frozen.iter().map(|(command, ..)| command).filter(|command| command.member == to);
+        let frozen = self
+            .dispatch
+            .frozen
+            .iter()
+            .map(|(command, ..)| command)
+            .filter(|command| command.member == to);
         let held = self.dispatch.lanes.held_for(to).map(|held| &held.command);
         let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
-        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dispatch.frozen).into_iter().partition(|(command, ..)| command.member == from);
+        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dispatch.frozen)
+            .into_iter()
+            .partition(|(command, ..)| command.member == from);
         self.dispatch.frozen = rest;
         for (command, class, _) in &frozen {
-            self.dispatch.lanes.end(from, *class, dispatch::cost(&command.op));
+            self.dispatch
+                .lanes
+                .end(from, *class, dispatch::cost(&command.op));
         }
-        let held = self.dispatch.lanes.cancel(from).into_iter().map(|held| (held.command, held.written));
-        for (mut command, written) in frozen.into_iter().map(|(command, _, written)| (command, written)).chain(held) {
+        let held = self
+            .dispatch
+            .lanes
+            .cancel(from)
+            .into_iter()
+            .map(|held| (held.command, held.written));
+        for (mut command, written) in frozen
+            .into_iter()
+            .map(|(command, _, written)| (command, written))
+            .chain(held)
+        {
             let wanted = offset_of(&command).is_some_and(|offset| !waits.contains(&offset));
-            let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32).filter(|_| wanted) else {
+            let Some(under_way) = self
+                .members
+                .in_flight
+                .get_mut(command.tag.0 as u32)
+                .filter(|_| wanted)
+            else {
                 self.dispatch.cancelled.push_back(command);
                 continue;
             };
             match under_way.purpose {
-                Purpose::ShadowWrite { stream, seq, column } => under_way.purpose = Purpose::BatchWrite { stream, seq, column },
+                Purpose::ShadowWrite {
+                    stream,
+                    seq,
+                    column,
+                } => {
+                    under_way.purpose = Purpose::BatchWrite {
+                        stream,
+                        seq,
+                        column,
+                    }
+                }
                 Purpose::JournalWrite => {}
                 _ => {
                     self.dispatch.cancelled.push_back(command);
@@ -211,37 +323,58 @@ impl Engine {
             if self.dispatch.lanes.begin(to, class, cost) {
                 self.go(command, class, &written);
             } else {
-                self.dispatch.lanes.hold(to, class, cost, self.now_ns, HeldCommand { command, written });
+                self.dispatch.lanes.hold(
+                    to,
+                    class,
+                    cost,
+                    self.now_ns,
+                    HeldCommand { command, written },
+                );
             }
         }
     }
 
     fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
-        self.dispatch.lanes.end(command.member, class, dispatch::cost(&command.op));
+        self.dispatch
+            .lanes
+            .end(command.member, class, dispatch::cost(&command.op));
         self.dispatch.cancelled.push_back(command);
     }
 
     /// Nothing goes to a member any more: what is held for it will end as failed.
     pub(crate) fn cancel_held(&mut self, member: MemberId) {
         let frozen = std::mem::take(&mut self.dispatch.frozen);
-        let (frozen, rest): (Vec<_>, Vec<_>) = frozen.into_iter().partition(|(command, ..)| command.member == member);
+        let (frozen, rest): (Vec<_>, Vec<_>) = frozen
+            .into_iter()
+            .partition(|(command, ..)| command.member == member);
         self.dispatch.frozen = rest;
         for (command, class, _) in frozen {
             self.cancel_frozen(command, class);
         }
         let cancelled = self.dispatch.lanes.cancel(member);
-        self.dispatch.cancelled.extend(cancelled.into_iter().map(|held| held.command));
+        self.dispatch
+            .cancelled
+            .extend(cancelled.into_iter().map(|held| held.command));
     }
 
-    /// Nothing that went to a member is waited for any more, as it is being taken out of service: it will end as failed. Its number stays taken until it comes back.
+    /// Nothing that went to a member is waited for any more, as it is being taken out of service:
+    /// it will end as failed. Its number stays taken until it comes back.
     pub(crate) fn disown(&mut self, member: MemberId) {
         self.cancel_held(member);
         if self.planted == Plant::KeptWaiting {
             return;
         }
-        let cancelled: BTreeSet<u64> = self.dispatch.cancelled.iter().map(|command| command.tag.0).collect();
+        let cancelled: BTreeSet<u64> = self
+            .dispatch
+            .cancelled
+            .iter()
+            .map(|command| command.tag.0)
+            .collect();
         for (number, under_way) in self.members.in_flight.iter_mut() {
-            if under_way.member != member || under_way.purpose.is_disowned() || cancelled.contains(&u64::from(number)) {
+            if under_way.member != member
+                || under_way.purpose.is_disowned()
+                || cancelled.contains(&u64::from(number))
+            {
                 continue;
             }
             let changes = !under_way.purpose.is_read();
@@ -279,8 +412,18 @@ impl Engine {
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
         if self.dispatch.held() > 0 {
             self.look_at_company();
-            while let Some((HeldCommand { command, written }, class, since_ns)) = self.dispatch.lanes.next() {
-                self.stages.record(if class == Class::Foreground { Stage::HeldForeground } else { Stage::HeldBackground }, since_ns, self.now_ns);
+            while let Some((HeldCommand { command, written }, class, since_ns)) =
+                self.dispatch.lanes.next()
+            {
+                self.stages.record(
+                    if class == Class::Foreground {
+                        Stage::HeldForeground
+                    } else {
+                        Stage::HeldBackground
+                    },
+                    since_ns,
+                    self.now_ns,
+                );
                 self.go(command, class, &written);
             }
         }

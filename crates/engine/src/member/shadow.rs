@@ -1,5 +1,6 @@
-//! Replacement of a member that is in service (docs/internals/replace.md): a spare becomes its *shadow*, a second copy of all that lies on it, and takes
-//! its place when it is complete. Until then the member is read and written as ever.
+//! Replacement of a member that is in service (docs/internals/replace.md): a spare becomes its
+//! *shadow*, a second copy of all that lies on it, and takes its place when it is complete. Until
+//! then the member is read and written as ever.
 //!
 //! ```text
 //! Prepare -> copying -> whole -> Switch: quiescing -> draining -> drained -> the driver exchanges the devices -> Switched
@@ -7,12 +8,16 @@
 //! ```
 //!
 //! Invariants:
-//! 1 From `Prepare` on each write of the log or the journal to the member goes to the shadow as well, and counts as done when both are. Each round of
-//!   flushes, and each generation of the superblock, has the shadow too.
-//! 2 What was sealed before is stale on the shadow (the bit of its slot in [`crate::segment::Segment::stale`]) until a rebuild has written it there.
-//! 3 While the devices are exchanged nothing is in flight to either of them: what comes is kept back in its order ([`super::send`]).
-//!   What the old device has got and the shadow has not goes to the new device then.
-//! 4 Nothing that depends on the new device alone is acknowledged before a generation names it: a start before that uses the old device.
+//! 1 From `Prepare` on each write of the log or the journal to the member goes to the shadow as
+//!   well, and counts as done when both are. Each round of flushes, and each generation of the
+//!   superblock, has the shadow too.
+//! 2 What was sealed before is stale on the shadow (the bit of its slot in
+//!   [`crate::segment::Segment::stale`]) until a rebuild has written it there.
+//! 3 While the devices are exchanged nothing is in flight to either of them: what comes is kept
+//!   back in its order ([`super::send`]). What the old device has got and the shadow has not goes
+//!   to the new device then.
+//! 4 Nothing that depends on the new device alone is acknowledged before a generation names it: a
+//!   start before that uses the old device.
 
 use super::exchange::Changed;
 use super::life::{self, Change};
@@ -48,18 +53,29 @@ enum Switch {
 }
 
 fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
-    ControlError::Member { member, why: why.into() }
+    ControlError::Member {
+        member,
+        why: why.into(),
+    }
 }
 
 impl Engine {
     /// The shadow of a member, if it has one.
     pub(crate) fn shadow_of(&self, member: MemberId) -> Option<MemberId> {
-        self.exchanges.shadow.as_ref().filter(|shadow| shadow.of == member).map(|shadow| shadow.spare)
+        self.exchanges
+            .shadow
+            .as_ref()
+            .filter(|shadow| shadow.of == member)
+            .map(|shadow| shadow.spare)
     }
 
     /// The member whose shadow a spare is.
     pub(crate) fn shadowed_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.exchanges.shadow.as_ref().filter(|shadow| shadow.spare == spare).map(|shadow| shadow.of)
+        self.exchanges
+            .shadow
+            .as_ref()
+            .filter(|shadow| shadow.spare == spare)
+            .map(|shadow| shadow.of)
     }
 
     /// True if a member is being replaced: members and layouts are not changed otherwise meanwhile.
@@ -69,15 +85,21 @@ impl Engine {
 
     /// The shadow's bit among those of stale members.
     pub(crate) fn shadow_bit(&self) -> u64 {
-        self.exchanges.shadow.as_ref().map_or(0, |shadow| 1 << shadow.spare.0)
+        self.exchanges
+            .shadow
+            .as_ref()
+            .map_or(0, |shadow| 1 << shadow.spare.0)
     }
 
     /// True if the shadow waits for nothing but the exchange.
     pub(crate) fn is_shadow_ready(&self, spare: MemberId) -> bool {
-        self.exchanges.shadow.as_ref().is_some_and(|shadow| shadow.spare == spare && shadow.is_whole && shadow.switch == Switch::Idle)
+        self.exchanges.shadow.as_ref().is_some_and(|shadow| {
+            shadow.spare == spare && shadow.is_whole && shadow.switch == Switch::Idle
+        })
     }
 
-    /// Members that are stale as bits of a segment, by columns: the member of a column, and the shadow of that.
+    /// Members that are stale as bits of a segment, by columns: the member of a column, and the
+    /// shadow of that.
     pub(crate) fn stale_bits_of(&self, member: MemberId) -> u64 {
         1 << member.0 | self.shadow_of(member).map_or(0, |spare| 1 << spare.0)
     }
@@ -85,45 +107,89 @@ impl Engine {
     /// A spare begins to become a copy of a member in service.
     pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
         let needed = super::needed_bytes(&self.zones, &self.superblock.journals, member);
-        let Some(record) = self.superblock.members.get(spare.index()).filter(|record| record.state == MemberState::Spare) else {
+        let Some(record) = self
+            .superblock
+            .members
+            .get(spare.index())
+            .filter(|record| record.state == MemberState::Spare)
+        else {
             return Err(refused(spare, "it is no spare"));
         };
         if record.size_bytes < needed {
-            return Err(refused(member, format!("the device has {} bytes, the member's place needs {needed}", record.size_bytes)));
+            return Err(refused(
+                member,
+                format!(
+                    "the device has {} bytes, the member's place needs {needed}",
+                    record.size_bytes
+                ),
+            ));
         }
         let m = &self.members.list[member.index()];
         if !m.online || m.rebuilding || self.is_journal_device(member) {
-            return Err(refused(member, "it is not in service, or not whole, or holds nothing but a journal"));
+            return Err(refused(
+                member,
+                "it is not in service, or not whole, or holds nothing but a journal",
+            ));
         }
-        let mut others = (0..self.superblock.members.len() as u8).map(MemberId).filter(|other| *other != spare);
+        let mut others = (0..self.superblock.members.len() as u8)
+            .map(MemberId)
+            .filter(|other| *other != spare);
         if self.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
-            return Err(refused(member, "another replacement has not ended; try again when it has, or remove its spare"));
+            return Err(refused(
+                member,
+                "another replacement has not ended; try again when it has, or remove its spare",
+            ));
         }
         if self.layout_changes() {
-            return Err(refused(member, "the pool is growing, or a member leaves it; try again when that has ended"));
+            return Err(refused(
+                member,
+                "the pool is growing, or a member leaves it; try again when that has ended",
+            ));
         }
         if self.members.list[spare.index()].in_flight > 0 {
-            return Err(refused(spare, "commands to its device have not ended; try again"));
+            return Err(refused(
+                spare,
+                "commands to its device have not ended; try again",
+            ));
         }
         self.superblock.members[spare.index()].replaces = Some(member);
         let is_whole = self.planted == Plant::EarlySwitch;
-        self.exchanges.shadow = Some(Shadow { spare, of: member, is_whole, switch: Switch::Idle });
+        self.exchanges.shadow = Some(Shadow {
+            spare,
+            of: member,
+            is_whole,
+            switch: Switch::Idle,
+        });
         let slot = &mut self.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
         for segment in self.zones.clone().segments() {
-            let missed = missed_segments(self.segments.get(segment), 0) && self.members_of(segment) >> member.0 & 1 == 1;
+            let missed = missed_segments(self.segments.get(segment), 0)
+                && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
-            s.stale = if missed { s.stale | 1 << spare.0 } else { s.stale & !(1 << spare.0) };
+            s.stale = if missed {
+                s.stale | 1 << spare.0
+            } else {
+                s.stale & !(1 << spare.0)
+            };
         }
         self.raise_barrier();
         self.rebuild_joined(spare);
         Ok(())
     }
 
-    /// A rebuild has nothing left to write to the shadow, and all of it is flushed. False if it has none, or that is not so.
-    pub(crate) fn shadow_is_rebuilt(&mut self, rebuilt: &[MemberId], out: &mut Outbox) -> Option<MemberId> {
-        let shadow = self.exchanges.shadow.as_mut().filter(|shadow| !shadow.is_whole && rebuilt.contains(&shadow.spare))?;
+    /// A rebuild has nothing left to write to the shadow, and all of it is flushed. False if it has
+    /// none, or that is not so.
+    pub(crate) fn shadow_is_rebuilt(
+        &mut self,
+        rebuilt: &[MemberId],
+        out: &mut Outbox,
+    ) -> Option<MemberId> {
+        let shadow = self
+            .exchanges
+            .shadow
+            .as_mut()
+            .filter(|shadow| !shadow.is_whole && rebuilt.contains(&shadow.spare))?;
         shadow.is_whole = true;
         let (member, spare) = (shadow.of, shadow.spare);
         self.members.list[spare.index()].rebuilding = false;
@@ -134,7 +200,11 @@ impl Engine {
     /// The exchange of the devices is to begin; it is answered when nothing is in flight to either.
     pub(super) fn begin_switch(&mut self, id: ControlId, member: MemberId) -> Changed {
         match &mut self.exchanges.shadow {
-            Some(shadow) if shadow.of == member && shadow.is_whole && shadow.switch == Switch::Idle => shadow.switch = Switch::Quiescing(id),
+            Some(shadow)
+                if shadow.of == member && shadow.is_whole && shadow.switch == Switch::Idle =>
+            {
+                shadow.switch = Switch::Quiescing(id)
+            }
             _ => return Err(refused(member, "nothing is ready to take its place")),
         }
         Ok(())
@@ -142,19 +212,29 @@ impl Engine {
 
     /// True while no generation of the superblock begins.
     pub(crate) fn holds_superblocks(&self) -> bool {
-        self.exchanges.shadow.as_ref().is_some_and(|shadow| shadow.switch != Switch::Idle)
+        self.exchanges
+            .shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.switch != Switch::Idle)
     }
 
     /// True if commands to this slot are kept back.
     pub(crate) fn is_frozen(&self, member: MemberId) -> bool {
-        let is_frozen = |shadow: &&Shadow| matches!(shadow.switch, Switch::Draining(_) | Switch::Drained);
-        self.exchanges.shadow.as_ref().filter(is_frozen).is_some_and(|shadow| shadow.of == member || shadow.spare == member)
+        let is_frozen =
+            |shadow: &&Shadow| matches!(shadow.switch, Switch::Draining(_) | Switch::Drained);
+        self.exchanges
+            .shadow
+            .as_ref()
+            .filter(is_frozen)
+            .is_some_and(|shadow| shadow.of == member || shadow.spare == member)
     }
 
     /// Goes on with an exchange that was asked for.
     pub(crate) fn switch_step(&mut self, out: &mut Outbox) {
         let is_writing = self.superblock_writer.is_active();
-        let Some(shadow) = &mut self.exchanges.shadow else { return };
+        let Some(shadow) = &mut self.exchanges.shadow else {
+            return;
+        };
         if let Switch::Quiescing(id) = shadow.switch
             && !is_writing
         {
@@ -162,22 +242,32 @@ impl Engine {
         }
         let (of, spare) = (shadow.of, shadow.spare);
         if let Switch::Draining(id) = shadow.switch
-            && !self.members.in_flight.iter().any(|command| command.went_ns != u64::MAX && [of, spare].contains(&command.member))
+            && !self
+                .members
+                .in_flight
+                .iter()
+                .any(|command| command.went_ns != u64::MAX && [of, spare].contains(&command.member))
         {
             shadow.switch = Switch::Drained;
             control_answer(id, Ok(ControlReply::Done), out);
         }
     }
 
-    /// The devices are exchanged: the spare's is in the member's place, and nothing is in the spare's.
+    /// The devices are exchanged: the spare's is in the member's place, and nothing is in the
+    /// spare's.
     pub(super) fn end_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        let Some(shadow) = self.exchanges.shadow.take_if(|shadow| shadow.of == member && shadow.switch == Switch::Drained) else {
+        let Some(shadow) = self
+            .exchanges
+            .shadow
+            .take_if(|shadow| shadow.of == member && shadow.switch == Switch::Drained)
+        else {
             return Err(refused(member, "its device is not being exchanged"));
         };
         let spare = shadow.spare;
         let record = &self.superblock.members[spare.index()];
         let (uuid, size_bytes) = (record.uuid, record.size_bytes);
-        self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
+        self.change_member(spare, Change::GiveUp)
+            .map_err(|why| refused(spare, why))?;
         let given_up = &mut self.superblock.members[spare.index()];
         (given_up.uuid, given_up.replaces) = (windrow_units::Uuid::default(), None);
         let record = &mut self.superblock.members[member.index()];
@@ -188,10 +278,12 @@ impl Engine {
         slot.dirty = false;
         let stats = std::mem::take(&mut slot.stats);
         let slot = &mut self.members.list[member.index()];
-        // A flush of the spare that was kept back is not sent any more: the next round flushes the device.
+        // A flush of the spare that was kept back is not sent any more: the next round flushes the
+        // device.
         (slot.stats, slot.dirty) = (stats, true);
         slot.came += 1;
-        // What is acknowledged from now on may be on the new device alone. A round of flushes that is in flight proves nothing about it.
+        // What is acknowledged from now on may be on the new device alone. A round of flushes that
+        // is in flight proves nothing about it.
         self.members.unrecorded_loss = true;
         self.move_held(spare, member);
         self.thaw(None);
@@ -201,29 +293,53 @@ impl Engine {
 
     /// The devices are not exchanged after all, and are where they were.
     pub(super) fn give_up_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        let Some(shadow) = self.exchanges.shadow.as_mut().filter(|shadow| shadow.of == member) else {
+        let Some(shadow) = self
+            .exchanges
+            .shadow
+            .as_mut()
+            .filter(|shadow| shadow.of == member)
+        else {
             return Err(refused(member, "it is not being replaced"));
         };
-        if let Switch::Quiescing(id) | Switch::Draining(id) = std::mem::replace(&mut shadow.switch, Switch::Idle) {
+        if let Switch::Quiescing(id) | Switch::Draining(id) =
+            std::mem::replace(&mut shadow.switch, Switch::Idle)
+        {
             control_answer(id, Err(refused(member, "the exchange was given up")), out);
         }
         self.thaw(None);
         Ok(())
     }
 
-    /// A member leaves service: if it is replaced, or a shadow, nothing more comes of that. The spare stays one.
+    /// A member leaves service: if it is replaced, or a shadow, nothing more comes of that. The
+    /// spare stays one.
     pub(crate) fn drop_shadow_with(&mut self, member: MemberId, out: &mut Outbox) {
-        let Some(shadow) = self.exchanges.shadow.take_if(|shadow| shadow.of == member || shadow.spare == member) else { return };
-        let Shadow { spare, of, switch, .. } = shadow;
+        let Some(shadow) = self
+            .exchanges
+            .shadow
+            .take_if(|shadow| shadow.of == member || shadow.spare == member)
+        else {
+            return;
+        };
+        let Shadow {
+            spare, of, switch, ..
+        } = shadow;
         if let Switch::Quiescing(id) | Switch::Draining(id) = switch {
-            control_answer(id, Err(refused(of, "the member, or the device that was to take its place, has left service")), out);
+            control_answer(
+                id,
+                Err(refused(
+                    of,
+                    "the member, or the device that was to take its place, has left service",
+                )),
+                out,
+            );
         }
         let slot = &mut self.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
         self.superblock.members[spare.index()].replaces = None;
         self.cancel_held(spare);
         self.thaw(Some(spare));
-        out.notices.push(Notice::ReplacementEnded { member: of, spare });
+        out.notices
+            .push(Notice::ReplacementEnded { member: of, spare });
     }
 
     /// The pool has stopped: who waits for the exchange is refused.
@@ -236,12 +352,18 @@ impl Engine {
 
     /// True if the device in a slot is being exchanged just now: nothing else may be done with it.
     pub(crate) fn is_being_exchanged(&self, member: MemberId) -> bool {
-        let is_drained = self.exchanges.shadow.as_ref().is_some_and(|shadow| shadow.switch == Switch::Drained);
+        let is_drained = self
+            .exchanges
+            .shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.switch == Switch::Drained);
         is_drained && self.is_frozen(member)
     }
 
     /// For `status`: whom a spare is to replace.
     pub(crate) fn replaced_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.superblock.members[spare.index()].replaces.filter(|_| life::life(&self.superblock.members[spare.index()]) == life::Life::Spare)
+        self.superblock.members[spare.index()]
+            .replaces
+            .filter(|_| life::life(&self.superblock.members[spare.index()]) == life::Life::Spare)
     }
 }

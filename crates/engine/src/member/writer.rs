@@ -1,5 +1,6 @@
-//! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in use, flushes each, and is done. Whoever
-//! wants something recorded raises `wanted`; a generation that was begun later covers it.
+//! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in
+//! use, flushes each, and is done. Whoever wants something recorded raises `wanted`; a generation
+//! that was begun later covers it.
 
 use super::*;
 use windrow_layout::superblock::slot_offset;
@@ -31,14 +32,21 @@ impl SuperblockWriter {
 
     /// The writer that goes on after this superblock.
     pub fn after(superblock: &Superblock) -> Self {
-        Self { written_hash: superblock.content_hash(), ..Self::default() }
+        Self {
+            written_hash: superblock.content_hash(),
+            ..Self::default()
+        }
     }
 }
 
 impl Engine {
     /// Begins a generation if one is wanted and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
-        if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
+        if self.superblock_writer.active
+            || self.superblock_writer.wanted == self.superblock_writer.done
+            || self.stopped.is_some()
+            || self.read_only
+        {
             return;
         }
         if self.holds_superblocks() {
@@ -57,8 +65,18 @@ impl Engine {
         self.superblock_writer.left = online.len() as u32;
         for member in online {
             let buf = superblock_image(&self.superblock, member, &self.buffers);
-            let written = WrittenBytes { superblock: SLOT_BYTES as u64, ..Default::default() };
-            self.send_write(member, slot_offset(self.superblock.generation), buf, Purpose::SuperblockWrite, &written, out);
+            let written = WrittenBytes {
+                superblock: SLOT_BYTES as u64,
+                ..Default::default()
+            };
+            self.send_write(
+                member,
+                slot_offset(self.superblock.generation),
+                buf,
+                Purpose::SuperblockWrite,
+                &written,
+                out,
+            );
         }
     }
 
@@ -91,8 +109,16 @@ impl Engine {
 }
 
 /// The slot image of one member.
-pub(crate) fn superblock_image(superblock: &Superblock, member: MemberId, buffers: &windrow_io::BufPool) -> Buf {
-    let copy = Superblock { member, member_uuid: superblock.members[member.index()].uuid, ..superblock.clone() };
+pub(crate) fn superblock_image(
+    superblock: &Superblock,
+    member: MemberId,
+    buffers: &windrow_io::BufPool,
+) -> Buf {
+    let copy = Superblock {
+        member,
+        member_uuid: superblock.members[member.index()].uuid,
+        ..superblock.clone()
+    };
     let bytes = copy.encode();
     let mut buf = buffers.zeroed(SLOT_BYTES);
     buf[..bytes.len()].copy_from_slice(&bytes);

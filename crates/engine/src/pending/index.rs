@@ -1,9 +1,12 @@
-//! Which record a block has: a table of chains, as large as what is on its way asks for, and not as large as what may be.
+//! Which record a block has: a table of chains, as large as what is on its way asks for, and not as
+//! large as what may be.
 //!
-//! The memory is taken at the start. Of it only the first `buckets` are in use: twice as many when there are more records than buckets, half as many
-//! when there is one for eight. So the part that is touched at random is about as large as the records themselves, and stays in the cache with them.
-//! A chain is split in two, or two become one: that takes time in proportion to the buckets in use, of which as many records have come or gone since the last
-//! time. The links are in the records.
+//! The memory is taken at the start. Of it only the first `buckets` are in use: twice as many when
+//! there are more records than buckets, half as many when there is one for eight. So the part that
+//! is touched at random is about as large as the records themselves, and stays in the cache with
+//! them. A chain is split in two, or two become one: that takes time in proportion to the buckets
+//! in use, of which as many records have come or gone since the last time. The links are in the
+//! records.
 
 use super::BlockKey;
 
@@ -39,7 +42,11 @@ impl Default for Index {
 impl Index {
     /// For about so many records; more make the chains longer.
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self { heads: vec![NONE; capacity.next_power_of_two().max(LEAST)], buckets: LEAST, len: 0 }
+        Self {
+            heads: vec![NONE; capacity.next_power_of_two().max(LEAST)],
+            buckets: LEAST,
+            len: 0,
+        }
     }
 
     /// Records in it.
@@ -47,7 +54,8 @@ impl Index {
         self.len
     }
 
-    /// Fibonacci hashing: the bits of the product from 40 on depend on the block as well as on the volume, which begins there.
+    /// Fibonacci hashing: the bits of the product from 40 on depend on the block as well as on the
+    /// volume, which begins there.
     #[inline]
     fn bucket(&self, key: BlockKey) -> usize {
         (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.buckets - 1)
@@ -99,7 +107,8 @@ impl Index {
         }
     }
 
-    /// Twice as many buckets: of each chain some records go to the one that is as far behind it as there were buckets.
+    /// Twice as many buckets: of each chain some records go to the one that is as far behind it as
+    /// there were buckets.
     #[cold]
     fn split<R: Link>(&mut self, records: &mut [R]) {
         let before = self.buckets;

@@ -1,4 +1,5 @@
-//! Columns on their way to a member that is rebuilt: whole, or beside users in pieces, one after the other, so that a user's read waits for one piece at most.
+//! Columns on their way to a member that is rebuilt: whole, or beside users in pieces, one after
+//! the other, so that a user's read waits for one piece at most.
 
 use crate::limits::EXAMINE_PIECE_ROWS;
 use crate::member::Purpose;
@@ -23,43 +24,86 @@ pub(super) struct ColumnWrite {
 
 impl Engine {
     /// Writes a column, which counts as one piece of work until its last byte is written.
-    pub(super) fn write_column(&mut self, segment: SegmentId, (member, offset): (MemberId, u64), column: Buf, out: &mut Outbox) {
+    pub(super) fn write_column(
+        &mut self,
+        segment: SegmentId,
+        (member, offset): (MemberId, u64),
+        column: Buf,
+        out: &mut Outbox,
+    ) {
         let bytes = column.len();
         self.rebuild.throttle.add(bytes as u64);
-        let at = self.rebuild.columns.insert(ColumnWrite { segment, member, offset, column, bytes, gone: 0 });
+        let at = self.rebuild.columns.insert(ColumnWrite {
+            segment,
+            member,
+            offset,
+            column,
+            bytes,
+            gone: 0,
+        });
         self.write_piece(at, out);
     }
 
     /// Writes what comes next of a column. False: nothing does.
     fn write_piece(&mut self, at: u32, out: &mut Outbox) -> bool {
         let beside_users = self.users.are_about(self.now_ns);
-        let Some(write) = self.rebuild.columns.get_mut(at).filter(|write| write.gone < write.bytes) else { return false };
+        let Some(write) = self
+            .rebuild
+            .columns
+            .get_mut(at)
+            .filter(|write| write.gone < write.bytes)
+        else {
+            return false;
+        };
         let (begin, left) = (write.gone, write.bytes - write.gone);
         let buf = if begin == 0 && (!beside_users || left <= PIECE_BYTES) {
             std::mem::replace(&mut write.column, self.buffers.get(0))
         } else {
-            let length = if beside_users { left.min(PIECE_BYTES) } else { left };
+            let length = if beside_users {
+                left.min(PIECE_BYTES)
+            } else {
+                left
+            };
             let mut piece = self.buffers.get(length);
             piece.copy_from_slice(&write.column[begin..begin + length]);
             piece
         };
         write.gone += buf.len();
         let (member, offset) = (write.member, write.offset + begin as u64);
-        let written = WrittenBytes { rebuild: buf.len() as u64, ..Default::default() };
-        self.send_write(member, offset, buf, Purpose::Rebuild { column: at }, &written, out);
+        let written = WrittenBytes {
+            rebuild: buf.len() as u64,
+            ..Default::default()
+        };
+        self.send_write(
+            member,
+            offset,
+            buf,
+            Purpose::Rebuild { column: at },
+            &written,
+            out,
+        );
         true
     }
 
     /// A piece of a column has been written, or not: then its member is not rebuilt any more.
     pub(crate) fn column_piece_written(&mut self, at: u32, failed: bool, out: &mut Outbox) {
-        let Some(member) = self.rebuild.columns.get(at).map(|write| write.member) else { return };
+        let Some(member) = self.rebuild.columns.get(at).map(|write| write.member) else {
+            return;
+        };
         let goes_on = !failed && self.is_online(member) && self.stopped.is_none();
         if goes_on && self.write_piece(at, out) {
             return;
         }
-        let Some(write) = self.rebuild.columns.remove(at) else { return };
+        let Some(write) = self.rebuild.columns.remove(at) else {
+            return;
+        };
         self.rebuild.throttle.end(self.now_ns, write.bytes as u64);
-        if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == write.segment) {
+        if let Some(current) = self
+            .rebuild
+            .current
+            .iter_mut()
+            .find(|current| current.segment == write.segment)
+        {
             current.writes -= 1;
         }
     }

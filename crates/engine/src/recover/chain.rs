@@ -1,15 +1,20 @@
-//! Chains: the batches of each stream after the checkpoint, and what the members say of their durability.
+//! Chains: the batches of each stream after the checkpoint, and what the members say of their
+//! durability.
 //!
-//! 1 Each stream is followed from its replay position. A batch is taken if its header is the expected one, no fence voids it, and
-//!   head and tail verify. Every header that is met tells what was durable when it was sealed ([`Durable`]).
-//! 2 Batches above the flushed number of their stream must verify to the last byte; the chain is cut at the first that does not.
-//! 3 Where a chain ends, what stands behind the end is looked at: the other rows of its chunk, row 0 of each further chunk of the segment, and of
-//!   the segment in which the stream goes on. A later batch of the stream may stand there whose predecessor is lost, and it may say that the
-//!   predecessor was durable. Nothing is taken from there. (Guests may store Windrow images: one of this very pool has older batches, never later
-//!   ones.)
+//! 1 Each stream is followed from its replay position. A batch is taken if its header is the
+//!   expected one, no fence voids it, and head and tail verify. Every header that is met tells what
+//!   was durable when it was sealed ([`Durable`]).
+//! 2 Batches above the flushed number of their stream must verify to the last byte; the chain is
+//!   cut at the first that does not.
+//! 3 Where a chain ends, what stands behind the end is looked at: the other rows of its chunk, row
+//!   0 of each further chunk of the segment, and of the segment in which the stream goes on. A
+//!   later batch of the stream may stand there whose predecessor is lost, and it may say that the
+//!   predecessor was durable. Nothing is taken from there. (Guests may store Windrow images: one of
+//!   this very pool has older batches, never later ones.)
 //! 4 `judge.rs` tells what each end means.
 //!
-//! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the others are read again when needed.
+//! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the
+//! others are read again when needed.
 
 use super::OpenError;
 use super::fence::{batches_through, fence_of};
@@ -19,7 +24,9 @@ use super::loss::{Loss, Losses};
 use super::reader::Reader;
 use super::redundancy::verify_payload;
 use crate::ends::Ends;
-use crate::limits::{CLEANED_STREAMS, REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAMS, USER_STREAMS, is_user};
+use crate::limits::{
+    CLEANED_STREAMS, REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAMS, USER_STREAMS, is_user,
+};
 use crate::stream::Stream;
 use std::cell::Cell;
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
@@ -29,8 +36,9 @@ use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
 /// Flushed batches at the end of an epoch that are looked at, as a start may have refused them.
 const FLUSHED_DOUBTED: usize = 8;
 
-/// Rows in the chunk of the end, and beginnings of chunks behind it, that are rebuilt where they bear nothing that fits: what is written and not flushed when power goes reaches
-/// little further, and each of them tells what is needed.
+/// Rows in the chunk of the end, and beginnings of chunks behind it, that are rebuilt where they
+/// bear nothing that fits: what is written and not flushed when power goes reaches little further,
+/// and each of them tells what is needed.
 const REBUILT_BEHIND: usize = 8;
 
 /// A batch of a chain.
@@ -67,7 +75,11 @@ impl Taken {
             header_checksum: batch.frame.header_checksum,
             ends,
             entries: batch.entries.len() as u32,
-            moves: batch.entries.iter().filter(|e| matches!(e.entry, Entry::Move { .. })).count() as u32,
+            moves: batch
+                .entries
+                .iter()
+                .filter(|e| matches!(e.entry, Entry::Move { .. }))
+                .count() as u32,
             orders,
             incomplete: false,
         }
@@ -77,7 +89,19 @@ impl Taken {
     #[cfg(test)]
     pub(super) fn with_moves(moves: u32) -> Self {
         let (segment, seq, epoch) = (SegmentId(0), Seq(1), Epoch(1));
-        Self { segment, row: 0, rows: 1, seq, epoch, header_checksum: 0, ends: None, entries: moves, moves, orders: Vec::new(), incomplete: false }
+        Self {
+            segment,
+            row: 0,
+            rows: 1,
+            seq,
+            epoch,
+            header_checksum: 0,
+            ends: None,
+            entries: moves,
+            moves,
+            orders: Vec::new(),
+            incomplete: false,
+        }
     }
 
     /// Bytes of its ends that are kept in memory.
@@ -87,7 +111,11 @@ impl Taken {
 
     /// Its entries: from memory, or read again.
     pub(super) fn batch(&self, reader: &mut Reader<'_>) -> Result<DecodedBatch, OpenError> {
-        match self.ends.as_ref().and_then(|ends| reader.decode(ends, self.segment, self.row)) {
+        match self
+            .ends
+            .as_ref()
+            .and_then(|ends| reader.decode(ends, self.segment, self.row))
+        {
             Some(batch) => Ok(batch),
             None => Ok(self.read_again(reader)?.0),
         }
@@ -95,24 +123,33 @@ impl Taken {
 
     /// Its entries and the ends that they are in.
     pub(super) fn read(&self, reader: &mut Reader<'_>) -> Result<(DecodedBatch, Ends), OpenError> {
-        let kept = self.ends.as_ref().and_then(|ends| Some((reader.decode(ends, self.segment, self.row)?, ends.clone())));
+        let kept = self
+            .ends
+            .as_ref()
+            .and_then(|ends| Some((reader.decode(ends, self.segment, self.row)?, ends.clone())));
         kept.map_or_else(|| self.read_again(reader), Ok)
     }
 
     fn read_again(&self, reader: &mut Reader<'_>) -> Result<(DecodedBatch, Ends), OpenError> {
-        if let Some((frame, block)) = reader.header(self.segment, self.row, |f| f.header_checksum == self.header_checksum)?
-            && let Some(found) = reader.ends(&frame, block)?
+        if let Some((frame, block)) = reader.header(self.segment, self.row, |f| {
+            f.header_checksum == self.header_checksum
+        })? && let Some(found) = reader.ends(&frame, block)?
         {
             return Ok(found);
         }
-        Err(OpenError::Damage(format!("batch {} in segment {} row {} could be read once, but not again", self.seq, self.segment, self.row)))
+        Err(OpenError::Damage(format!(
+            "batch {} in segment {} row {} could be read once, but not again",
+            self.seq, self.segment, self.row
+        )))
     }
 }
 
 /// Orders that an entry accounts for.
 pub(super) fn orders_of(entry: &Entry) -> Option<(Order, u64)> {
     match entry {
-        Entry::Data { birth, .. } | Entry::Fill { birth, .. } | Entry::Reference { birth, .. } => Some((*birth, 1)),
+        Entry::Data { birth, .. } | Entry::Fill { birth, .. } | Entry::Reference { birth, .. } => {
+            Some((*birth, 1))
+        }
         Entry::Range { order, .. } | Entry::Volume { order, .. } => Some((*order, 1)),
         Entry::Covered { first, count } => Some((*first, *count)),
         Entry::Move { .. } | Entry::Page { .. } => None,
@@ -126,8 +163,9 @@ pub(super) fn push_range(ranges: &mut Vec<(u64, u64)>, first: u64, last: u64) {
     }
 }
 
-/// What the members say was durable. A claim of an older epoch speaks of batches and orders that the fence behind it accepted:
-/// beyond the fence numbers begin anew, so a claim reaches no further than that.
+/// What the members say was durable. A claim of an older epoch speaks of batches and orders that
+/// the fence behind it accepted: beyond the fence numbers begin anew, so a claim reaches no further
+/// than that.
 #[derive(Debug)]
 pub(super) struct Durable {
     pub(super) seqs: [Seq; MAX_STREAMS],
@@ -137,26 +175,47 @@ pub(super) struct Durable {
 impl Durable {
     /// Nothing is known to be durable.
     pub(super) fn nothing() -> Self {
-        Self { seqs: [Seq(0); MAX_STREAMS], through: Order(0) }
+        Self {
+            seqs: [Seq(0); MAX_STREAMS],
+            through: Order(0),
+        }
     }
 
     /// What a header, root or fence of an epoch says.
-    pub(super) fn claim(&mut self, superblock: &Superblock, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
+    pub(super) fn claim(
+        &mut self,
+        superblock: &Superblock,
+        epoch: Epoch,
+        seqs: &[Seq; MAX_STREAMS],
+        through: Order,
+    ) {
         let fence = fence_of(superblock, epoch);
         for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
             *known = (*known).max(fence.map_or(*claimed, |f| f.last_seq[stream].min(*claimed)));
         }
-        // Orders between a fence's accepted one and its next one were never used; all of them count as there.
+        // Orders between a fence's accepted one and its next one were never used; all of them count
+        // as there.
         let claimed = fence.map_or(through, |f| through.min(f.accepted_order));
         self.through = self.through.max(claimed);
     }
 
     /// What a checkpoint root and fences say; also one whose pages can not be had any more.
     pub(super) fn claim_root(&mut self, superblock: &Superblock, root: &CheckpointRoot) {
-        self.claim(superblock, root.epoch, &root.flushed_seq, root.flushed_through);
+        self.claim(
+            superblock,
+            root.epoch,
+            &root.flushed_seq,
+            root.flushed_through,
+        );
         for fence in &superblock.fences {
-            // A fence is written only after everything it accepts was made durable, and speaks in its own epoch.
-            self.claim(superblock, fence.epoch, &fence.last_seq, fence.accepted_order);
+            // A fence is written only after everything it accepts was made durable, and speaks in
+            // its own epoch.
+            self.claim(
+                superblock,
+                fence.epoch,
+                &fence.last_seq,
+                fence.accepted_order,
+            );
         }
     }
 }
@@ -178,28 +237,68 @@ impl Chain {
     /// One of these batches, for tests: segment 0, row and rows of each.
     #[cfg(test)]
     pub(super) fn of_rows(stream: usize, rows: &[(u32, u32)]) -> Self {
-        let batches: Vec<Taken> = (1..).zip(rows).map(|(seq, (row, rows))| Taken { row: *row, rows: *rows, seq: Seq(seq), ..Taken::with_moves(0) }).collect();
+        let batches: Vec<Taken> = (1..)
+            .zip(rows)
+            .map(|(seq, (row, rows))| Taken {
+                row: *row,
+                rows: *rows,
+                seq: Seq(seq),
+                ..Taken::with_moves(0)
+            })
+            .collect();
         let row = batches.last().map_or(0, |last| last.row + last.rows);
-        let next = StreamPosition { segment: SegmentId(0), row, seq: Seq(batches.len() as u64 + 1), next_segment: SegmentId::NONE };
-        Self { stream, batches, next, end: Found::Nothing, unverified: None, behind: None }
+        let next = StreamPosition {
+            segment: SegmentId(0),
+            row,
+            seq: Seq(batches.len() as u64 + 1),
+            next_segment: SegmentId::NONE,
+        };
+        Self {
+            stream,
+            batches,
+            next,
+            end: Found::Nothing,
+            unverified: None,
+            behind: None,
+        }
     }
 
     /// The batch counts, and the next one is expected behind it.
     fn take(&mut self, batch: &DecodedBatch, ends: Ends, budget: &mut usize) {
         let h = &batch.frame.header;
-        let kept = if ends.len() <= *budget { Some(ends) } else { None };
+        let kept = if ends.len() <= *budget {
+            Some(ends)
+        } else {
+            None
+        };
         *budget -= kept.as_ref().map_or(0, Ends::len);
         self.batches.push(Taken::new(batch, kept));
-        self.next = StreamPosition { segment: h.segment, row: h.row + h.rows, seq: h.seq.next(), next_segment: h.next_segment };
+        self.next = StreamPosition {
+            segment: h.segment,
+            row: h.row + h.rows,
+            seq: h.seq.next(),
+            next_segment: h.next_segment,
+        };
         if self.next.row >= h.shape.rows {
-            self.next = StreamPosition { segment: h.next_segment, row: 0, seq: h.seq.next(), next_segment: SegmentId::NONE };
+            self.next = StreamPosition {
+                segment: h.next_segment,
+                row: 0,
+                seq: h.seq.next(),
+                next_segment: SegmentId::NONE,
+            };
         }
     }
 
-    /// The batches from this one on do not count, and one is expected in its place. Returns the bytes of ends that were kept of them.
+    /// The batches from this one on do not count, and one is expected in its place. Returns the
+    /// bytes of ends that were kept of them.
     fn drop_from(&mut self, at: usize) -> usize {
         let first = &self.batches[at];
-        self.next = StreamPosition { segment: first.segment, row: first.row, seq: first.seq, next_segment: SegmentId::NONE };
+        self.next = StreamPosition {
+            segment: first.segment,
+            row: first.row,
+            seq: first.seq,
+            next_segment: SegmentId::NONE,
+        };
         self.batches.drain(at..).map(|refused| refused.kept()).sum()
     }
 
@@ -208,8 +307,9 @@ impl Chain {
         Seq(self.next.seq.0.saturating_sub(1))
     }
 
-    /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the gap at which the log ends. Nothing in them lives, so the stream
-    /// goes on in their place, and what is readmitted needs no more segments than it had before.
+    /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the
+    /// gap at which the log ends. Nothing in them lives, so the stream goes on in their place, and
+    /// what is readmitted needs no more segments than it had before.
     fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
         let is_void = |batch: &Taken| {
             let through = batches_through(superblock, batch.epoch).min(covered).0;
@@ -218,8 +318,10 @@ impl Chain {
         self.drop_last_while(is_void);
     }
 
-    /// Of checkpoints: leaves out the batches behind the last page of `root`, the checkpoint that was loaded. They are of later ones that power cut off (or that can not be
-    /// read): nobody will ever ask for a page in them. If they were kept, each such crash would cost the segments that it had filled until a checkpoint gets through.
+    /// Of checkpoints: leaves out the batches behind the last page of `root`, the checkpoint that
+    /// was loaded. They are of later ones that power cut off (or that can not be read): nobody will
+    /// ever ask for a page in them. If they were kept, each such crash would cost the segments that
+    /// it had filled until a checkpoint gets through.
     fn drop_rootless(&mut self, root: &CheckpointRoot) {
         let last_page = root.flushed_seq[STREAM_CHECKPOINT];
         self.drop_last_while(|batch| batch.seq > last_page);
@@ -227,7 +329,12 @@ impl Chain {
 
     fn drop_last_while(&mut self, is_left_out: impl Fn(&Taken) -> bool) {
         while let Some(batch) = self.batches.pop_if(|batch| is_left_out(batch)) {
-            self.next = StreamPosition { segment: batch.segment, row: batch.row, seq: batch.seq, next_segment: SegmentId::NONE };
+            self.next = StreamPosition {
+                segment: batch.segment,
+                row: batch.row,
+                seq: batch.seq,
+                next_segment: SegmentId::NONE,
+            };
         }
     }
 }
@@ -249,15 +356,23 @@ impl Chains {
         USER_STREAMS.iter().flat_map(|id| &self.of(*id).batches)
     }
 
-    /// The batches of moved blocks in the order in which their moves are applied: the first stream last (`Engine::stream_for_move`).
+    /// The batches of moved blocks in the order in which their moves are applied: the first stream
+    /// last (`Engine::stream_for_move`).
     pub(super) fn moves(&self) -> Vec<&Taken> {
-        CLEANED_STREAMS.iter().rev().flat_map(|id| &self.of(*id).batches).collect()
+        CLEANED_STREAMS
+            .iter()
+            .rev()
+            .flat_map(|id| &self.of(*id).batches)
+            .collect()
     }
 
-    /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is not.
+    /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is
+    /// not.
     pub(super) fn damage(&self, chain: &Chain, accepted: Order) -> Option<&'static str> {
         // (A further stream that was never opened can not be what is missing.)
-        let by_order = is_user(chain.stream) && (chain.stream == 0 || chain.end != Found::NeverOpened) && accepted < self.durable.through;
+        let by_order = is_user(chain.stream)
+            && (chain.stream == 0 || chain.end != Found::NeverOpened)
+            && accepted < self.durable.through;
         let by_seq = chain.next.seq <= self.durable.seqs[chain.stream];
         judge(chain.end, by_seq || by_order).damage()
     }
@@ -267,9 +382,17 @@ impl Chains {
         self.list.iter()
     }
 
-    /// Leaves out batches at the ends of chains that bring nothing ([`Chain::drop_void`], [`Chain::drop_rootless`]), so that the streams go on in their place. What the ends mean
-    /// must have been judged before. Where the chain of checkpoints is broken it stays as it is (`stray.rs`).
-    pub(super) fn drop_idle(&mut self, superblock: &Superblock, root: &CheckpointRoot, covered: Order, checkpoint_broken: bool) {
+    /// Leaves out batches at the ends of chains that bring nothing ([`Chain::drop_void`],
+    /// [`Chain::drop_rootless`]), so that the streams go on in their place. What the ends mean must
+    /// have been judged before. Where the chain of checkpoints is broken it stays as it is
+    /// (`stray.rs`).
+    pub(super) fn drop_idle(
+        &mut self,
+        superblock: &Superblock,
+        root: &CheckpointRoot,
+        covered: Order,
+        checkpoint_broken: bool,
+    ) {
         for chain in &mut self.list {
             if is_user(chain.stream) {
                 chain.drop_void(superblock, covered);
@@ -281,19 +404,34 @@ impl Chains {
 }
 
 /// Follows all streams from `root`.
-pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoot) -> Result<Chains, OpenError> {
-    let mut chains = Chains { list: Vec::new(), durable: Durable::nothing() };
+pub(super) fn collect(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+) -> Result<Chains, OpenError> {
+    let mut chains = Chains {
+        list: Vec::new(),
+        durable: Durable::nothing(),
+    };
     for root in superblock.checkpoints.iter().flatten() {
         chains.durable.claim_root(superblock, root);
     }
     let mut budget = REPLAY_TABLE_BYTES;
     for stream in STREAMS {
-        let walk = Walk { superblock, root, stream };
+        let walk = Walk {
+            superblock,
+            root,
+            stream,
+        };
         let chain = walk.follow(reader, &mut chains.durable, &mut budget)?;
         chains.list.push(chain);
     }
     for slot in 0..chains.list.len() {
-        let walk = Walk { superblock, root, stream: chains.list[slot].stream };
+        let walk = Walk {
+            superblock,
+            root,
+            stream: chains.list[slot].stream,
+        };
         walk.look_behind(reader, &mut chains.list[slot], &mut chains.durable)?;
     }
     for slot in 0..chains.list.len() {
@@ -319,20 +457,36 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    /// True if the header is of this stream and of a time that counts. The root's positions are those of its own epoch: whatever
-    /// older batch still lies there is void, though the fence that says so may have been dropped with the checkpoints before.
-    fn is_ours(&self, frame: &HeaderFrame, reader_shape: &windrow_units::Shape, epoch: Epoch) -> bool {
+    /// True if the header is of this stream and of a time that counts. The root's positions are
+    /// those of its own epoch: whatever older batch still lies there is void, though the fence that
+    /// says so may have been dropped with the checkpoints before.
+    fn is_ours(
+        &self,
+        frame: &HeaderFrame,
+        reader_shape: &windrow_units::Shape,
+        epoch: Epoch,
+    ) -> bool {
         let h = &frame.header;
-        usize::from(h.stream.0) == self.stream && h.shape == *reader_shape && h.epoch >= epoch && h.epoch <= self.superblock.epoch
+        usize::from(h.stream.0) == self.stream
+            && h.shape == *reader_shape
+            && h.epoch >= epoch
+            && h.epoch <= self.superblock.epoch
     }
 
     fn is_void(&self, frame: &HeaderFrame) -> bool {
-        fence_of(self.superblock, frame.header.epoch).is_some_and(|f| frame.header.seq > f.last_seq[self.stream])
+        fence_of(self.superblock, frame.header.epoch)
+            .is_some_and(|f| frame.header.seq > f.last_seq[self.stream])
     }
 
-    /// The epoch of a batch that would be the next one, if it is one that no superblock knows. An epoch is durable in the superblocks of all members
-    /// in use before its first batch is written, so those superblocks are lost; without them the pool would silently be what it was before.
-    fn newer_epoch(&self, frame: &HeaderFrame, shape: &windrow_units::Shape, seq: Seq) -> Option<Epoch> {
+    /// The epoch of a batch that would be the next one, if it is one that no superblock knows. An
+    /// epoch is durable in the superblocks of all members in use before its first batch is written,
+    /// so those superblocks are lost; without them the pool would silently be what it was before.
+    fn newer_epoch(
+        &self,
+        frame: &HeaderFrame,
+        shape: &windrow_units::Shape,
+        seq: Seq,
+    ) -> Option<Epoch> {
         let h = &frame.header;
         let next = usize::from(h.stream.0) == self.stream && h.shape == *shape && h.seq == seq;
         (next && h.epoch > self.superblock.epoch).then_some(h.epoch)
@@ -343,19 +497,37 @@ impl Walk<'_> {
         durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
     }
 
-    fn follow(&self, reader: &mut Reader<'_>, durable: &mut Durable, budget: &mut usize) -> Result<Chain, OpenError> {
+    fn follow(
+        &self,
+        reader: &mut Reader<'_>,
+        durable: &mut Durable,
+        budget: &mut usize,
+    ) -> Result<Chain, OpenError> {
         let next = self.root.replay[self.stream];
-        let mut chain = Chain { stream: self.stream, batches: Vec::new(), next, end: Found::Nothing, unverified: None, behind: None };
+        let mut chain = Chain {
+            stream: self.stream,
+            batches: Vec::new(),
+            next,
+            end: Found::Nothing,
+            unverified: None,
+            behind: None,
+        };
         if !reader.zones.contains(next.segment) {
             chain.end = Found::NeverOpened;
-            chain.next = StreamPosition { next_segment: SegmentId::NONE, ..next };
+            chain.next = StreamPosition {
+                next_segment: SegmentId::NONE,
+                ..next
+            };
             return Ok(chain);
         }
         // What of the stream was flushed in the last batch's epoch, as that epoch knew it.
         let mut flushed = (Epoch(0), Seq(0));
         loop {
             let mut step = self.step(reader, durable, &chain)?;
-            let epoch = chain.batches.last().map_or(self.root.epoch, |last| last.epoch);
+            let epoch = chain
+                .batches
+                .last()
+                .map_or(self.root.epoch, |last| last.epoch);
             if !matches!(&step, Step::Next(batch, _) if batch.frame.header.epoch == epoch)
                 && let Some((at, newer)) = self.refused(reader, durable, &chain, flushed)?
             {
@@ -365,13 +537,18 @@ impl Walk<'_> {
             match step {
                 Step::Next(batch, ends) => {
                     let h = &batch.frame.header;
-                    let before = if flushed.0 == h.epoch { flushed.1 } else { Seq(0) };
+                    let before = if flushed.0 == h.epoch {
+                        flushed.1
+                    } else {
+                        Seq(0)
+                    };
                     flushed = (h.epoch, before.max(h.flushed_seq[self.stream]));
                     chain.take(&batch, ends, budget);
                     self.claim(durable, &batch.frame);
                 }
                 Step::End(found, unverified) => {
-                    // At the beginning of a segment, or where batches were dropped, it alone tells where the stream goes on.
+                    // At the beginning of a segment, or where batches were dropped, it alone tells
+                    // where the stream goes on.
                     if let Some(frame) = &unverified
                         && chain.next.next_segment == SegmentId::NONE
                     {
@@ -384,8 +561,10 @@ impl Walk<'_> {
         }
     }
 
-    /// The first batch of the last one's epoch that a start had refused, though no fence tells of it any more, and what stands in its place: see [`Self::newer_in_place`]. Refused
-    /// is what comes last in an epoch, whole or not; of what that epoch knew to be flushed (then its orders lie behind a gap) a few are looked at.
+    /// The first batch of the last one's epoch that a start had refused, though no fence tells of
+    /// it any more, and what stands in its place: see [`Self::newer_in_place`]. Refused is what
+    /// comes last in an epoch, whole or not; of what that epoch knew to be flushed (then its orders
+    /// lie behind a gap) a few are looked at.
     fn refused(
         &self,
         reader: &mut Reader<'_>,
@@ -394,11 +573,23 @@ impl Walk<'_> {
         (epoch, flushed): (Epoch, Seq),
     ) -> Result<Option<(usize, Step)>, OpenError> {
         let of_epoch = |taken: &&Taken| taken.epoch == epoch;
-        let doubtful =
-            chain.batches.iter().rev().take_while(of_epoch).enumerate().take_while(|(back, taken)| *back < FLUSHED_DOUBTED || taken.seq > flushed).count();
+        let doubtful = chain
+            .batches
+            .iter()
+            .rev()
+            .take_while(of_epoch)
+            .enumerate()
+            .take_while(|(back, taken)| *back < FLUSHED_DOUBTED || taken.seq > flushed)
+            .count();
         for at in chain.batches.len() - doubtful..chain.batches.len() {
             let taken = &chain.batches[at];
-            let newer = self.newer_in_place(reader, durable, (taken.segment, taken.row), taken.seq, taken.epoch)?;
+            let newer = self.newer_in_place(
+                reader,
+                durable,
+                (taken.segment, taken.row),
+                taken.seq,
+                taken.epoch,
+            )?;
             if newer.is_some() {
                 return Ok(newer.map(|newer| (at, newer)));
             }
@@ -407,14 +598,25 @@ impl Walk<'_> {
     }
 
     /// What stands where the next batch of the chain is expected.
-    fn step(&self, reader: &mut Reader<'_>, durable: &mut Durable, chain: &Chain) -> Result<Step, OpenError> {
-        let StreamPosition { segment, row, seq, .. } = chain.next;
+    fn step(
+        &self,
+        reader: &mut Reader<'_>,
+        durable: &mut Durable,
+        chain: &Chain,
+    ) -> Result<Step, OpenError> {
+        let StreamPosition {
+            segment, row, seq, ..
+        } = chain.next;
         if !reader.zones.contains(segment) {
             return Ok(Step::End(Found::Nothing, None));
         }
-        let epoch = chain.batches.last().map_or(self.root.epoch, |last| last.epoch);
+        let epoch = chain
+            .batches
+            .last()
+            .map_or(self.root.epoch, |last| last.epoch);
         let shape = *reader.zones.shape(segment);
-        // Where a write was lost, a void header may stand in place of the expected one, which then is rebuilt.
+        // Where a write was lost, a void header may stand in place of the expected one, which then
+        // is rebuilt.
         let saw_void = Cell::new(false);
         let newer = Cell::new(None);
         let expected = |frame: &HeaderFrame| {
@@ -426,22 +628,36 @@ impl Walk<'_> {
         let header = reader.header(segment, row, expected)?;
         if let Some(epoch) = newer.get() {
             let known = self.superblock.epoch;
-            let text = format!("segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}");
-            return Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")));
+            let text = format!(
+                "segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}"
+            );
+            return Err(OpenError::Damage(format!(
+                "{text}: the newest superblocks are lost, and what was written since is not known"
+            )));
         }
         let Some((frame, block)) = header else {
-            return Ok(Step::End(if saw_void.get() { Found::Void } else { Found::Nothing }, None));
+            return Ok(Step::End(
+                if saw_void.get() {
+                    Found::Void
+                } else {
+                    Found::Nothing
+                },
+                None,
+            ));
         };
         self.claim(durable, &frame);
         if let Some((batch, ends)) = reader.ends(&frame, block)? {
             return Ok(Step::Next(batch, ends));
         }
-        let newer = self.newer_in_place(reader, durable, (segment, row), seq, frame.header.epoch)?;
+        let newer =
+            self.newer_in_place(reader, durable, (segment, row), seq, frame.header.epoch)?;
         Ok(newer.unwrap_or(Step::End(Found::Unverified, Some(frame))))
     }
 
-    /// What stands in a place where a batch of an older epoch was found with the same number. That number was given again, so the older one had been refused; the first column
-    /// missed the write of the newer one, and so much has happened since that no fence tells of the refusal. (Of the same epoch there is none but what is found first.)
+    /// What stands in a place where a batch of an older epoch was found with the same number. That
+    /// number was given again, so the older one had been refused; the first column missed the write
+    /// of the newer one, and so much has happened since that no fence tells of the refusal. (Of the
+    /// same epoch there is none but what is found first.)
     fn newer_in_place(
         &self,
         reader: &mut Reader<'_>,
@@ -454,33 +670,61 @@ impl Walk<'_> {
             return Ok(None);
         }
         let shape = *reader.zones.shape(segment);
-        let fits = |frame: &HeaderFrame| frame.header.seq == seq && self.is_ours(frame, &shape, epoch.next()) && !self.is_void(frame);
-        let Some((frame, block)) = newest(reader.all_headers(segment, row, fits)?) else { return Ok(None) };
+        let fits = |frame: &HeaderFrame| {
+            frame.header.seq == seq
+                && self.is_ours(frame, &shape, epoch.next())
+                && !self.is_void(frame)
+        };
+        let Some((frame, block)) = newest(reader.all_headers(segment, row, fits)?) else {
+            return Ok(None);
+        };
         self.claim(durable, &frame);
         let found = reader.ends(&frame, block)?;
-        Ok(Some(found.map_or(Step::End(Found::Unverified, Some(frame)), |(batch, ends)| Step::Next(batch, ends))))
+        Ok(Some(found.map_or(
+            Step::End(Found::Unverified, Some(frame)),
+            |(batch, ends)| Step::Next(batch, ends),
+        )))
     }
 
     /// Looks at what stands behind the end of a chain for what later batches say.
-    fn look_behind(&self, reader: &mut Reader<'_>, chain: &mut Chain, durable: &mut Durable) -> Result<(), OpenError> {
+    fn look_behind(
+        &self,
+        reader: &mut Reader<'_>,
+        chain: &mut Chain,
+        durable: &mut Durable,
+    ) -> Result<(), OpenError> {
         if chain.end == Found::NeverOpened {
             return Ok(());
         }
         let epoch = chain.batches.last().map_or(self.root.epoch, |b| b.epoch);
         let mut visited: Vec<SegmentId> = Vec::new();
-        let mut to_visit = vec![(chain.next.next_segment, 0), (chain.next.segment, chain.next.row + 1)];
+        let mut to_visit = vec![
+            (chain.next.next_segment, 0),
+            (chain.next.segment, chain.next.row + 1),
+        ];
         while let Some((segment, first)) = to_visit.pop() {
             if !reader.zones.contains(segment) || visited.contains(&segment) {
                 continue;
             }
             visited.push(segment);
             let shape = *reader.zones.shape(segment);
-            let starts: Vec<u32> = (first.next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
-            let inside: Vec<u32> = (first..first.next_multiple_of(shape.chunk_rows).min(shape.rows)).collect();
+            let starts: Vec<u32> = (first.next_multiple_of(shape.chunk_rows)..shape.rows)
+                .step_by(shape.chunk_rows as usize)
+                .collect();
+            let inside: Vec<u32> =
+                (first..first.next_multiple_of(shape.chunk_rows).min(shape.rows)).collect();
             let (near, far) = starts.split_at(starts.len().min(REBUILT_BEHIND));
-            let later = |frame: &HeaderFrame| frame.header.seq > chain.next.seq && self.is_ours(frame, &shape, epoch) && !self.is_void(frame);
+            let later = |frame: &HeaderFrame| {
+                frame.header.seq > chain.next.seq
+                    && self.is_ours(frame, &shape, epoch)
+                    && !self.is_void(frame)
+            };
             // Each batch between takes a row at least.
-            let inside_later = |frame: &HeaderFrame| later(frame) && frame.header.seq.0 - chain.next.seq.0 <= u64::from(frame.header.row - chain.next.row);
+            let inside_later = |frame: &HeaderFrame| {
+                later(frame)
+                    && frame.header.seq.0 - chain.next.seq.0
+                        <= u64::from(frame.header.row - chain.next.row)
+            };
             let (beside, further) = inside.split_at(inside.len().min(REBUILT_BEHIND));
             let mut found = reader.headers(segment, beside, true, inside_later)?;
             found.extend(reader.headers(segment, further, false, inside_later)?);
@@ -498,7 +742,11 @@ impl Walk<'_> {
 }
 
 /// Verifies batches above the flushed number; cuts the chain at the first that fails.
-fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Result<(), OpenError> {
+fn verify_recent(
+    reader: &mut Reader<'_>,
+    chain: &mut Chain,
+    flushed: Seq,
+) -> Result<(), OpenError> {
     let first = chain.batches.partition_point(|b| b.seq <= flushed);
     for at in first..chain.batches.len() {
         let (batch, ends) = chain.batches[at].read(reader)?;
@@ -508,7 +756,12 @@ fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Re
             Case::AcceptedIncomplete => chain.batches[at].incomplete = true,
             _ => {
                 let h = &batch.frame.header;
-                chain.next = StreamPosition { segment: h.segment, row: h.row, seq: h.seq, next_segment: h.next_segment };
+                chain.next = StreamPosition {
+                    segment: h.segment,
+                    row: h.row,
+                    seq: h.seq,
+                    next_segment: h.next_segment,
+                };
                 chain.batches.truncate(at);
                 (chain.end, chain.unverified) = (found, Some(batch.frame));
                 return Ok(());
@@ -518,13 +771,20 @@ fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Re
     Ok(())
 }
 
-/// What of `chains` is damage, when everything up to `accepted` is there: an error with the list of what is lost. A lost batch of the
-/// checkpoint stream is no loss, as the pages of the checkpoint that is used have been read, and a later one was not: it is only noted (but
-/// see `stray.rs`).
-pub(super) fn refuse_damage(reader: &mut Reader<'_>, chains: &Chains, accepted: Order, notes: &mut Vec<String>) -> Result<(), OpenError> {
+/// What of `chains` is damage, when everything up to `accepted` is there: an error with the list of
+/// what is lost. A lost batch of the checkpoint stream is no loss, as the pages of the checkpoint
+/// that is used have been read, and a later one was not: it is only noted (but see `stray.rs`).
+pub(super) fn refuse_damage(
+    reader: &mut Reader<'_>,
+    chains: &Chains,
+    accepted: Order,
+    notes: &mut Vec<String>,
+) -> Result<(), OpenError> {
     let mut losses = Vec::new();
     for chain in chains.iter() {
-        let Some(why) = chains.damage(chain, accepted) else { continue };
+        let Some(why) = chains.damage(chain, accepted) else {
+            continue;
+        };
         let loss = loss_of(reader, chain, &chains.durable, accepted, why)?;
         if chain.stream == STREAM_CHECKPOINT {
             notes.push(format!("the log of the checkpoints is damaged, the next checkpoint begins elsewhere: {loss}"));
@@ -532,11 +792,23 @@ pub(super) fn refuse_damage(reader: &mut Reader<'_>, chains: &Chains, accepted: 
             losses.push(loss);
         }
     }
-    if losses.is_empty() { Ok(()) } else { Err(OpenError::Lost(Losses(losses))) }
+    if losses.is_empty() {
+        Ok(())
+    } else {
+        Err(OpenError::Lost(Losses(losses)))
+    }
 }
 
-fn loss_of(reader: &mut Reader<'_>, chain: &Chain, durable: &Durable, accepted: Order, why: &'static str) -> Result<Loss, OpenError> {
-    let StreamPosition { segment, row, seq, .. } = chain.next;
+fn loss_of(
+    reader: &mut Reader<'_>,
+    chain: &Chain,
+    durable: &Durable,
+    accepted: Order,
+    why: &'static str,
+) -> Result<Loss, OpenError> {
+    let StreamPosition {
+        segment, row, seq, ..
+    } = chain.next;
     let orders = is_user(chain.stream) && accepted < durable.through;
     let mut loss = Loss {
         stream: chain.stream as u8,

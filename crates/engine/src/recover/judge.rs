@@ -1,7 +1,8 @@
-//! The table of cases of `docs/on-disk-format.md` section 12.3: what a chain met at one position, and what that means.
+//! The table of cases of `docs/on-disk-format.md` section 12.3: what a chain met at one position,
+//! and what that means.
 //!
-//! The match below has one arm for each row of the document's table. It has no catch-all, so that the compiler proves that every
-//! case has exactly one row.
+//! The match below has one arm for each row of the document's table. It has no catch-all, so that
+//! the compiler proves that every case has exactly one row.
 
 /// What was found at the position where a chain expects its next batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +68,16 @@ impl Case {
         match self {
             Self::LostWhole => Some("it is not there"),
             Self::FenceContradicted => Some("a fence calls it void"),
-            Self::LostEntries => Some("its header is there, but its entries can not be read or rebuilt"),
+            Self::LostEntries => {
+                Some("its header is there, but its entries can not be read or rebuilt")
+            }
             Self::UnopenedContradicted => Some("the checkpoint does not know its stream"),
-            Self::End | Self::EndAtVoid | Self::Torn | Self::Accepted | Self::AcceptedIncomplete | Self::EndUnopened => None,
+            Self::End
+            | Self::EndAtVoid
+            | Self::Torn
+            | Self::Accepted
+            | Self::AcceptedIncomplete
+            | Self::EndUnopened => None,
         }
     }
 }

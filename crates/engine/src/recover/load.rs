@@ -8,15 +8,17 @@ use crate::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
 use crate::{OpenReport, segment, volume};
 use std::collections::BTreeMap;
 use windrow_layout::checkpoint::{
-    LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentTableGeometry,
-    VOLUMES_PER_PAGE, decode_counters, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
+    LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP,
+    OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentTableGeometry, VOLUMES_PER_PAGE,
+    decode_counters, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
 };
 use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
 use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
-/// Pages that the segment table may have whatever the present layouts are: four million, of one segment at least each.
+/// Pages that the segment table may have whatever the present layouts are: four million, of one
+/// segment at least each.
 const FORMER_PAGES: u32 = 1 << 22;
 /// Pages read in one go.
 const PAGES_AT_ONCE: usize = 4096;
@@ -37,7 +39,9 @@ pub(super) fn newest_checkpoint(
             }
             Err(error @ (OpenError::Member(_) | OpenError::MapMemory { .. })) => return Err(error),
             Err(error) => {
-                report.notes.push(format!("checkpoint {} is not used: {error}", root.id));
+                report
+                    .notes
+                    .push(format!("checkpoint {} is not used: {error}", root.id));
                 last = error;
             }
         }
@@ -75,14 +79,32 @@ fn load(
     // Index and pointer of those of each table.
     let mut small: BTreeMap<u32, Vec<(u64, PagePointer)>> = BTreeMap::new();
     for (record, page) in records.iter().zip(reader.pages(&leaves)?) {
-        let page = page.ok_or_else(|| damage(format!("leaf {} of object {} of checkpoint {} can not be read", record.leaf, record.object, root.id)))?;
-        if loaded.leaves.insert((record.object, record.leaf), record.pointer).is_some() {
-            return Err(damage(format!("leaf {} of object {} of checkpoint {} is there twice", record.leaf, record.object, root.id)));
+        let page = page.ok_or_else(|| {
+            damage(format!(
+                "leaf {} of object {} of checkpoint {} can not be read",
+                record.leaf, record.object, root.id
+            ))
+        })?;
+        if loaded
+            .leaves
+            .insert((record.object, record.leaf), record.pointer)
+            .is_some()
+        {
+            return Err(damage(format!(
+                "leaf {} of object {} of checkpoint {} is there twice",
+                record.leaf, record.object, root.id
+            )));
         }
         let first = u64::from(record.leaf) * LEAF_POINTERS as u64;
-        for (index, pointer) in (first..).zip(decode_leaf(&page)).filter(|(_, pointer)| pointer.present) {
+        for (index, pointer) in (first..)
+            .zip(decode_leaf(&page))
+            .filter(|(_, pointer)| pointer.present)
+        {
             if record.object < OBJECT_MAP {
-                small.entry(record.object).or_default().push((index, pointer));
+                small
+                    .entry(record.object)
+                    .or_default()
+                    .push((index, pointer));
             } else if index < map_pages(VolumeId(record.object - OBJECT_MAP)) {
                 maps.push((record.object, index, pointer));
             } else {
@@ -91,7 +113,9 @@ fn load(
         }
     }
     for (object, pages) in small {
-        loaded.tables.insert(object, table_of(object, &pages, &tables.zones, root)?);
+        loaded
+            .tables
+            .insert(object, table_of(object, &pages, &tables.zones, root)?);
     }
     load_tables(reader, &loaded.tables, &mut tables, root)?;
     load_maps(reader, &maps, &mut tables, map_bytes, root, report)?;
@@ -99,7 +123,10 @@ fn load(
 }
 
 fn beyond(object: u32, index: u64, root: &CheckpointRoot) -> OpenError {
-    damage(format!("checkpoint {} has a page {index} of object {object}, which can not be", root.id))
+    damage(format!(
+        "checkpoint {} has a page {index} of object {object}, which can not be",
+        root.id
+    ))
 }
 
 /// Pages that the map of a volume can have, whatever its size was when they were written.
@@ -112,20 +139,37 @@ fn map_pages(volume: VolumeId) -> u64 {
     blocks.div_ceil(MAP_PAGE_ENTRIES as u64)
 }
 
-/// The pages of a table, by index. No index is believed that makes it larger than it can be; more pages than that there are only if they are there without a gap
-/// (volumes that were deleted keep their places in a replay, so there may be more places than volumes).
-fn table_of(object: u32, pages: &[(u64, PagePointer)], zones: &ZoneMap, root: &CheckpointRoot) -> Result<Vec<PagePointer>, OpenError> {
+/// The pages of a table, by index. No index is believed that makes it larger than it can be; more
+/// pages than that there are only if they are there without a gap (volumes that were deleted keep
+/// their places in a replay, so there may be more places than volumes).
+fn table_of(
+    object: u32,
+    pages: &[(u64, PagePointer)],
+    zones: &ZoneMap,
+    root: &CheckpointRoot,
+) -> Result<Vec<PagePointer>, OpenError> {
     let usual = match object {
         OBJECT_VOLUMES => MAX_VOLUMES.div_ceil(VOLUMES_PER_PAGE),
-        // Those of a layout that is gone stay, and it may have had more segments than there are now.
-        OBJECT_SEGMENTS => table_geometry(zones).pages(zones.segment_count()).max(FORMER_PAGES) as usize,
+        // Those of a layout that is gone stay, and it may have had more segments than there are
+        // now.
+        OBJECT_SEGMENTS => table_geometry(zones)
+            .pages(zones.segment_count())
+            .max(FORMER_PAGES) as usize,
         OBJECT_COUNTERS => 1,
-        _ => return Err(damage(format!("checkpoint {} has pages of object {object}, which does not exist", root.id))),
+        _ => {
+            return Err(damage(format!(
+                "checkpoint {} has pages of object {object}, which does not exist",
+                root.id
+            )));
+        }
     };
     let most = usual.max(pages.len());
     let mut table = Vec::new();
     for (index, pointer) in pages {
-        let at = usize::try_from(*index).ok().filter(|at| *at < most).ok_or_else(|| beyond(object, *index, root))?;
+        let at = usize::try_from(*index)
+            .ok()
+            .filter(|at| *at < most)
+            .ok_or_else(|| beyond(object, *index, root))?;
         table.resize(table.len().max(at + 1), PagePointer::default());
         table[at] = *pointer;
     }
@@ -133,36 +177,74 @@ fn table_of(object: u32, pages: &[(u64, PagePointer)], zones: &ZoneMap, root: &C
 }
 
 fn table_geometry(zones: &ZoneMap) -> SegmentTableGeometry {
-    SegmentTableGeometry::new(zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64))
+    SegmentTableGeometry::new(
+        zones
+            .zones()
+            .iter()
+            .map(|z| z.shape.rows)
+            .max()
+            .unwrap_or(64),
+    )
 }
 
 /// Walks the chain of top pages and the list pages they name.
-fn leaf_records(reader: &mut Reader<'_>, root: &CheckpointRoot, loaded: &mut Loaded) -> Result<Vec<LeafRecord>, OpenError> {
+fn leaf_records(
+    reader: &mut Reader<'_>,
+    root: &CheckpointRoot,
+    loaded: &mut Loaded,
+) -> Result<Vec<LeafRecord>, OpenError> {
     let mut tops = Vec::new();
     let mut next = root.list;
     while next.present {
         if tops.len() as u32 > root.list_pages || loaded.list.contains(&next) {
-            return Err(damage(format!("the list of checkpoint {} does not end", root.id)));
+            return Err(damage(format!(
+                "the list of checkpoint {} does not end",
+                root.id
+            )));
         }
         loaded.list.push(next);
         let page = reader.pages(&[next])?.pop().flatten();
-        let page = page.ok_or_else(|| damage(format!("a top page of checkpoint {} can not be read", root.id)))?;
+        let page = page.ok_or_else(|| {
+            damage(format!(
+                "a top page of checkpoint {} can not be read",
+                root.id
+            ))
+        })?;
         let list = decode_list(&page).map_err(|e| damage(e.to_string()))?;
         next = list.previous;
         tops.push(list.records);
     }
     tops.reverse();
-    let lists: Vec<PagePointer> = tops.into_iter().flatten().filter(|r| r.object == OBJECT_LIST).map(|r| r.pointer).collect();
+    let lists: Vec<PagePointer> = tops
+        .into_iter()
+        .flatten()
+        .filter(|r| r.object == OBJECT_LIST)
+        .map(|r| r.pointer)
+        .collect();
     loaded.list.extend(&lists);
     let mut records = Vec::new();
     for page in reader.pages(&lists)? {
-        let page = page.ok_or_else(|| damage(format!("a list page of checkpoint {} can not be read", root.id)))?;
-        records.extend(decode_list(&page).map_err(|e| damage(e.to_string()))?.records);
+        let page = page.ok_or_else(|| {
+            damage(format!(
+                "a list page of checkpoint {} can not be read",
+                root.id
+            ))
+        })?;
+        records.extend(
+            decode_list(&page)
+                .map_err(|e| damage(e.to_string()))?
+                .records,
+        );
     }
     Ok(records)
 }
 
-fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>, tables: &mut Tables, root: &CheckpointRoot) -> Result<(), OpenError> {
+fn load_tables(
+    reader: &mut Reader<'_>,
+    small: &BTreeMap<u32, Vec<PagePointer>>,
+    tables: &mut Tables,
+    root: &CheckpointRoot,
+) -> Result<(), OpenError> {
     let geometry = table_geometry(&tables.zones);
     for object in [OBJECT_VOLUMES, OBJECT_SEGMENTS] {
         let pointers = small.get(&object).map_or(&[][..], |p| &p[..]);
@@ -171,13 +253,25 @@ fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>,
             let page = match page {
                 Some(page) => page,
                 None if !pointer.present => continue,
-                None => return Err(damage(format!("page {index} of object {object} of checkpoint {} can not be read", root.id))),
+                None => {
+                    return Err(damage(format!(
+                        "page {index} of object {object} of checkpoint {} can not be read",
+                        root.id
+                    )));
+                }
             };
             if object == OBJECT_VOLUMES {
-                for (slot, record) in decode_volumes(&page).map_err(|e| damage(e.to_string()))?.into_iter().enumerate() {
+                for (slot, record) in decode_volumes(&page)
+                    .map_err(|e| damage(e.to_string()))?
+                    .into_iter()
+                    .enumerate()
+                {
                     let Some(record) = record else { continue };
                     if tables.volumes.get(record.id).is_some() {
-                        return Err(damage(format!("checkpoint {} has two records of volume {}", root.id, record.id)));
+                        return Err(damage(format!(
+                            "checkpoint {} has two records of volume {}",
+                            root.id, record.id
+                        )));
                     }
                     tables.volumes.put(index * VOLUMES_PER_PAGE + slot, record);
                 }
@@ -189,16 +283,26 @@ fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>,
     Ok(())
 }
 
-fn load_segments(page: &[u8], index: u32, geometry: &SegmentTableGeometry, tables: &mut Tables) -> Result<(), OpenError> {
+fn load_segments(
+    page: &[u8],
+    index: u32,
+    geometry: &SegmentTableGeometry,
+    tables: &mut Tables,
+) -> Result<(), OpenError> {
     for i in 0..geometry.per_page {
-        let id = SegmentId(index.saturating_mul(geometry.per_page as u32).saturating_add(i as u32));
+        let id = SegmentId(
+            index
+                .saturating_mul(geometry.per_page as u32)
+                .saturating_add(i as u32),
+        );
         if !tables.zones.contains(id) {
             // Of a layout that is gone, or behind the last one.
             continue;
         }
         let (_, at) = geometry.locate(id);
         let rows = tables.zones.shape(id).rows;
-        let record = decode_segment(&page[at..at + geometry.stride], id, rows).map_err(|e| damage(format!("segment {id}: {e}")))?;
+        let record = decode_segment(&page[at..at + geometry.stride], id, rows)
+            .map_err(|e| damage(format!("segment {id}: {e}")))?;
         let segment = tables.segments.get_mut(id);
         segment.stream = record.stream.0;
         segment.filled_rows = record.filled_rows;
@@ -223,11 +327,22 @@ fn load_maps(
         let pointers: Vec<PagePointer> = group.iter().map(|m| m.2).collect();
         for ((object, index, pointer), page) in group.iter().zip(reader.pages(&pointers)?) {
             let volume = VolumeId(object - OBJECT_MAP);
-            let page = page.ok_or_else(|| damage(format!("map page {index} of volume {volume} of checkpoint {} can not be read", root.id)))?;
+            let page = page.ok_or_else(|| {
+                damage(format!(
+                    "map page {index} of volume {volume} of checkpoint {} can not be read",
+                    root.id
+                ))
+            })?;
             let Some((v, arena)) = tables.volumes.get_mut(volume) else {
-                return Err(damage(format!("checkpoint {} has map pages of volume {volume}, which is not in its table", root.id)));
+                return Err(damage(format!(
+                    "checkpoint {} has map pages of volume {volume}, which is not in its table",
+                    root.id
+                )));
             };
-            let slot = v.map.ensure(arena, volume, *index).ok_or(OpenError::MapMemory { limit: map_bytes })?;
+            let slot = v
+                .map
+                .ensure(arena, volume, *index)
+                .ok_or(OpenError::MapMemory { limit: map_bytes })?;
             decode_map_page(&page, &mut entries);
             v.map.load(arena, slot, &entries);
             if let Some(meta) = arena.meta_mut(slot) {
@@ -241,7 +356,14 @@ fn load_maps(
 
 /// Counters of the checkpoint; none if it has none or they can not be read (they only inform).
 pub(super) fn counters(reader: &mut Reader<'_>, loaded: &Loaded) -> Result<Vec<u64>, OpenError> {
-    let Some(pointer) = loaded.tables.get(&OBJECT_COUNTERS).and_then(|p| p.first()).filter(|p| p.present) else { return Ok(Vec::new()) };
+    let Some(pointer) = loaded
+        .tables
+        .get(&OBJECT_COUNTERS)
+        .and_then(|p| p.first())
+        .filter(|p| p.present)
+    else {
+        return Ok(Vec::new());
+    };
     let page = reader.pages(&[*pointer])?.pop().flatten();
     Ok(page.map(|page| decode_counters(&page)).unwrap_or_default())
 }

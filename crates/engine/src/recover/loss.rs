@@ -49,19 +49,36 @@ impl Loss {
     pub(super) fn note_blocks(&mut self, entries: &[Entry]) {
         for entry in entries {
             let (volume, first, count) = match entry {
-                // (Shared content is told by the blocks that refer to it, and pages of the index are nobody's.)
-                Entry::Data { volume: VolumeId::SHARED | VolumeId::INDEX, .. } | Entry::Move { volume: VolumeId::SHARED | VolumeId::INDEX, .. } => continue,
-                Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } | Entry::Reference { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
-                    (*volume, *lba, 1)
+                // (Shared content is told by the blocks that refer to it, and pages of the index
+                // are nobody's.)
+                Entry::Data {
+                    volume: VolumeId::SHARED | VolumeId::INDEX,
+                    ..
                 }
-                Entry::Range { volume, lba, count, .. } => (*volume, *lba, *count),
+                | Entry::Move {
+                    volume: VolumeId::SHARED | VolumeId::INDEX,
+                    ..
+                } => continue,
+                Entry::Data { volume, lba, .. }
+                | Entry::Fill { volume, lba, .. }
+                | Entry::Reference { volume, lba, .. }
+                | Entry::Move { volume, lba, .. } => (*volume, *lba, 1),
+                Entry::Range {
+                    volume, lba, count, ..
+                } => (*volume, *lba, *count),
                 Entry::Volume { .. } | Entry::Covered { .. } | Entry::Page { .. } => continue,
             };
-            let follows = |run: &&mut LostBlocks| run.volume == volume && run.first.0.saturating_add(run.count) == first.0;
+            let follows = |run: &&mut LostBlocks| {
+                run.volume == volume && run.first.0.saturating_add(run.count) == first.0
+            };
             if let Some(run) = self.blocks.last_mut().filter(follows) {
                 run.count = run.count.saturating_add(count);
             } else if self.blocks.len() < RUNS_MAX {
-                self.blocks.push(LostBlocks { volume, first, count });
+                self.blocks.push(LostBlocks {
+                    volume,
+                    first,
+                    count,
+                });
             } else {
                 self.more_runs += 1;
             }
@@ -76,7 +93,11 @@ impl fmt::Display for Loss {
             write!(f, " (and those up to {})", self.durable_seq)?;
         }
         if self.segment != SegmentId::NONE {
-            write!(f, " in segment {} rows {}..{}", self.segment, self.row, self.end_row)?;
+            write!(
+                f,
+                " in segment {} rows {}..{}",
+                self.segment, self.row, self.end_row
+            )?;
         }
         write!(f, ": {}", self.why)?;
         if let Some((first, last)) = self.orders {
@@ -84,7 +105,13 @@ impl fmt::Display for Loss {
         }
         for (i, run) in self.blocks.iter().enumerate() {
             let lead = if i == 0 { "; known to be in it:" } else { "," };
-            write!(f, "{lead} volume {} blocks {}..{}", run.volume, run.first, run.first.0.saturating_add(run.count))?;
+            write!(
+                f,
+                "{lead} volume {} blocks {}..{}",
+                run.volume,
+                run.first,
+                run.first.0.saturating_add(run.count)
+            )?;
         }
         if self.more_runs > 0 {
             write!(f, " and {} more runs", self.more_runs)?;

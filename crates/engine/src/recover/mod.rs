@@ -1,13 +1,15 @@
 //! Start of an existing pool: from superblocks to a running engine.
 //!
-//! 1 `quorum`: the newest superblock generation, and whether enough members are there to trust it. 2 `load`: the newest
-//! checkpoint that can be read. 3 `chain`, `judge`, `replay`: valid batches after it, what their ends mean, P, and their effect
-//! on the tables. 4 Accepted batches with missing or wrong parts are completed, and every member is flushed, so that all that was
-//! accepted is durable. 5 *Fence*: the new epoch, P and the last accepted batch of each stream go to the superblock of all
-//! members. 6 Serve. `rebuild` is for emergencies only.
+//! 1 `quorum`: the newest superblock generation, and whether enough members are there to trust it.
+//!   2 `load`: the newest
+//! checkpoint that can be read. 3 `chain`, `judge`, `replay`: valid batches after it, what their
+//! ends mean, P, and their effect on the tables. 4 Accepted batches with missing or wrong parts are
+//! completed, and every member is flushed, so that all that was accepted is durable. 5 *Fence*: the
+//! new epoch, P and the last accepted batch of each stream go to the superblock of all members. 6
+//! Serve. `rebuild` is for emergencies only.
 //!
-//! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it leaves everything as it was, or
-//! completed with the very bytes it should have had.
+//! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it
+//! leaves everything as it was, or completed with the very bytes it should have had.
 
 mod aside;
 mod chain;
@@ -28,7 +30,10 @@ mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
-pub use rebuild::{LostOrders, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint};
+pub use rebuild::{
+    LostOrders, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume,
+    UnreadCheckpoint,
+};
 pub(crate) use replay::place_in;
 pub(crate) use tables::ids_end;
 
@@ -42,11 +47,17 @@ use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{Features, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{
+    Features, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock,
+    slot_offset,
+};
 use windrow_policy::select::Rule;
-use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
+use windrow_units::{
+    BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap,
+};
 
-/// Where a stream does not go on at the end of its chain, numbers begin so far above all that it can have reached.
+/// Where a stream does not go on at the end of its chain, numbers begin so far above all that it
+/// can have reached.
 const SEQ_LEAP: u64 = 1 << 32;
 
 /// Why a pool can not be opened.
@@ -98,13 +109,17 @@ pub enum OpenError {
         which: String,
     },
     /// Another host has the pool.
-    #[error("the pool is in use by host {0}, or was when that host stopped; if it is surely down, import with --force")]
+    #[error(
+        "the pool is in use by host {0}, or was when that host stopped; if it is surely down, import with --force"
+    )]
     HostMismatch(Uuid),
     /// Destroyed.
     #[error("the pool was destroyed")]
     Destroyed,
     /// Written by a newer version.
-    #[error("the pool uses features that this version does not know (incompatible {incompatible:#x}, read-only {read_only:#x})")]
+    #[error(
+        "the pool uses features that this version does not know (incompatible {incompatible:#x}, read-only {read_only:#x})"
+    )]
     Features {
         /// Unknown incompatible flags.
         incompatible: u64,
@@ -142,11 +157,17 @@ pub(crate) struct Tables {
 }
 
 impl Engine {
-    /// Opens a pool. With `read_only` not a byte is written; otherwise the fence is durable when it returns.
+    /// Opens a pool. With `read_only` not a byte is written; otherwise the fence is durable when it
+    /// returns.
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been completed.
-    pub fn open(io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
+    /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been
+    /// completed.
+    pub fn open(
+        io: &mut dyn MemberIo,
+        buffers: BufPool,
+        options: &OpenOptions,
+    ) -> Result<(Self, OpenReport), OpenError> {
         Self::open_watched(io, buffers, options, &mut |_| {})
     }
 
@@ -160,14 +181,25 @@ impl Engine {
         options: &OpenOptions,
         watch: &mut dyn FnMut(OpenPhase),
     ) -> Result<(Self, OpenReport), OpenError> {
-        // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if it were absent, and all begins anew.
-        // What was written in an attempt that is given up was written all the same.
+        // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if
+        // it were absent, and all begins anew. What was written in an attempt that is given up was
+        // written all the same.
         let mut failing = 0u64;
         let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
         let mut remembered = quorum::Remembered::default();
         loop {
-            match Self::open_without((failing, &mut remembered), io, buffers.clone(), options, watch, &mut spent) {
-                Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
+            match Self::open_without(
+                (failing, &mut remembered),
+                io,
+                buffers.clone(),
+                options,
+                watch,
+                &mut spent,
+            ) {
+                Err(OpenError::Member(error))
+                    if error.kind != MemberErrorKind::PowerCut
+                        && failing >> error.member.0 & 1 == 0 =>
+                {
                     failing |= 1 << error.member.0;
                 }
                 result => return result,
@@ -175,7 +207,8 @@ impl Engine {
         }
     }
 
-    /// Opens a pool without the members in the mask `failing`. `spent` is what starting has written to each member so far.
+    /// Opens a pool without the members in the mask `failing`. `spent` is what starting has written
+    /// to each member so far.
     fn open_without(
         (failing, remembered): (u64, &mut quorum::Remembered),
         io: &mut dyn MemberIo,
@@ -185,35 +218,73 @@ impl Engine {
         spent: &mut [MemberStats],
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
-        let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest_without(io, options, failing, remembered)?;
+        let quorum::Ruling {
+            found,
+            mut superblock,
+            lagging,
+            notes,
+            aside,
+        } = quorum::newest_without(io, options, failing, remembered)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let kept = Kept::of(&superblock);
-        let mut plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let mut plan =
+            crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+                .map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         let map_bytes = |kept| map_bytes_wanted.min(map_pages(&zones, kept, &plan) * BLOCK_BYTES);
         limits.map_bytes = map_bytes(kept);
         // The superblock that allowed more pages may be lost.
         let map_bytes_most = map_bytes(Kept::MOST);
-        let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
+        let largest = zones
+            .zones()
+            .iter()
+            .map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES)
+            .max()
+            .unwrap_or(0);
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
         limits.batches_in_flight = limits.batches_in_flight.max(1);
 
-        let online: Vec<bool> =
-            superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
+        let online: Vec<bool> = superblock
+            .members
+            .iter()
+            .enumerate()
+            .map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8)))
+            .collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
         reader.read_aside_of(aside, failing);
-        let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
+        let mut report = OpenReport {
+            clean: superblock.state == PoolState::Exported,
+            notes,
+            ..Default::default()
+        };
         watch(OpenPhase::Checkpoint);
-        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, map_bytes_most, &mut report)?;
+        let (mut tables, loaded, root) =
+            load::newest_checkpoint(&mut reader, &superblock, map_bytes_most, &mut report)?;
         watch(OpenPhase::Replay);
-        let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, options.discard_journal, &mut report)?;
+        let outcome = replay::replay(
+            &mut reader,
+            &superblock,
+            &root,
+            &mut tables,
+            options.discard_journal,
+            &mut report,
+        )?;
         watch(OpenPhase::Fence);
         let chain = outcome.chains.of(STREAM_CHECKPOINT);
-        let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
+        let stray = if outcome.checkpoint_broken {
+            stray::settle(&mut reader, &root, chain, &loaded, &mut tables)?
+        } else {
+            Default::default()
+        };
         tables::clear_deleted(&mut tables)?;
-        report.notes.extend(missing_content(&tables::count_references(&mut tables, outcome.restart.accepted)));
+        report
+            .notes
+            .extend(missing_content(&tables::count_references(
+                &mut tables,
+                outcome.restart.accepted,
+            )));
         tables::drop_index_pages(&mut tables, plan.index_pages, outcome.restart.accepted);
         pages::settle(&mut tables, limits.map_bytes, &outcome.readmitted);
         tables::count_live(&mut tables, &loaded);
@@ -227,20 +298,60 @@ impl Engine {
         if !options.read_only {
             // Only now: a start that is refused changes nothing.
             write_lagging(reader.io, &lagging, &found, &buffers, spent)?;
-            report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
-            report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
+            report.completed_batches += redundancy::complete(
+                &mut reader,
+                outcome.chains.iter().flat_map(|chain| &chain.batches),
+                spent,
+            )?;
+            report.completed_records += outcome.journal.complete(
+                &mut reader,
+                outcome.restart.covered,
+                outcome.restart.accepted,
+                spent,
+            )?;
             superblock.parent_hash = found.content_hash();
             if options.force {
-                write_step(reader.io, &found, &mut superblock, &reader.online, &buffers, spent)?;
+                write_step(
+                    reader.io,
+                    &found,
+                    &mut superblock,
+                    &reader.online,
+                    &buffers,
+                    spent,
+                )?;
             }
             tables.volumes.rewrite_table();
-            plan = set_flags(&mut superblock, &mut tables, map_bytes_wanted, plan, &mut report);
-            limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
+            plan = set_flags(
+                &mut superblock,
+                &mut tables,
+                map_bytes_wanted,
+                plan,
+                &mut report,
+            );
+            limits.map_bytes = limits
+                .map_bytes
+                .max(tables.volumes.arena.max_pages() * BLOCK_BYTES)
+                .min(map_bytes_wanted);
             fence::raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let read_aside = if reader.reads_aside { reader.aside } else { 0 };
-        let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
-        for stream in engine.streams.iter_mut().filter(|stream| ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)) {
+        let mut engine = build(
+            superblock,
+            tables,
+            loaded,
+            &outcome.restart,
+            root.id,
+            online,
+            plan,
+            limits,
+            buffers,
+            options.read_only,
+        );
+        for stream in engine
+            .streams
+            .iter_mut()
+            .filter(|stream| ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id))
+        {
             // The older root that is kept need not name it.
             stream.usable_from = root.id;
         }
@@ -250,7 +361,10 @@ impl Engine {
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);
-        engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
+        engine.journal = crate::journal::Journal::new(
+            &engine.superblock.journals,
+            &outcome.journal.resume(outcome.restart.accepted),
+        );
         if !options.read_only && !flush_aside(io, read_aside, spent) {
             engine.journal.promise_no_more_than(outcome.restart.covered);
         }
@@ -275,7 +389,11 @@ impl Engine {
     }
 
     /// Makes everything accepted durable, then the fence.
-    fn write_fence(&self, io: &mut dyn MemberIo, spent: &mut [MemberStats]) -> Result<(), OpenError> {
+    fn write_fence(
+        &self,
+        io: &mut dyn MemberIo,
+        spent: &mut [MemberStats],
+    ) -> Result<(), OpenError> {
         let online = self.online_members();
         for member in &online {
             io.flush(*member)?;
@@ -294,10 +412,14 @@ impl Engine {
     }
 }
 
-/// Flushes the journal devices that were read although they are not in service: nobody else does, and the fence is about to call durable what they bear. False if one can not be.
+/// Flushes the journal devices that were read although they are not in service: nobody else does,
+/// and the fence is about to call durable what they bear. False if one can not be.
 fn flush_aside(io: &mut dyn MemberIo, read: u64, spent: &mut [MemberStats]) -> bool {
     let mut done = true;
-    for member in (0..MAX_MEMBERS as u8).map(MemberId).filter(|m| read >> m.0 & 1 == 1) {
+    for member in (0..MAX_MEMBERS as u8)
+        .map(MemberId)
+        .filter(|m| read >> m.0 & 1 == 1)
+    {
         done &= io.flush(member).is_ok();
         spent[member.index()].flushes += 1;
     }
@@ -305,9 +427,19 @@ fn flush_aside(io: &mut dyn MemberIo, read: u64, spent: &mut [MemberStats]) -> b
 }
 
 /// Gives members in use whose superblock is one generation behind the one that was found.
-fn write_lagging(io: &mut dyn MemberIo, lagging: &[MemberId], found: &Superblock, buffers: &BufPool, spent: &mut [MemberStats]) -> Result<(), OpenError> {
+fn write_lagging(
+    io: &mut dyn MemberIo,
+    lagging: &[MemberId],
+    found: &Superblock,
+    buffers: &BufPool,
+    spent: &mut [MemberStats],
+) -> Result<(), OpenError> {
     for member in lagging {
-        io.write(*member, slot_offset(found.generation), &superblock_image(found, *member, buffers))?;
+        io.write(
+            *member,
+            slot_offset(found.generation),
+            &superblock_image(found, *member, buffers),
+        )?;
         spent[member.index()].written.superblock += SLOT_BYTES as u64;
         io.flush(*member)?;
         spent[member.index()].flushes += 1;
@@ -315,14 +447,21 @@ fn write_lagging(io: &mut dyn MemberIo, lagging: &[MemberId], found: &Superblock
     Ok(())
 }
 
-/// A generation between the one that was found and that of the fence, of the same content: a start by force leaves two generations behind it before anything else is written. Members that
-/// are not there may have gone on without these, and have them on record as absent since up to two generations after the one that these bear now (`life::found`): with
-/// one generation more, a member that lagged by one would seem to have done nothing meanwhile.
+/// A generation between the one that was found and that of the fence, of the same content: a start
+/// by force leaves two generations behind it before anything else is written. Members that are not
+/// there may have gone on without these, and have them on record as absent since up to two
+/// generations after the one that these bear now (`life::found`): with one generation more, a
+/// member that lagged by one would seem to have done nothing meanwhile.
 fn step_after(found: &Superblock) -> Superblock {
-    Superblock { generation: found.generation.next(), parent_hash: found.content_hash(), ..found.clone() }
+    Superblock {
+        generation: found.generation.next(),
+        parent_hash: found.content_hash(),
+        ..found.clone()
+    }
 }
 
-/// Writes [`step_after`] to all before the fence goes to any, so that a start that is cut off leaves nobody more than one generation behind.
+/// Writes [`step_after`] to all before the fence goes to any, so that a start that is cut off
+/// leaves nobody more than one generation behind.
 fn write_step(
     io: &mut dyn MemberIo,
     found: &Superblock,
@@ -332,10 +471,18 @@ fn write_step(
     spent: &mut [MemberStats],
 ) -> Result<(), OpenError> {
     let step = step_after(found);
-    // Those that are taken back by this start are not yet: to them the step would say that they had gone on apart.
-    let members = (0..online.len() as u8).map(MemberId).filter(|m| online[m.index()]).collect::<Vec<_>>();
+    // Those that are taken back by this start are not yet: to them the step would say that they had
+    // gone on apart.
+    let members = (0..online.len() as u8)
+        .map(MemberId)
+        .filter(|m| online[m.index()])
+        .collect::<Vec<_>>();
     for member in &members {
-        io.write(*member, slot_offset(step.generation), &superblock_image(&step, *member, buffers))?;
+        io.write(
+            *member,
+            slot_offset(step.generation),
+            &superblock_image(&step, *member, buffers),
+        )?;
         spent[member.index()].written.superblock += SLOT_BYTES as u64;
     }
     for member in &members {
@@ -346,9 +493,14 @@ fn write_step(
     Ok(())
 }
 
-/// Batches that are replayed after this root get its number, whatever checkpoint they were sealed under.
+/// Batches that are replayed after this root get its number, whatever checkpoint they were sealed
+/// under.
 fn lower_missed_from(superblock: &mut Superblock, root: u64) {
-    for record in superblock.members.iter_mut().filter(|record| record.state != MemberState::Online) {
+    for record in superblock
+        .members
+        .iter_mut()
+        .filter(|record| record.state != MemberState::Online)
+    {
         record.missed_from = record.missed_from.min(root);
     }
 }
@@ -356,19 +508,36 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
 /// Pages by which maps of former versions may be larger.
 const FORMER_MAP_PAGES: u64 = 40;
 
-/// Most pages that the map may have. (What the checkpoint holds may be of a time before a member began to leave.)
+/// Most pages that the map may have. (What the checkpoint holds may be of a time before a member
+/// began to leave.)
 fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
     crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
 }
 
 /// Sets the flags that what there is calls for, and gives the plan that goes with them.
-fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bytes_wanted: u64, plan: crate::PoolPlan, report: &mut OpenReport) -> crate::PoolPlan {
+fn set_flags(
+    superblock: &mut Superblock,
+    tables: &mut Tables,
+    bytes_wanted: u64,
+    plan: crate::PoolPlan,
+    report: &mut OpenReport,
+) -> crate::PoolPlan {
     let found = Kept::of(superblock);
     superblock.features.incompatible |= tables::features(tables);
     // Only with these: that blocks are shared alone allows for more pages.
     let pages = map_pages(&tables.zones, Kept::of(superblock), &plan) + FORMER_MAP_PAGES;
-    let as_capacity = Kept { reduction: Reduction::Capacity, ..Kept::of(superblock) };
-    let has_plan = || crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, as_capacity).is_ok();
+    let as_capacity = Kept {
+        reduction: Reduction::Capacity,
+        ..Kept::of(superblock)
+    };
+    let has_plan = || {
+        crate::format::plan_zones(
+            &tables.zones,
+            superblock.properties.spare_per_mille,
+            as_capacity,
+        )
+        .is_ok()
+    };
     if tables.volumes.arena.used_pages() > pages && has_plan() {
         superblock.features.incompatible |= Features::CAPACITY;
         superblock.properties.reduction = Reduction::Capacity;
@@ -378,14 +547,22 @@ fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bytes_wanted: u64
     if kept == found {
         return plan;
     }
-    tables.volumes.arena.set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
-    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept).unwrap_or(plan)
+    tables
+        .volumes
+        .arena
+        .set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
+    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept)
+        .unwrap_or(plan)
 }
 
 /// What is said of shared content that is not there.
 fn missing_content(ids: &[windrow_units::Lba]) -> Option<String> {
     let first: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
-    let text = format!("damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read", ids.len(), first.join(", "));
+    let text = format!(
+        "damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read",
+        ids.len(),
+        first.join(", ")
+    );
     (!ids.is_empty()).then_some(text)
 }
 
@@ -396,10 +573,19 @@ fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
         rebuilding: *online && record.state == MemberState::Rebuilding,
         ..Default::default()
     };
-    Members { list: records.map(member).collect(), in_flight: Default::default(), hang_look_ns: 0, unrecorded_loss: false, former: Default::default() }
+    Members {
+        list: records.map(member).collect(),
+        in_flight: Default::default(),
+        hang_look_ns: 0,
+        unrecorded_loss: false,
+        former: Default::default(),
+    }
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that recovery found, put together once")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "everything that recovery found, put together once"
+)]
 fn build(
     superblock: Superblock,
     tables: Tables,
@@ -412,9 +598,18 @@ fn build(
     buffers: BufPool,
     read_only: bool,
 ) -> Engine {
-    let streams: Vec<Stream> = STREAMS.iter().map(|id| Stream::new(*id, restart.positions[*id])).collect();
+    let streams: Vec<Stream> = STREAMS
+        .iter()
+        .map(|id| Stream::new(*id, restart.positions[*id]))
+        .collect();
     let orders = Orders::resume(restart.covered, restart.accepted, restart.next_order);
-    let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
+    let max_rows = tables
+        .zones
+        .zones()
+        .iter()
+        .map(|z| z.shape.rows)
+        .max()
+        .unwrap_or(64);
     let root = checkpoint;
     let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.covered);
     let mut engine = Engine {
@@ -470,7 +665,12 @@ fn build(
     debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
     engine.volumes.count_used();
     engine.volumes.count_table_pages();
-    let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
+    let deleting: Vec<VolumeId> = engine
+        .volumes
+        .iter()
+        .filter(|v| v.record.state == VolumeState::Deleting)
+        .map(|v| v.record.id)
+        .collect();
     for volume in deleting {
         engine.begin_delete(volume, Order(restart.accepted.0));
     }
@@ -482,16 +682,24 @@ fn build(
 }
 
 impl Engine {
-    /// Brings streams and segment states together after recovery. A stream whose last batch ended its segment goes on at row 0 of
-    /// the next one.
+    /// Brings streams and segment states together after recovery. A stream whose last batch ended
+    /// its segment goes on at row 0 of the next one.
     fn settle_streams(&mut self) {
         let open: Vec<_> = self.streams.iter().map(|s| s.position.segment).collect();
-        let oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        let oldest = self
+            .superblock
+            .checkpoints
+            .iter()
+            .flatten()
+            .map(|c| c.id)
+            .min()
+            .unwrap_or(0);
         self.segments.settle(&self.zones, &open, &[], oldest);
         for stream in 0..self.streams.len() {
             let position = self.streams[stream].position;
             if position.row == 0 && position.segment != SegmentId::NONE {
-                self.segments.open(position.segment, self.streams[stream].id);
+                self.segments
+                    .open(position.segment, self.streams[stream].id);
             }
         }
         let first_after_crash = self.superblock.fences.len() > 1;

@@ -1,4 +1,5 @@
-//! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other columns.
+//! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other
+//! columns.
 
 use crate::ends::{Ends, find_ends};
 use crate::limits::UNREAD;
@@ -6,9 +7,13 @@ use crate::reconstruct::search;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
-use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
+use windrow_layout::batch::{
+    DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header,
+};
 use windrow_layout::checkpoint::PagePointer;
-use windrow_units::{BLOCK_SIZE, Column, JournalArea, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap};
+use windrow_units::{
+    BLOCK_SIZE, Column, JournalArea, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap,
+};
 
 /// Reads for recovery.
 pub(super) struct Reader<'a> {
@@ -18,7 +23,8 @@ pub(super) struct Reader<'a> {
     pub(super) buffers: &'a BufPool,
     pub(super) online: Vec<bool>,
     pub(super) pool: PoolUuid,
-    /// Journal devices that are not in service and may be read, as a bit mask; and whether they are.
+    /// Journal devices that are not in service and may be read, as a bit mask; and whether they
+    /// are.
     pub(super) aside: u64,
     pub(super) reads_aside: bool,
     /// A header was looked for where too many columns can not be read to say that there is none.
@@ -30,7 +36,8 @@ pub(super) struct Reader<'a> {
 /// Chunks whose ends are read ahead.
 const CHUNKS_AHEAD: usize = 64;
 
-/// A member of which so many blocks in a row can not be read is not asked for each one that follows: every one may take it seconds to refuse.
+/// A member of which so many blocks in a row can not be read is not asked for each one that
+/// follows: every one may take it seconds to refuse.
 const BLOCKS_TRIED: usize = 16;
 
 /// Rows of which all columns are read at once where headers are looked for.
@@ -45,24 +52,61 @@ struct Run {
 impl Run {
     /// The blocks of a row; `None` if it is not one of these, or not all of them could be read.
     fn of(&self, row: u32) -> Option<Vec<Option<&[u8]>>> {
-        let at = row.checked_sub(self.rows.start).filter(|_| self.rows.contains(&row))? as usize * BLOCK_SIZE;
-        let block = |column: &'_ Option<Buf>| column.as_ref().is_some_and(|column| column[at..at + BLOCK_SIZE] != [UNREAD; BLOCK_SIZE]);
-        self.columns.iter().all(block).then(|| self.columns.iter().map(|column| column.as_ref().map(|column| &column[at..at + BLOCK_SIZE])).collect())
+        let at = row
+            .checked_sub(self.rows.start)
+            .filter(|_| self.rows.contains(&row))? as usize
+            * BLOCK_SIZE;
+        let block = |column: &'_ Option<Buf>| {
+            column
+                .as_ref()
+                .is_some_and(|column| column[at..at + BLOCK_SIZE] != [UNREAD; BLOCK_SIZE])
+        };
+        self.columns.iter().all(block).then(|| {
+            self.columns
+                .iter()
+                .map(|column| column.as_ref().map(|column| &column[at..at + BLOCK_SIZE]))
+                .collect()
+        })
     }
 }
 
-/// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by redundancy.
+/// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by
+/// redundancy.
 fn fatal(error: &MemberError) -> bool {
     error.kind == MemberErrorKind::PowerCut
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(io: &'a mut dyn MemberIo, zones: &'a ZoneMap, codec: PlaceCodec, buffers: &'a BufPool, online: Vec<bool>, pool: PoolUuid) -> Self {
-        Self { io, zones, codec, buffers, online, pool, aside: 0, reads_aside: false, is_blind: false, ahead: BTreeMap::new() }
+    pub(super) fn new(
+        io: &'a mut dyn MemberIo,
+        zones: &'a ZoneMap,
+        codec: PlaceCodec,
+        buffers: &'a BufPool,
+        online: Vec<bool>,
+        pool: PoolUuid,
+    ) -> Self {
+        Self {
+            io,
+            zones,
+            codec,
+            buffers,
+            online,
+            pool,
+            aside: 0,
+            reads_aside: false,
+            is_blind: false,
+            ahead: BTreeMap::new(),
+        }
     }
 
     /// `rows` rows of a column; `None` if the member is absent or fails.
-    pub(super) fn column(&mut self, segment: SegmentId, column: Column, row: u32, rows: u32) -> Result<Option<Buf>, MemberError> {
+    pub(super) fn column(
+        &mut self,
+        segment: SegmentId,
+        column: Column,
+        row: u32,
+        rows: u32,
+    ) -> Result<Option<Buf>, MemberError> {
         let (member, offset) = self.zones.locate(segment).address(row, column);
         if !self.online[member.index()] {
             return Ok(None);
@@ -75,9 +119,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All columns of a run of rows. A block that can not be read is [`UNREAD`] in a column of which others can: rows are rebuilt one by one, and
-    /// a bad sector in one of them takes nothing from the others.
-    pub(super) fn all_columns(&mut self, segment: SegmentId, row: u32, rows: u32) -> Result<Vec<Option<Buf>>, MemberError> {
+    /// All columns of a run of rows. A block that can not be read is [`UNREAD`] in a column of
+    /// which others can: rows are rebuilt one by one, and a bad sector in one of them takes nothing
+    /// from the others.
+    pub(super) fn all_columns(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+    ) -> Result<Vec<Option<Buf>>, MemberError> {
         let width = self.zones.shape(segment).width;
         let mut columns: Vec<Option<Buf>> = (0..width).map(|_| None).collect();
         let mut items = Vec::with_capacity(usize::from(width));
@@ -85,7 +135,12 @@ impl<'a> Reader<'a> {
         for c in 0..width {
             let (member, offset) = self.zones.locate(segment).address(row, Column(c));
             if self.online[member.index()] {
-                items.push(ReadItem { member, offset, buf: self.buffers.get(rows as usize * BLOCK_SIZE), result: Ok(()) });
+                items.push(ReadItem {
+                    member,
+                    offset,
+                    buf: self.buffers.get(rows as usize * BLOCK_SIZE),
+                    result: Ok(()),
+                });
                 names.push(usize::from(c));
             }
         }
@@ -94,7 +149,12 @@ impl<'a> Reader<'a> {
             match item.result {
                 Ok(()) => columns[c] = Some(item.buf),
                 Err(error) if fatal(&error) => return Err(error),
-                Err(_) if rows > 1 && self.block_by_block(item.member, item.offset, &mut item.buf)? => columns[c] = Some(item.buf),
+                Err(_)
+                    if rows > 1
+                        && self.block_by_block(item.member, item.offset, &mut item.buf)? =>
+                {
+                    columns[c] = Some(item.buf)
+                }
                 Err(_) => {}
             }
         }
@@ -102,21 +162,34 @@ impl<'a> Reader<'a> {
     }
 
     /// One block of a column, everything tried that it may be until `good` accepts it.
-    pub(super) fn rebuilt(&mut self, segment: SegmentId, column: Column, row: u32, good: impl FnMut(&[u8]) -> bool) -> Result<Option<Buf>, MemberError> {
+    pub(super) fn rebuilt(
+        &mut self,
+        segment: SegmentId,
+        column: Column,
+        row: u32,
+        good: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<Buf>, MemberError> {
         let shape = *self.zones.shape(segment);
         if shape.tolerance() == 0 {
             return Ok(None);
         }
         let columns = self.all_columns(segment, row, 1)?;
         let columns: Vec<Option<&[u8]>> = columns.iter().map(Option::as_deref).collect();
-        self.is_blind |= columns.iter().filter(|column| column.is_none()).count() > shape.tolerance();
+        self.is_blind |=
+            columns.iter().filter(|column| column.is_none()).count() > shape.tolerance();
         let mut out = self.buffers.get(BLOCK_SIZE);
         Ok(search(&shape, usize::from(column.0), &columns, &mut out, good).then_some(out))
     }
 
-    /// The header of the batch at (segment, row) that `fits`, and the block it is in. A copy that missed its write may still bear a
-    /// valid header of the segment's former life: then the other columns are asked.
-    pub(super) fn header(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<(HeaderFrame, Buf)>, MemberError> {
+    /// The header of the batch at (segment, row) that `fits`, and the block it is in. A copy that
+    /// missed its write may still bear a valid header of the segment's former life: then the other
+    /// columns are asked.
+    pub(super) fn header(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        fits: impl Fn(&HeaderFrame) -> bool,
+    ) -> Result<Option<(HeaderFrame, Buf)>, MemberError> {
         let pool = self.pool;
         let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(&fits);
         if row.is_multiple_of(self.zones.shape(segment).chunk_rows) {
@@ -138,9 +211,15 @@ impl<'a> Reader<'a> {
         Ok(found.zip(block))
     }
 
-    /// Every header at (segment, row) that `fits`, as it is and rebuilt, each with the block that it is in: where the first column missed a write, it bears one of a former
-    /// life of the segment that verifies as well.
-    pub(super) fn all_headers(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Vec<(HeaderFrame, Buf)>, MemberError> {
+    /// Every header at (segment, row) that `fits`, as it is and rebuilt, each with the block that
+    /// it is in: where the first column missed a write, it bears one of a former life of the
+    /// segment that verifies as well.
+    pub(super) fn all_headers(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        fits: impl Fn(&HeaderFrame) -> bool,
+    ) -> Result<Vec<(HeaderFrame, Buf)>, MemberError> {
         let (pool, buffers) = (self.pool, self.buffers);
         let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(&fits);
         if row.is_multiple_of(self.zones.shape(segment).chunk_rows) {
@@ -148,9 +227,14 @@ impl<'a> Reader<'a> {
         }
         let direct = self.block(segment, Column(0), row)?;
         self.is_blind |= direct.is_none() && self.zones.shape(segment).tolerance() == 0;
-        let mut found: Vec<(HeaderFrame, Buf)> = direct.and_then(|buf| Some((decode(&buf)?, buf))).into_iter().collect();
+        let mut found: Vec<(HeaderFrame, Buf)> = direct
+            .and_then(|buf| Some((decode(&buf)?, buf)))
+            .into_iter()
+            .collect();
         self.rebuilt(segment, Column(0), row, |bytes| {
-            if let Some(frame) = decode(bytes).filter(|frame| found.iter().all(|(other, _)| other != frame)) {
+            if let Some(frame) =
+                decode(bytes).filter(|frame| found.iter().all(|(other, _)| other != frame))
+            {
                 let mut copy = buffers.get(BLOCK_SIZE);
                 copy.copy_from_slice(bytes);
                 found.push((frame, copy));
@@ -160,8 +244,9 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt. With `thorough` one that bears something else is, too: it may have missed
-    /// its write. Rows that follow each other are rebuilt from one read of each column.
+    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt.
+    /// With `thorough` one that bears something else is, too: it may have missed its write. Rows
+    /// that follow each other are rebuilt from one read of each column.
     pub(super) fn headers(
         &mut self,
         segment: SegmentId,
@@ -170,19 +255,32 @@ impl<'a> Reader<'a> {
         fits: impl Fn(&HeaderFrame) -> bool,
     ) -> Result<Vec<HeaderFrame>, MemberError> {
         let mut blocks: Vec<Option<Buf>> = Vec::with_capacity(rows.len());
-        let wanted: Vec<(SegmentId, Column, u32)> = rows.iter().map(|row| (segment, Column(0), *row)).collect();
+        let wanted: Vec<(SegmentId, Column, u32)> =
+            rows.iter().map(|row| (segment, Column(0), *row)).collect();
         self.read_blocks(&wanted, |block| blocks.push(block))?;
         let pool = self.pool;
         let mut found = Vec::new();
-        let mut run = Run { rows: 0..0, columns: Vec::new() };
+        let mut run = Run {
+            rows: 0..0,
+            columns: Vec::new(),
+        };
         for (at, (row, block)) in rows.iter().zip(blocks).enumerate() {
-            let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, *row).ok().filter(&fits);
+            let decode = |bytes: &[u8]| {
+                decode_header(bytes, &pool, segment, *row)
+                    .ok()
+                    .filter(&fits)
+            };
             let mut frame = block.as_ref().and_then(|block| decode(block));
             self.is_blind |= block.is_none() && self.zones.shape(segment).tolerance() == 0;
             if frame.is_none() && (block.is_none() || thorough) {
                 // (Columns lie on other members in the next chunk.)
                 let chunk_end = self.zones.shape(segment).chunk_end(*row);
-                let following = rows[at..].iter().zip(*row..chunk_end).take_while(|(row, next)| *row == next).count().min(RUN_ROWS);
+                let following = rows[at..]
+                    .iter()
+                    .zip(*row..chunk_end)
+                    .take_while(|(row, next)| *row == next)
+                    .count()
+                    .min(RUN_ROWS);
                 self.rebuilt_in(&mut run, segment, *row, following as u32, |bytes| {
                     frame = decode(bytes);
                     frame.is_some()
@@ -193,11 +291,22 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// As [`Self::rebuilt`], of the first column; so many rows from this one on are read at once if `run` does not have it.
-    fn rebuilt_in(&mut self, run: &mut Run, segment: SegmentId, row: u32, following: u32, good: impl FnMut(&[u8]) -> bool) -> Result<(), MemberError> {
+    /// As [`Self::rebuilt`], of the first column; so many rows from this one on are read at once if
+    /// `run` does not have it.
+    fn rebuilt_in(
+        &mut self,
+        run: &mut Run,
+        segment: SegmentId,
+        row: u32,
+        following: u32,
+        good: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), MemberError> {
         let shape = *self.zones.shape(segment);
         if following > 1 && shape.tolerance() > 0 && !run.rows.contains(&row) {
-            *run = Run { rows: row..row + following, columns: self.all_columns(segment, row, following)? };
+            *run = Run {
+                rows: row..row + following,
+                columns: self.all_columns(segment, row, following)?,
+            };
         }
         // Where something can not be read, what can is told from it row by row.
         match run.of(row) {
@@ -209,8 +318,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads single blocks, overlapping; hands them over in order, `None` for one that can not be read.
-    pub(super) fn read_blocks(&mut self, wanted: &[(SegmentId, Column, u32)], mut take: impl FnMut(Option<Buf>)) -> Result<(), MemberError> {
+    /// Reads single blocks, overlapping; hands them over in order, `None` for one that can not be
+    /// read.
+    pub(super) fn read_blocks(
+        &mut self,
+        wanted: &[(SegmentId, Column, u32)],
+        mut take: impl FnMut(Option<Buf>),
+    ) -> Result<(), MemberError> {
         let mut items: Vec<ReadItem> = Vec::with_capacity(wanted.len());
         let mut sent = Vec::with_capacity(wanted.len());
         for (segment, column, row) in wanted {
@@ -218,23 +332,34 @@ impl<'a> Reader<'a> {
             let online = self.online[member.index()];
             sent.push(online);
             if online {
-                items.push(ReadItem { member, offset, buf: self.buffers.get(BLOCK_SIZE), result: Ok(()) });
+                items.push(ReadItem {
+                    member,
+                    offset,
+                    buf: self.buffers.get(BLOCK_SIZE),
+                    result: Ok(()),
+                });
             }
         }
         self.io.read_many(&mut items);
         let mut items = items.into_iter();
         for sent in sent {
             match if sent { items.next() } else { None } {
-                Some(ReadItem { result: Ok(()), buf, .. }) => take(Some(buf)),
-                Some(ReadItem { result: Err(error), .. }) if fatal(&error) => return Err(error),
+                Some(ReadItem {
+                    result: Ok(()),
+                    buf,
+                    ..
+                }) => take(Some(buf)),
+                Some(ReadItem {
+                    result: Err(error), ..
+                }) if fatal(&error) => return Err(error),
                 _ => take(None),
             }
         }
         Ok(())
     }
 
-    /// Reads the blocks that full batches of the next chunks would have their ends in, all at once: following a chain is otherwise a
-    /// wait for one block after another.
+    /// Reads the blocks that full batches of the next chunks would have their ends in, all at once:
+    /// following a chain is otherwise a wait for one block after another.
     fn look_ahead(&mut self, segment: SegmentId, row: u32) -> Result<(), MemberError> {
         let shape = *self.zones.shape(segment);
         let (member, offset) = self.zones.locate(segment).address(row, Column(0));
@@ -243,15 +368,23 @@ impl<'a> Reader<'a> {
         }
         self.ahead.clear();
         let mut wanted = Vec::with_capacity(2 * CHUNKS_AHEAD);
-        for start in (row..shape.rows).step_by(shape.chunk_rows as usize).take(CHUNKS_AHEAD) {
+        for start in (row..shape.rows)
+            .step_by(shape.chunk_rows as usize)
+            .take(CHUNKS_AHEAD)
+        {
             wanted.push((segment, Column(0), start));
-            wanted.push((segment, Column(shape.data - 1), shape.chunk_end(start).min(shape.rows) - 1));
+            wanted.push((
+                segment,
+                Column(shape.data - 1),
+                shape.chunk_end(start).min(shape.rows) - 1,
+            ));
         }
         let mut blocks = Vec::with_capacity(wanted.len());
         self.read_blocks(&wanted, |block| blocks.push(block))?;
         for ((segment, column, row), block) in wanted.into_iter().zip(blocks) {
             if let Some(block) = block {
-                self.ahead.insert(self.zones.locate(segment).address(row, column), block);
+                self.ahead
+                    .insert(self.zones.locate(segment).address(row, column), block);
             }
         }
         Ok(())
@@ -263,7 +396,12 @@ impl<'a> Reader<'a> {
     }
 
     /// One block, from what was read ahead if it is there.
-    fn block(&mut self, segment: SegmentId, column: Column, row: u32) -> Result<Option<Buf>, MemberError> {
+    fn block(
+        &mut self,
+        segment: SegmentId,
+        column: Column,
+        row: u32,
+    ) -> Result<Option<Buf>, MemberError> {
         let address = self.zones.locate(segment).address(row, column);
         if let Some(ahead) = self.ahead.get(&address) {
             let mut copy = self.buffers.get(BLOCK_SIZE);
@@ -279,12 +417,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Head and tail of a batch whose header is known, `first` being the block that it is in.
-    pub(super) fn ends(&mut self, frame: &HeaderFrame, first: Buf) -> Result<Option<(DecodedBatch, Ends)>, MemberError> {
+    pub(super) fn ends(
+        &mut self,
+        frame: &HeaderFrame,
+        first: Buf,
+    ) -> Result<Option<(DecodedBatch, Ends)>, MemberError> {
         let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
         let shape = frame.header.shape;
         let pool = self.pool;
         let decode = |head: &[u8], tail: &[u8]| {
-            let batch = decode_batch(head, tail, &pool, segment, row).ok().filter(|b| b.frame == *frame)?;
+            let batch = decode_batch(head, tail, &pool, segment, row)
+                .ok()
+                .filter(|b| b.frame == *frame)?;
             Some((batch, Ends::new(head, tail)))
         };
         let head = self.head(frame, first)?;
@@ -318,28 +462,44 @@ impl<'a> Reader<'a> {
     /// The entries that the head of a batch tells by itself: for the list of what is lost.
     pub(super) fn head_entries(&mut self, frame: &HeaderFrame) -> Result<Vec<Entry>, MemberError> {
         let (segment, row) = (frame.header.segment, frame.header.row);
-        let Some((_, block)) = self.header(segment, row, |f| f == frame)? else { return Ok(Vec::new()) };
+        let Some((_, block)) = self.header(segment, row, |f| f == frame)? else {
+            return Ok(Vec::new());
+        };
         let head = self.head(frame, block)?;
-        Ok(head.and_then(|head| decode_head(&head, &self.pool, segment, row).ok()).unwrap_or_default())
+        Ok(head
+            .and_then(|head| decode_head(&head, &self.pool, segment, row).ok())
+            .unwrap_or_default())
     }
 
     /// Checkpoint pages, in the order asked; `None` where a page can not be verified.
-    pub(super) fn pages(&mut self, pointers: &[PagePointer]) -> Result<Vec<Option<Buf>>, MemberError> {
+    pub(super) fn pages(
+        &mut self,
+        pointers: &[PagePointer],
+    ) -> Result<Vec<Option<Buf>>, MemberError> {
         let mut out: Vec<Option<Buf>> = pointers.iter().map(|_| None).collect();
         let mut items = Vec::with_capacity(pointers.len());
         let mut index = Vec::with_capacity(pointers.len());
         for (i, pointer) in pointers.iter().enumerate() {
-            let Some((segment, column, row)) = self.page_address(pointer) else { continue };
+            let Some((segment, column, row)) = self.page_address(pointer) else {
+                continue;
+            };
             let (member, offset) = self.zones.locate(segment).address(row, column);
             if self.online[member.index()] {
-                items.push(ReadItem { member, offset, buf: self.buffers.get(BLOCK_SIZE), result: Ok(()) });
+                items.push(ReadItem {
+                    member,
+                    offset,
+                    buf: self.buffers.get(BLOCK_SIZE),
+                    result: Ok(()),
+                });
                 index.push(i);
             }
         }
         self.io.read_many(&mut items);
         for (item, i) in items.into_iter().zip(index) {
             match item.result {
-                Ok(()) if windrow_reduce::checksum(&item.buf) == pointers[i].checksum => out[i] = Some(item.buf),
+                Ok(()) if windrow_reduce::checksum(&item.buf) == pointers[i].checksum => {
+                    out[i] = Some(item.buf)
+                }
                 Err(error) if fatal(&error) => return Err(error),
                 _ => {}
             }
@@ -348,7 +508,9 @@ impl<'a> Reader<'a> {
             if out[i].is_none()
                 && let Some((segment, column, row)) = self.page_address(pointer)
             {
-                out[i] = self.rebuilt(segment, column, row, |bytes| windrow_reduce::checksum(bytes) == pointer.checksum)?;
+                out[i] = self.rebuilt(segment, column, row, |bytes| {
+                    windrow_reduce::checksum(bytes) == pointer.checksum
+                })?;
             }
         }
         Ok(out)
@@ -371,19 +533,31 @@ impl<'a> Reader<'a> {
         Some((segment, column, row))
     }
 
-    /// Journal devices that may be read although they are not in service. One that this very start has found `failing` was in service until now: what it promised is on record
-    /// nowhere else, so nobody would miss it, and it is read in any case.
+    /// Journal devices that may be read although they are not in service. One that this very start
+    /// has found `failing` was in service until now: what it promised is on record nowhere else, so
+    /// nobody would miss it, and it is read in any case.
     pub(super) fn read_aside_of(&mut self, aside: u64, failing: u64) {
         (self.aside, self.reads_aside) = (aside, aside & failing != 0);
     }
 
     /// The first bytes of each copy of a chunk of the journal; `None` for one that can not be read.
-    pub(super) fn journal_copies(&mut self, area: &JournalArea, chunk: u32, bytes: usize) -> Result<Vec<Option<Buf>>, MemberError> {
+    pub(super) fn journal_copies(
+        &mut self,
+        area: &JournalArea,
+        chunk: u32,
+        bytes: usize,
+    ) -> Result<Vec<Option<Buf>>, MemberError> {
         let mut copies: Vec<Option<Buf>> = (0..area.copies).map(|_| None).collect();
         let (mut items, mut names) = (Vec::new(), Vec::new());
         for (copy, (member, offset)) in area.copies_of(chunk).enumerate() {
-            if self.online[member.index()] || (self.reads_aside && self.aside >> member.0 & 1 == 1) {
-                items.push(ReadItem { member, offset, buf: self.buffers.get(bytes), result: Ok(()) });
+            if self.online[member.index()] || (self.reads_aside && self.aside >> member.0 & 1 == 1)
+            {
+                items.push(ReadItem {
+                    member,
+                    offset,
+                    buf: self.buffers.get(bytes),
+                    result: Ok(()),
+                });
                 names.push(copy);
             }
         }
@@ -392,20 +566,33 @@ impl<'a> Reader<'a> {
             match item.result {
                 Ok(()) => copies[copy] = Some(item.buf),
                 // (One that is gone would seem to have no records.)
-                Err(error) if fatal(&error) || error.kind == MemberErrorKind::Gone => return Err(error),
+                Err(error) if fatal(&error) || error.kind == MemberErrorKind::Gone => {
+                    return Err(error);
+                }
                 // A bad sector takes no more with it than its own block.
-                Err(_) if self.block_by_block(item.member, item.offset, &mut item.buf)? => copies[copy] = Some(item.buf),
+                Err(_) if self.block_by_block(item.member, item.offset, &mut item.buf)? => {
+                    copies[copy] = Some(item.buf)
+                }
                 Err(_) => {}
             }
         }
         Ok(copies)
     }
 
-    /// Reads single blocks; what can not be read is [`UNREAD`]. False if nothing could be, of all or of the first [`BLOCKS_TRIED`].
-    fn block_by_block(&mut self, member: MemberId, offset: u64, buf: &mut Buf) -> Result<bool, MemberError> {
+    /// Reads single blocks; what can not be read is [`UNREAD`]. False if nothing could be, of all
+    /// or of the first [`BLOCKS_TRIED`].
+    fn block_by_block(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        buf: &mut Buf,
+    ) -> Result<bool, MemberError> {
         let mut some = false;
         for (index, block) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
-            match self.io.read(member, offset + (index * BLOCK_SIZE) as u64, block) {
+            match self
+                .io
+                .read(member, offset + (index * BLOCK_SIZE) as u64, block)
+            {
                 Ok(()) => some = true,
                 Err(error) if fatal(&error) => return Err(error),
                 Err(_) if !some && index + 1 == BLOCKS_TRIED => return Ok(false),
@@ -416,7 +603,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads bytes as they are at this moment. False if they can not be read.
-    pub(super) fn read_again(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<bool, MemberError> {
+    pub(super) fn read_again(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<bool, MemberError> {
         match self.io.read(member, offset, buf) {
             Err(error) if fatal(&error) => Err(error),
             result => Ok(result.is_ok()),
@@ -424,7 +616,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Writes. A member that fails is left out, and the start begins anew.
-    pub(super) fn write(&mut self, member: MemberId, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
+    pub(super) fn write(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), MemberError> {
         self.forget();
         self.io.write(member, offset, bytes)
     }

@@ -1,16 +1,22 @@
-//! Emergency: the map rebuilt from the batches, for a pool whose checkpoints can not be read or whose chains are broken.
+//! Emergency: the map rebuilt from the batches, for a pool whose checkpoints can not be read or
+//! whose chains are broken.
 //!
 //! ```text
 //! superblock quorum -> scan of all segments -> newest checkpoint, if one can be read -> newest entry of every block -> a checkpoint of it in free segments -> its root
 //! ```
-//! **What it can not know.** Where a checkpoint can be read ([`base`]) it has everything up to its order, and only what came later is found in batches. Without one, trims,
-//! ranges and blocks of zeroes or ones, references to shared content, resizes and deletions are honoured as far as their records are still there. Blocks that they had
-//! freed come back with their last content, deleted volumes too, under made-up names if theirs is not known. Other blocks are not missed unless their batch is lost.
+//! **What it can not know.** Where a checkpoint can be read ([`base`]) it has everything up to its
+//! order, and only what came later is found in batches. Without one, trims, ranges and blocks of
+//! zeroes or ones, references to shared content, resizes and deletions are honoured as far as their
+//! records are still there. Blocks that they had freed come back with their last content, deleted
+//! volumes too, under made-up names if theirs is not known. Other blocks are not missed unless
+//! their batch is lost.
 //!
-//! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that stands on a new epoch and on segments
-//! in which nothing lives; it writes an ordinary checkpoint there, and when that is durable, the superblock that names it. A crash before
-//! leaves the old superblock, to which the new batches mean nothing: their epoch is far above its own ([`EPOCH_LEAP`]), and their numbers are far
-//! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again, or the pool is started as it is.
+//! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that
+//! stands on a new epoch and on segments in which nothing lives; it writes an ordinary checkpoint
+//! there, and when that is durable, the superblock that names it. A crash before leaves the old
+//! superblock, to which the new batches mean nothing: their epoch is far above its own
+//! ([`EPOCH_LEAP`]), and their numbers are far above those that its streams can reach
+//! ([`SEQ_LEAP`]). Then the rebuild is simply done again, or the pool is started as it is.
 
 mod base;
 mod end;
@@ -28,7 +34,10 @@ use crate::checkpoint::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
 use crate::member::{SuperblockWriter, superblock_image};
 use crate::segment::Segment;
-use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
+use crate::{
+    Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats,
+    OpenOptions, Outbox,
+};
 use base::{Former, Ground};
 pub use end::LostOrders;
 use end::{LogEnd, end_of_log};
@@ -40,9 +49,12 @@ use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
-use windrow_units::{Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
+use windrow_units::{
+    Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap,
+};
 
-/// Epochs that a rebuild leaves out. If it is cut off, its batches stay where starts will write: none of them must ever reach its epoch.
+/// Epochs that a rebuild leaves out. If it is cut off, its batches stay where starts will write:
+/// none of them must ever reach its epoch.
 const EPOCH_LEAP: u64 = 1 << 20;
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
@@ -56,7 +68,8 @@ const IDLE_ROUNDS_MAX: u32 = 1000;
 pub struct RebuildWork {
     /// Make the result the pool's state.
     pub write: bool,
-    /// Stand on no checkpoint although one can be read: it may be of a rebuild that missed what can be read today.
+    /// Stand on no checkpoint although one can be read: it may be of a rebuild that missed what can
+    /// be read today.
     pub without_checkpoint: bool,
 }
 
@@ -103,9 +116,11 @@ pub struct RebuiltVolume {
 pub struct RebuildReport {
     /// Number of the checkpoint that it stands on, 0 if none can be read as a whole.
     pub checkpoint: u64,
-    /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what is missing of what was in it: more may be lost than is listed here.
+    /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what
+    /// is missing of what was in it: more may be lost than is listed here.
     pub unread_checkpoint: Option<UnreadCheckpoint>,
-    /// Operations that were promised to be durable and are not there, in batches that are listed as lost or in none.
+    /// Operations that were promised to be durable and are not there, in batches that are listed as
+    /// lost or in none.
     pub lost_orders: Option<LostOrders>,
     /// Segments looked at.
     pub segments: u64,
@@ -119,8 +134,10 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
-    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that can not be had, those of which only a version is known that lay where other
-    /// batches lie since, and those that an earlier rebuild gave up for such a reason. (What is in [`RebuildReport::losses`] is not among them.)
+    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that
+    /// can not be had, those of which only a version is known that lay where other batches lie
+    /// since, and those that an earlier rebuild gave up for such a reason. (What is in
+    /// [`RebuildReport::losses`] is not among them.)
     pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
     /// How many such blocks there are.
     pub lost_blocks_total: u64,
@@ -135,8 +152,8 @@ pub struct RebuildReport {
 }
 
 impl Engine {
-    /// Rebuilds the map of a pool from its batches; if asked to, makes it the pool's state. The options count as in [`Engine::open`];
-    /// the pool is closed afterwards.
+    /// Rebuilds the map of a pool from its batches; if asked to, makes it the pool's state. The
+    /// options count as in [`Engine::open`]; the pool is closed afterwards.
     ///
     /// # Errors
     /// As [`Engine::open`]. Unless the new superblock had been begun, the pool is as it was.
@@ -147,13 +164,24 @@ impl Engine {
         work: RebuildWork,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
-        // As at a start: who fails writes is left out, and all begins anew. The engine that writes the checkpoint must not put such a loss on
-        // record: its superblock names no root before that is durable, and nobody could open a pool of it.
+        // As at a start: who fails writes is left out, and all begins anew. The engine that writes
+        // the checkpoint must not put such a loss on record: its superblock names no root before
+        // that is durable, and nobody could open a pool of it.
         let mut failing = 0u64;
         let mut remembered = quorum::Remembered::default();
         loop {
-            match Self::rebuild_without((failing, &mut remembered), io, buffers.clone(), options, work, watch) {
-                Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
+            match Self::rebuild_without(
+                (failing, &mut remembered),
+                io,
+                buffers.clone(),
+                options,
+                work,
+                watch,
+            ) {
+                Err(OpenError::Member(error))
+                    if error.kind != MemberErrorKind::PowerCut
+                        && failing >> error.member.0 & 1 == 0 =>
+                {
                     failing |= 1 << error.member.0;
                 }
                 result => return result,
@@ -170,38 +198,72 @@ impl Engine {
         work: RebuildWork,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
-        let RebuildWork { write, without_checkpoint } = work;
+        let RebuildWork {
+            write,
+            without_checkpoint,
+        } = work;
         let ruling = quorum::newest_without(io, options, failing, remembered)?;
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let kept = crate::format::Kept::of(superblock);
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept).map_err(|e| OpenError::Damage(e.to_string()))?;
-        let online: Vec<bool> =
-            superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+            .map_err(|e| OpenError::Damage(e.to_string()))?;
+        let online: Vec<bool> = superblock
+            .members
+            .iter()
+            .enumerate()
+            .map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8)))
+            .collect();
         let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);
         reader.read_aside_of(ruling.aside, failing);
         let found = scan(&mut reader, superblock, watch)?;
-        let Ground { checkpoint, start, mut tables, former } = match without_checkpoint {
+        let Ground {
+            checkpoint,
+            start,
+            mut tables,
+            former,
+        } = match without_checkpoint {
             true => Ground::bare(&reader, superblock, options.limits.map_bytes),
             false => Ground::find(&mut reader, superblock, options.limits.map_bytes)?,
         };
         let mut end = end_of_log(&mut reader, superblock, &found, &start)?;
         // Fences may have accepted what only the journal has.
-        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([really_used(superblock, end.journalled)]).max().unwrap_or_default();
-        let mut gather = Gather::new(superblock, if end.is_exact { end.covered } else { accepted }, options.limits.map_bytes);
+        let accepted = superblock
+            .fences
+            .iter()
+            .map(|f| f.accepted_order)
+            .chain([really_used(superblock, end.journalled)])
+            .max()
+            .unwrap_or_default();
+        let mut gather = Gather::new(
+            superblock,
+            if end.is_exact { end.covered } else { accepted },
+            options.limits.map_bytes,
+        );
         if checkpoint > 0 {
             gather.stand_on(start, &tables);
         }
         gather.run(&mut reader, &found, &mut tables, watch)?;
-        let again = former.as_ref().map(|former| former.used_again(&found)).unwrap_or_default();
+        let again = former
+            .as_ref()
+            .map(|former| former.used_again(&found))
+            .unwrap_or_default();
         let readmitted = end.apply_journal(superblock, reader.buffers, &mut gather, &mut tables)?;
-        let LogEnd { covered, journal, journalled, highest_journalled, lost: lost_orders, .. } = end;
+        let LogEnd {
+            covered,
+            journal,
+            journalled,
+            highest_journalled,
+            lost: lost_orders,
+            ..
+        } = end;
         if let Some(former) = &former {
             let rows = former.known_rows(&found, &again);
             let is_gone = |place| {
                 let segment = codec.segment(place);
-                again.contains(&segment) || zones.shape(segment).row_hint(codec.block(place)) >= rows[segment.index()]
+                again.contains(&segment)
+                    || zones.shape(segment).row_hint(codec.block(place)) >= rows[segment.index()]
             };
             gather.drop_gone(is_gone, &mut tables);
         }
@@ -209,37 +271,86 @@ impl Engine {
         // What is in no volume, and content that nobody refers to, is not missed.
         recovered::clear_deleted(&mut tables)?;
         recovered::count_references(&mut tables, journalled.max(accepted));
-        let (lost_blocks, lost_blocks_total) = recovered::lost_blocks(&tables.volumes, &readmitted, LOST_LISTED);
+        let (lost_blocks, lost_blocks_total) =
+            recovered::lost_blocks(&tables.volumes, &readmitted, LOST_LISTED);
         let mut losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
         if let Some(former) = &former {
             losses::silent(&found, &tables, former, &again, &mut losses);
         }
-        let unread_checkpoint = if checkpoint == 0 { losses::unread_checkpoint(superblock, &found) } else { None };
+        let unread_checkpoint = if checkpoint == 0 {
+            losses::unread_checkpoint(superblock, &found)
+        } else {
+            None
+        };
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
         let described = describe(&found, &gather, &tables, accepted);
-        let mut report = RebuildReport { checkpoint, unread_checkpoint, lost_orders, lost_blocks, lost_blocks_total, losses, ..described };
+        let mut report = RebuildReport {
+            checkpoint,
+            unread_checkpoint,
+            lost_orders,
+            lost_blocks,
+            lost_blocks_total,
+            losses,
+            ..described
+        };
         if write {
-            let last_volume = superblock.checkpoints.iter().flatten().map(|root| root.last_volume).max().unwrap_or(0);
+            let last_volume = superblock
+                .checkpoints
+                .iter()
+                .flatten()
+                .map(|root| root.last_volume)
+                .max()
+                .unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, former.as_ref(), &again, superblock, &mut tables);
             pages::settle(&mut tables, options.limits.map_bytes, &readmitted);
             recovered::count_live(&mut tables, &Loaded::default());
             let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
-            let positions = choose_segments(&found, former.as_ref(), seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
-            let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
-            let restart = Restart { accepted: journalled, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
+            let positions = choose_segments(
+                &found,
+                former.as_ref(),
+                seq,
+                plan.checkpoint_segments + SEGMENTS_BESIDE,
+                &mut tables,
+            )?;
+            let next_order = found
+                .highest_order
+                .max(accepted)
+                .max(highest_journalled)
+                .next();
+            let restart = Restart {
+                accepted: journalled,
+                covered,
+                next_order,
+                last_seq: [Seq(0); MAX_STREAMS],
+                positions,
+            };
             let epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + EPOCH_LEAP);
             write_lagging(&ruling, io, &buffers)?;
             let mut limits = options.limits;
             limits.batches_in_flight = limits.batches_in_flight.max(1);
             let rebuilt = without_roots(superblock, epoch, options);
             let last = last_checkpoint(superblock);
-            let mut engine = build(rebuilt, tables, Loaded::default(), &restart, last, online, plan, limits, buffers, false);
+            let mut engine = build(
+                rebuilt,
+                tables,
+                Loaded::default(),
+                &restart,
+                last,
+                online,
+                plan,
+                limits,
+                buffers,
+                false,
+            );
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &journal.resume(journalled));
+            engine.journal = crate::journal::Journal::new(
+                &engine.superblock.journals,
+                &journal.resume(journalled),
+            );
             engine.readmit(readmitted)?;
             report.written_bytes = shut_down(&mut engine, io, watch)?;
         }
@@ -247,24 +358,46 @@ impl Engine {
     }
 }
 
-/// The last order up to this one that was ever used: those between the two marks of a fence were not.
+/// The last order up to this one that was ever used: those between the two marks of a fence were
+/// not.
 fn really_used(superblock: &Superblock, order: Order) -> Order {
-    let fence = superblock.fences.iter().find(|f| f.accepted_order <= order && order < f.next_order);
+    let fence = superblock
+        .fences
+        .iter()
+        .find(|f| f.accepted_order <= order && order < f.next_order);
     fence.map_or(order, |f| f.accepted_order)
 }
 
 /// The number of the last checkpoint.
 fn last_checkpoint(superblock: &Superblock) -> u64 {
-    superblock.checkpoints.iter().flatten().map(|root| root.id).max().unwrap_or(0)
+    superblock
+        .checkpoints
+        .iter()
+        .flatten()
+        .map(|root| root.id)
+        .max()
+        .unwrap_or(0)
 }
 
-/// The superblock on which the new checkpoint is written. Until that is durable it is in memory alone.
+/// The superblock on which the new checkpoint is written. Until that is durable it is in memory
+/// alone.
 fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -> Superblock {
-    let mut superblock = Superblock { epoch, host: options.host, checkpoints: [None, None], fences: Vec::new(), ..superblock.clone() };
+    let mut superblock = Superblock {
+        epoch,
+        host: options.host,
+        checkpoints: [None, None],
+        fences: Vec::new(),
+        ..superblock.clone()
+    };
     let next = superblock.generation.next();
-    for record in superblock.members.iter_mut().filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding)) {
+    for record in superblock
+        .members
+        .iter_mut()
+        .filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding))
+    {
         if record.state == MemberState::Rebuilding {
-            // It leaves now: else what it bears would seem to be newer than that, and of another history.
+            // It leaves now: else what it bears would seem to be newer than that, and of another
+            // history.
             record.absent_since = next;
         }
         (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
@@ -273,7 +406,11 @@ fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -
 }
 
 /// Members that lack the newest generation get it.
-fn write_lagging(ruling: &quorum::Ruling, io: &mut dyn MemberIo, buffers: &BufPool) -> Result<(), OpenError> {
+fn write_lagging(
+    ruling: &quorum::Ruling,
+    io: &mut dyn MemberIo,
+    buffers: &BufPool,
+) -> Result<(), OpenError> {
     for member in &ruling.lagging {
         let image = superblock_image(&ruling.found, *member, buffers);
         io.write(*member, slot_offset(ruling.found.generation), &image)?;
@@ -282,7 +419,8 @@ fn write_lagging(ruling: &quorum::Ruling, io: &mut dyn MemberIo, buffers: &BufPo
     Ok(())
 }
 
-/// Writes what is missing on a member of the batches at the end of the log, as a start does: from then on they count as whole.
+/// Writes what is missing on a member of the batches at the end of the log, as a start does: from
+/// then on they count as whole.
 fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
     let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
     if redundancy::complete(reader, found.streams.iter().flatten(), &mut spent)? > 0 {
@@ -297,7 +435,10 @@ fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {
     // (Those that the journal deletes are still there, until the engine has been at work.)
-    let there = tables.volumes.iter().filter(|v| v.record.state == VolumeState::Active);
+    let there = tables
+        .volumes
+        .iter()
+        .filter(|v| v.record.state == VolumeState::Active);
     let volumes = there.map(|v| RebuiltVolume {
         id: v.record.id,
         name: v.record.name.clone(),
@@ -311,7 +452,12 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         lost_orders: None,
         segments: found.written.len() as u64,
         batches: found.streams.iter().map(|s| s.len() as u64).sum(),
-        entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),
+        entries: found
+            .streams
+            .iter()
+            .flatten()
+            .map(|t| u64::from(t.entries))
+            .sum(),
         void_batches: found.void_batches,
         torn_batches: found.torn.len() as u64,
         records: gather.records,
@@ -324,12 +470,22 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
     }
 }
 
-/// Enters the batches into the segment table, but for remains: their extents belong to others. What can not be read between two batches
-/// stands there as a batch of its own, so that the extent of the one before is right.
-fn settle_segments(found: &Scan, former: Option<&Former>, again: &BTreeSet<SegmentId>, superblock: &Superblock, tables: &mut Tables) {
+/// Enters the batches into the segment table, but for remains: their extents belong to others. What
+/// can not be read between two batches stands there as a batch of its own, so that the extent of
+/// the one before is right.
+fn settle_segments(
+    found: &Scan,
+    former: Option<&Former>,
+    again: &BTreeSet<SegmentId>,
+    superblock: &Superblock,
+    tables: &mut Tables,
+) {
     let checkpoint = last_checkpoint(superblock);
     for (stream, batches) in found.streams.iter().enumerate() {
-        for batch in batches.iter().filter(|batch| !found.remains.contains(&batch.segment)) {
+        for batch in batches
+            .iter()
+            .filter(|batch| !found.remains.contains(&batch.segment))
+        {
             let segment = tables.segments.get_mut(batch.segment);
             enter_batch(segment, stream as u8, batch);
             // Not free before the new checkpoint is in force.
@@ -355,17 +511,30 @@ fn enter_batch(segment: &mut Segment, stream: u8, batch: &Taken) {
     segment.last_seq = segment.last_seq.max(batch.seq);
 }
 
-/// Makes segments free in which nothing lives, those that tell least first, and gives each stream its own.
-fn choose_segments(found: &Scan, former: Option<&Former>, seq: Seq, wanted: u32, tables: &mut Tables) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
+/// Makes segments free in which nothing lives, those that tell least first, and gives each stream
+/// its own.
+fn choose_segments(
+    found: &Scan,
+    former: Option<&Former>,
+    seq: Seq,
+    wanted: u32,
+    tables: &mut Tables,
+) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
     let (zones, layout) = (&tables.zones, tables.zones.layout());
     let rank = |id: SegmentId| {
         let segment = tables.segments.get(id);
-        match (found.written[id.index()], segment.filled_rows > 0, usize::from(segment.stream) == STREAM_CHECKPOINT) {
+        match (
+            found.written[id.index()],
+            segment.filled_rows > 0,
+            usize::from(segment.stream) == STREAM_CHECKPOINT,
+        ) {
             // It may hold what can be read another day, with another cable.
             _ if found.unreadable.contains(&id) => 5,
-            // Of the checkpoint that this stands on: after a crash on the way the next rebuild would have to do without.
+            // Of the checkpoint that this stands on: after a crash on the way the next rebuild
+            // would have to do without.
             _ if former.is_some_and(|former| former.is_used(id)) => 4,
-            // Never written; batches that do not count; a former checkpoint; user entries and records, all superseded.
+            // Never written; batches that do not count; a former checkpoint; user entries and
+            // records, all superseded.
             (false, ..) => 0,
             (true, false, _) => 1,
             (true, true, true) => 2,
@@ -377,13 +546,24 @@ fn choose_segments(found: &Scan, former: Option<&Former>, seq: Seq, wanted: u32,
     let dead = |id: &SegmentId| in_extents(*id).all(|s| tables.segments.get(s).live_units == 0);
     let ranked = |id: SegmentId| (in_extents(id).map(rank).max().unwrap_or(0), id);
     let in_force = |id: &SegmentId| zones.zone(*id).layout == layout;
-    let mut free: Vec<(u8, SegmentId)> = zones.segments().filter(in_force).filter(dead).map(ranked).collect();
+    let mut free: Vec<(u8, SegmentId)> = zones
+        .segments()
+        .filter(in_force)
+        .filter(dead)
+        .map(ranked)
+        .collect();
     free.sort_unstable();
     free.truncate(wanted as usize);
-    // Where a segment of the layout in force waits for several old ones (mirrors of an odd number of members), those of them that are dead
-    // serve in the meantime, as they do in use: the last ones first.
+    // Where a segment of the layout in force waits for several old ones (mirrors of an odd number
+    // of members), those of them that are dead serve in the meantime, as they do in use: the last
+    // ones first.
     let gives = |id: &SegmentId| !in_force(id) && zones.overlapping(*id).iter().any(in_force);
-    let mut older: Vec<(u8, SegmentId)> = zones.segments().filter(gives).filter(dead).map(ranked).collect();
+    let mut older: Vec<(u8, SegmentId)> = zones
+        .segments()
+        .filter(gives)
+        .filter(dead)
+        .map(ranked)
+        .collect();
     older.sort_unstable_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)));
     let mut chosen: BTreeSet<SegmentId> = free.iter().map(|(_, id)| *id).collect();
     for (rank, id) in older {
@@ -393,38 +573,74 @@ fn choose_segments(found: &Scan, former: Option<&Former>, seq: Seq, wanted: u32,
         }
     }
     if free.len() < BASE_STREAMS.len() + 2 {
-        return Err(OpenError::Damage("there is no free segment to write a checkpoint to".into()));
+        return Err(OpenError::Damage(
+            "there is no free segment to write a checkpoint to".into(),
+        ));
     }
-    for id in free.iter().flat_map(|(_, id)| in_extents(*id)).collect::<Vec<_>>() {
+    for id in free
+        .iter()
+        .flat_map(|(_, id)| in_extents(*id))
+        .collect::<Vec<_>>()
+    {
         tables.segments.truncate(id, 0);
     }
     let mut positions = super::chain::closed_positions();
     positions.iter_mut().for_each(|position| position.seq = seq);
     for (stream, (_, segment)) in BASE_STREAMS.into_iter().zip(&free) {
-        positions[stream] = StreamPosition { segment: *segment, row: 0, seq, next_segment: SegmentId::NONE };
+        positions[stream] = StreamPosition {
+            segment: *segment,
+            row: 0,
+            seq,
+            next_segment: SegmentId::NONE,
+        };
     }
     Ok(positions)
 }
 
 /// Lets the engine write its checkpoint and its last superblock; returns the bytes written.
-fn shut_down(engine: &mut Engine, io: &mut dyn MemberIo, watch: &mut dyn FnMut(RebuildProgress)) -> Result<u64, OpenError> {
+fn shut_down(
+    engine: &mut Engine,
+    io: &mut dyn MemberIo,
+    watch: &mut dyn FnMut(RebuildProgress),
+) -> Result<u64, OpenError> {
     let pages = engine.volumes.arena.dirty_pages() as u64;
     let total = pages * windrow_units::BLOCK_BYTES;
-    let mut events = vec![Event::Control(ControlRequest { id: ControlId(1), command: Control::Shutdown { export: false } })];
+    let mut events = vec![Event::Control(ControlRequest {
+        id: ControlId(1),
+        command: Control::Shutdown { export: false },
+    })];
     let mut out = Outbox::default();
     let (mut now, mut idle) = (0u64, 0);
     loop {
         engine.apply(&mut events, &mut out);
-        watch(RebuildProgress { phase: RebuildPhase::Write, done: engine.counters.log_bytes.min(total), total });
+        watch(RebuildProgress {
+            phase: RebuildPhase::Write,
+            done: engine.counters.log_bytes.min(total),
+            total,
+        });
         if let Some(done) = out.control.pop() {
             return match done.result {
-                Ok(ControlReply::Done) => Ok(engine.members.list.iter().map(|m| m.stats.written.total()).sum()),
-                other => Err(OpenError::Damage(format!("the rebuilt pool could not be written: {other:?}"))),
+                Ok(ControlReply::Done) => Ok(engine
+                    .members
+                    .list
+                    .iter()
+                    .map(|m| m.stats.written.total())
+                    .sum()),
+                other => Err(OpenError::Damage(format!(
+                    "the rebuilt pool could not be written: {other:?}"
+                ))),
             };
         }
-        idle = if out.commands.is_empty() && out.jobs.is_empty() { idle + 1 } else { 0 };
+        idle = if out.commands.is_empty() && out.jobs.is_empty() {
+            idle + 1
+        } else {
+            0
+        };
         if idle > IDLE_ROUNDS_MAX {
-            return Err(OpenError::Damage(format!("the rebuilt pool could not be written: {}", engine.describe())));
+            return Err(OpenError::Damage(format!(
+                "the rebuilt pool could not be written: {}",
+                engine.describe()
+            )));
         }
         for mut job in out.jobs.drain(..) {
             job.run();
@@ -438,8 +654,12 @@ fn shut_down(engine: &mut Engine, io: &mut dyn MemberIo, watch: &mut dyn FnMut(R
     }
 }
 
-/// Carries out a command. A member that fails a write or a flush, or is gone, ends the attempt, and so does the loss of power; what can not be read is had from others.
-fn carry_out(command: windrow_io::MemberCommand, io: &mut dyn MemberIo) -> Result<MemberDone, MemberError> {
+/// Carries out a command. A member that fails a write or a flush, or is gone, ends the attempt, and
+/// so does the loss of power; what can not be read is had from others.
+fn carry_out(
+    command: windrow_io::MemberCommand,
+    io: &mut dyn MemberIo,
+) -> Result<MemberDone, MemberError> {
     let windrow_io::MemberCommand { member, tag, op } = command;
     let is_read = matches!(op, MemberOp::Read { .. });
     let (buf, result) = match op {
@@ -456,7 +676,20 @@ fn carry_out(command: windrow_io::MemberCommand, io: &mut dyn MemberIo) -> Resul
         MemberOp::Discard { .. } => (None, Ok(())),
     };
     match result {
-        Err(error) if !is_read || matches!(error.kind, MemberErrorKind::PowerCut | MemberErrorKind::Gone) => Err(error),
-        result => Ok(MemberDone { member, tag, buf, result }),
+        Err(error)
+            if !is_read
+                || matches!(
+                    error.kind,
+                    MemberErrorKind::PowerCut | MemberErrorKind::Gone
+                ) =>
+        {
+            Err(error)
+        }
+        result => Ok(MemberDone {
+            member,
+            tag,
+            buf,
+            result,
+        }),
     }
 }

@@ -1,4 +1,5 @@
-//! Redundancy of accepted batches: whole verification of what may be torn, and completion of what is not fully there.
+//! Redundancy of accepted batches: whole verification of what may be torn, and completion of what
+//! is not fully there.
 
 use super::OpenError;
 use super::chain::Taken;
@@ -11,18 +12,37 @@ use windrow_io::Buf;
 use windrow_layout::batch::DecodedBatch;
 use windrow_units::Column;
 
-/// Looks at every byte of a batch whose head and tail verify: `Unverified` if a payload block can not be had, directly or rebuilt; else
-/// whether all columns are on their members as they should be, redundancy included.
-pub(super) fn verify_payload(reader: &mut Reader<'_>, batch: &DecodedBatch, ends: &Ends) -> Result<Found, OpenError> {
+/// Looks at every byte of a batch whose head and tail verify: `Unverified` if a payload block can
+/// not be had, directly or rebuilt; else whether all columns are on their members as they should
+/// be, redundancy included.
+pub(super) fn verify_payload(
+    reader: &mut Reader<'_>,
+    batch: &DecodedBatch,
+    ends: &Ends,
+) -> Result<Found, OpenError> {
     let h = &batch.frame.header;
     let read = reader.all_columns(h.segment, h.row, h.rows)?;
-    let Some(columns) = whole_columns(reader, batch, ends, &read) else { return Ok(Found::Unverified) };
-    let whole = columns.iter().zip(&read).all(|(column, read)| read.as_ref().is_some_and(|r| r[..] == column[..]));
-    Ok(if whole { Found::Whole } else { Found::Incomplete })
+    let Some(columns) = whole_columns(reader, batch, ends, &read) else {
+        return Ok(Found::Unverified);
+    };
+    let whole = columns
+        .iter()
+        .zip(&read)
+        .all(|(column, read)| read.as_ref().is_some_and(|r| r[..] == column[..]));
+    Ok(if whole {
+        Found::Whole
+    } else {
+        Found::Incomplete
+    })
 }
 
 /// All columns as they must be, from those that were read.
-fn whole_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &[Option<Buf>]) -> Option<Vec<Buf>> {
+fn whole_columns(
+    reader: &Reader<'_>,
+    batch: &DecodedBatch,
+    ends: &Ends,
+    read: &[Option<Buf>],
+) -> Option<Vec<Buf>> {
     let (mut columns, lost) = data_columns(reader.buffers, batch, ends, read);
     if !lost.is_empty() {
         return None;
@@ -31,18 +51,28 @@ fn whole_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &
     Some(columns)
 }
 
-/// Makes the accepted batches above the flushed numbers fully redundant again: every part that is missing or differs from what
-/// it must be is written with exactly the bytes that the batch had from the start. Returns how many were not.
-pub(super) fn complete<'t>(reader: &mut Reader<'_>, batches: impl Iterator<Item = &'t Taken>, spent: &mut [MemberStats]) -> Result<u64, OpenError> {
+/// Makes the accepted batches above the flushed numbers fully redundant again: every part that is
+/// missing or differs from what it must be is written with exactly the bytes that the batch had
+/// from the start. Returns how many were not.
+pub(super) fn complete<'t>(
+    reader: &mut Reader<'_>,
+    batches: impl Iterator<Item = &'t Taken>,
+    spent: &mut [MemberStats],
+) -> Result<u64, OpenError> {
     let mut completed_batches = 0;
     for taken in batches.filter(|b| b.incomplete) {
         let (batch, ends) = taken.read(reader)?;
         let h = &batch.frame.header;
         let read = reader.all_columns(h.segment, h.row, h.rows)?;
-        let Some(columns) = whole_columns(reader, &batch, &ends, &read) else { continue };
+        let Some(columns) = whole_columns(reader, &batch, &ends, &read) else {
+            continue;
+        };
         let mut completed = false;
         for (c, (column, read)) in columns.iter().zip(&read).enumerate() {
-            let (member, offset) = reader.zones.locate(h.segment).address(h.row, Column(c as u8));
+            let (member, offset) = reader
+                .zones
+                .locate(h.segment)
+                .address(h.row, Column(c as u8));
             let same = read.as_ref().is_some_and(|r| r[..] == column[..]);
             if same || !reader.online[member.index()] {
                 continue;

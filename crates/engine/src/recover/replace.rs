@@ -1,69 +1,142 @@
 //! A new device takes the place of a member, while the pool is not open.
 //!
-//! The new device gets its label and the next superblock generation first, then all members in use get that generation, in which the new one is
-//! *rebuilding* and has everything to come. Whatever prefix of this a crash leaves, the next start finds a superblock that it may follow: the
-//! new generation names the one before it, which the others bear.
+//! The new device gets its label and the next superblock generation first, then all members in use
+//! get that generation, in which the new one is *rebuilding* and has everything to come. Whatever
+//! prefix of this a crash leaves, the next start finds a superblock that it may follow: the new
+//! generation names the one before it, which the others bear.
 
 use super::{OpenError, quorum};
 use crate::member::superblock_image;
 use crate::{Engine, OpenOptions};
 use windrow_io::{BufPool, MemberIo};
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, Superblock, slot_offset};
+use windrow_layout::superblock::{
+    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, Superblock,
+    slot_offset,
+};
 use windrow_units::{MemberId, Uuid, ZoneMap};
 
 impl Engine {
-    /// Puts the device that `io` has in the place of `member` into the pool, under the identifier `uuid`; its old superblocks, if it has
-    /// any, must have been erased, and where [`crate::api::MemberStatus::power_safe`] was it must be power-safe. It is rebuilt when the pool is opened.
+    /// Puts the device that `io` has in the place of `member` into the pool, under the identifier
+    /// `uuid`; its old superblocks, if it has any, must have been erased, and where
+    /// [`crate::api::MemberStatus::power_safe`] was it must be power-safe. It is rebuilt when the
+    /// pool is opened.
     ///
     /// # Errors
-    /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no such member or the device is too small. Nothing was changed then, unless a member failed.
-    pub fn replace_member(io: &mut dyn MemberIo, buffers: &BufPool, options: &OpenOptions, member: MemberId, uuid: Uuid) -> Result<(), OpenError> {
+    /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no
+    /// such member or the device is too small. Nothing was changed then, unless a member failed.
+    pub fn replace_member(
+        io: &mut dyn MemberIo,
+        buffers: &BufPool,
+        options: &OpenOptions,
+        member: MemberId,
+        uuid: Uuid,
+    ) -> Result<(), OpenError> {
         let ruling = quorum::newest(io, options)?;
         let mut superblock: Superblock = ruling.found.clone();
-        let needed = crate::member::needed_bytes(&ZoneMap::new(superblock.zones.clone()), &superblock.journals, member);
+        let needed = crate::member::needed_bytes(
+            &ZoneMap::new(superblock.zones.clone()),
+            &superblock.journals,
+            member,
+        );
         let size = io.size(member);
         quorum::check_journal_device_replaced(&ruling, member, options)?;
-        let Some(record) = superblock.members.get(member.index()).filter(|record| record.state != MemberState::Removed) else {
+        let Some(record) = superblock
+            .members
+            .get(member.index())
+            .filter(|record| record.state != MemberState::Removed)
+        else {
             return Err(OpenError::Damage(format!("there is no member {member}")));
         };
         if record.state == MemberState::Spare {
-            // It would be a member in use without a place in any zone, and no later growth would give it one.
-            return Err(OpenError::Damage(format!("member {member} is a spare: it has no place that another device could take")));
+            // It would be a member in use without a place in any zone, and no later growth would
+            // give it one.
+            return Err(OpenError::Damage(format!(
+                "member {member} is a spare: it has no place that another device could take"
+            )));
         }
         if size < needed {
-            return Err(OpenError::Damage(format!("the device has {size} bytes, the place needs {needed}")));
+            return Err(OpenError::Damage(format!(
+                "the device has {size} bytes, the place needs {needed}"
+            )));
         }
         let generation = superblock.generation.next();
         let size_bytes = size.min(record.size_bytes.max(needed));
-        // What the start found of the others is part of the new generation; members that come back wait for the next start.
-        for (record, judged) in superblock.members.iter_mut().zip(&ruling.superblock.members) {
+        // What the start found of the others is part of the new generation; members that come back
+        // wait for the next start.
+        for (record, judged) in superblock
+            .members
+            .iter_mut()
+            .zip(&ruling.superblock.members)
+        {
             let in_use = matches!(record.state, MemberState::Online | MemberState::Rebuilding);
             if in_use && matches!(judged.state, MemberState::Absent | MemberState::Rebuilding) {
-                // It is not there, or it is there and has missed something: the next start sees to it.
+                // It is not there, or it is there and has missed something: the next start sees to
+                // it.
                 let was_online = record.state == MemberState::Online;
-                let state = if was_online { MemberState::Absent } else { judged.state };
-                // One that was online has left now: else what it bears would seem to be newer than that, and of another history.
-                let absent_since = if was_online { generation } else { judged.absent_since };
-                *record = MemberRecord { state, absent_since, ..judged.clone() };
+                let state = if was_online {
+                    MemberState::Absent
+                } else {
+                    judged.state
+                };
+                // One that was online has left now: else what it bears would seem to be newer than
+                // that, and of another history.
+                let absent_since = if was_online {
+                    generation
+                } else {
+                    judged.absent_since
+                };
+                *record = MemberRecord {
+                    state,
+                    absent_since,
+                    ..judged.clone()
+                };
             }
         }
-        superblock.members[member.index()] = MemberRecord { absent_since: generation, ..MemberRecord::new(uuid, MemberState::Rebuilding, size_bytes) };
+        superblock.members[member.index()] = MemberRecord {
+            absent_since: generation,
+            ..MemberRecord::new(uuid, MemberState::Rebuilding, size_bytes)
+        };
         (superblock.generation, superblock.parent_hash) = (generation, ruling.found.content_hash());
         quorum::check_redundancy(&superblock)?;
         for lagging in &ruling.lagging {
-            io.write(*lagging, slot_offset(ruling.found.generation), &superblock_image(&ruling.found, *lagging, buffers))?;
+            io.write(
+                *lagging,
+                slot_offset(ruling.found.generation),
+                &superblock_image(&ruling.found, *lagging, buffers),
+            )?;
             io.flush(*lagging)?;
         }
-        let label = Label { version: FORMAT_VERSION, pool: superblock.pool, pool_name: superblock.pool_name.clone(), member_uuid: uuid, member };
+        let label = Label {
+            version: FORMAT_VERSION,
+            pool: superblock.pool,
+            pool_name: superblock.pool_name.clone(),
+            member_uuid: uuid,
+            member,
+        };
         let mut bytes = label.encode();
         bytes.resize(LABEL_BYTES, 0);
         io.write(member, LABEL_OFFSET, &bytes)?;
-        // Before any superblock: devices are found by their labels, so a member must not be on record whose device has none.
+        // Before any superblock: devices are found by their labels, so a member must not be on
+        // record whose device has none.
         io.flush(member)?;
-        let in_use = |m: &MemberId| io.is_present(*m) && matches!(superblock.members[m.index()].state, MemberState::Online | MemberState::Rebuilding);
-        let others: Vec<MemberId> = (0..superblock.members.len() as u8).map(MemberId).filter(|m| *m != member).filter(in_use).collect();
+        let in_use = |m: &MemberId| {
+            io.is_present(*m)
+                && matches!(
+                    superblock.members[m.index()].state,
+                    MemberState::Online | MemberState::Rebuilding
+                )
+        };
+        let others: Vec<MemberId> = (0..superblock.members.len() as u8)
+            .map(MemberId)
+            .filter(|m| *m != member)
+            .filter(in_use)
+            .collect();
         for member in std::iter::once(member).chain(others) {
-            io.write(member, slot_offset(generation), &superblock_image(&superblock, member, buffers))?;
+            io.write(
+                member,
+                slot_offset(generation),
+                &superblock_image(&superblock, member, buffers),
+            )?;
             io.flush(member)?;
         }
         Ok(())

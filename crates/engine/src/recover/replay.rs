@@ -1,12 +1,15 @@
 //! Replay: P, and the effect of the batches after the checkpoint on the tables.
 //!
-//! 1 `chain.rs` collects the batches that count. 2 P is the highest order such that every order up to it is in the checkpoint, in
-//!   such a batch, or void by a fence. 3 What was durable and is not there is damage: recovery stops with the list.
-//! 4 User entries with orders up to P take effect in ascending order, whatever their stream; then the moves in the order of their stream, each only if
-//!   the map still shows its old place and no replayed entry of its block is newer than its birth.
+//! 1 `chain.rs` collects the batches that count. 2 P is the highest order such that every order up
+//!   to it is in the checkpoint, in such a batch, or void by a fence. 3 What was durable and is not
+//!   there is damage: recovery stops with the list.
+//! 4 User entries with orders up to P take effect in ascending order, whatever their stream; then
+//!   the moves in the order of their stream, each only if the map still shows its old place and no
+//!   replayed entry of its block is newer than its birth.
 //!
-//! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves are held, at most
-//! [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user entries.
+//! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves
+//! are held, at most [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user
+//! entries.
 
 use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage};
 use super::fence::{batches_through, records_through};
@@ -21,7 +24,9 @@ use rustc_hash::FxBuildHasher;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq, VolumeId};
+use windrow_units::{
+    BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq, VolumeId,
+};
 
 /// Where a pool goes on.
 pub(super) struct Restart {
@@ -59,7 +64,12 @@ pub(super) fn replay(
     let mut chains = collect(reader, superblock, root)?;
     let log = found_orders(superblock, root, &chains, &[], Order(u64::MAX));
     let covered = log.accepted;
-    chains.durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
+    chains.durable.claim(
+        superblock,
+        superblock.epoch,
+        &[Seq(0); MAX_STREAMS],
+        superblock.journals.promised,
+    );
     let (mut journal, mut orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
     if orders.passed < chains.durable.through && reader.aside != 0 && !reader.reads_aside {
         // Something that was durable is not there: devices that have left may have it.
@@ -67,12 +77,20 @@ pub(super) fn replay(
         (journal, orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
     }
     if reader.reads_aside {
-        let which: Vec<String> = (0..64).filter(|m| reader.aside >> m & 1 == 1).map(|m| m.to_string()).collect();
+        let which: Vec<String> = (0..64)
+            .filter(|m| reader.aside >> m & 1 == 1)
+            .map(|m| m.to_string())
+            .collect();
         report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
     }
     refuse_newer_epoch(superblock, &journal)?;
-    let FoundOrders { accepted, passed, next_order } = orders;
-    // Whoever gives up a lost journal gives up what it had promised; what the log had promised stays.
+    let FoundOrders {
+        accepted,
+        passed,
+        next_order,
+    } = orders;
+    // Whoever gives up a lost journal gives up what it had promised; what the log had promised
+    // stays.
     let passed = if discard_journal && chains.durable.through > passed {
         report.notes.push(format!(
             "the journal is given up: operations {} to {} were promised to be durable and are lost",
@@ -86,12 +104,23 @@ pub(super) fn replay(
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.order, covered, &chains, tables)?;
     // (Every volume is there, and has its size: blocks without a home were deleted, or cut off.)
-    let readmitted = journal.apply(superblock, (covered, accepted), reader.buffers, tables, &mut |_, _| {})?.list;
+    let readmitted = journal
+        .apply(
+            superblock,
+            (covered, accepted),
+            reader.buffers,
+            tables,
+            &mut |_, _| {},
+        )?
+        .list;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
     report.void_orders = void_orders(superblock, &chains, covered);
-    // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that stream goes on elsewhere.
-    let checkpoint_broken = chains.damage(chains.of(STREAM_CHECKPOINT), passed).is_some();
+    // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that
+    // stream goes on elsewhere.
+    let checkpoint_broken = chains
+        .damage(chains.of(STREAM_CHECKPOINT), passed)
+        .is_some();
     chains.drop_idle(superblock, root, covered, checkpoint_broken);
     for chain in chains.iter() {
         let broken = checkpoint_broken && chain.stream == STREAM_CHECKPOINT;
@@ -101,28 +130,51 @@ pub(super) fn replay(
             positions[chain.stream].seq = last_seq[chain.stream].next();
         } else {
             // A successor that was promised but is in no batch yet is free again.
-            positions[chain.stream] = StreamPosition { next_segment: SegmentId::NONE, ..chain.next };
+            positions[chain.stream] = StreamPosition {
+                next_segment: SegmentId::NONE,
+                ..chain.next
+            };
             last_seq[chain.stream] = chain.last_seq();
         }
         for batch in &chain.batches {
             report.batches += 1;
-            report.batch_bytes += u64::from(batch.rows) * u64::from(tables.zones.shape(batch.segment).width) * BLOCK_BYTES;
+            report.batch_bytes += u64::from(batch.rows)
+                * u64::from(tables.zones.shape(batch.segment).width)
+                * BLOCK_BYTES;
             report.entries += u64::from(batch.entries);
         }
     }
     (report.accepted_order, report.log_order) = (accepted, covered);
-    Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
+    Ok(Outcome {
+        restart: Restart {
+            accepted,
+            covered,
+            next_order,
+            last_seq,
+            positions,
+        },
+        chains,
+        journal,
+        readmitted,
+        checkpoint_broken,
+    })
 }
 
-/// An epoch is durable in the superblocks of all members in use before its first record is written: where a record is of one that no superblock knows, those are lost.
-/// Without them the pool would silently be what it was before, and the new epoch would have the number, and the orders, of the one that is lost.
+/// An epoch is durable in the superblocks of all members in use before its first record is written:
+/// where a record is of one that no superblock knows, those are lost. Without them the pool would
+/// silently be what it was before, and the new epoch would have the number, and the orders, of the
+/// one that is lost.
 fn refuse_newer_epoch(superblock: &Superblock, journal: &journal::Found) -> Result<(), OpenError> {
     let (known, found) = (superblock.epoch, journal.highest_epoch);
     if found <= known {
         return Ok(());
     }
-    let text = format!("the journal bears a record of epoch {found}, but no superblock is newer than epoch {known}");
-    Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")))
+    let text = format!(
+        "the journal bears a record of epoch {found}, but no superblock is newer than epoch {known}"
+    );
+    Err(OpenError::Damage(format!(
+        "{text}: the newest superblocks are lost, and what was written since is not known"
+    )))
 }
 
 /// Reads the journal; what its records say was durable joins what is known to be.
@@ -135,10 +187,17 @@ fn read_journal(
 ) -> Result<(journal::Found, FoundOrders), OpenError> {
     let journal = journal::collect(reader, superblock, log.accepted, root.epoch)?;
     for (epoch, durable) in journal.claims() {
-        chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
+        chains
+            .durable
+            .claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
     }
-    // Behind what the log has without a gap only the journal counts: it lists everything that was promised there, and replay takes one or the other.
-    let within = if journal.records.is_empty() { Order(u64::MAX) } else { log.passed };
+    // Behind what the log has without a gap only the journal counts: it lists everything that was
+    // promised there, and replay takes one or the other.
+    let within = if journal.records.is_empty() {
+        Order(u64::MAX)
+    } else {
+        log.passed
+    };
     let orders = found_orders(superblock, root, chains, &journal.records, within);
     Ok((journal, orders))
 }
@@ -154,7 +213,13 @@ struct FoundOrders {
 }
 
 /// Batches count with orders that begin at or below `within`.
-fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains, records: &[journal::Record], within: Order) -> FoundOrders {
+fn found_orders(
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+    chains: &Chains,
+    records: &[journal::Record],
+    within: Order,
+) -> FoundOrders {
     // First, last, and whether something is in it.
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     let mut seen = root.order.0;
@@ -172,7 +237,10 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains,
         }
     }
     for record in records {
-        let (h, through) = (&record.decoded.header, records_through(superblock, record.epoch()).0);
+        let (h, through) = (
+            &record.decoded.header,
+            records_through(superblock, record.epoch()).0,
+        );
         seen = seen.max(h.last.0);
         if h.first.0 <= through {
             ranges.push((h.first.0, h.last.0.min(through), true));
@@ -186,16 +254,28 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains,
             break;
         }
         passed = passed.max(last);
-        accepted = if content { accepted.max(last) } else { accepted };
+        accepted = if content {
+            accepted.max(last)
+        } else {
+            accepted
+        };
     }
-    FoundOrders { accepted: Order(accepted), passed: Order(passed), next_order: Order(seen.max(passed) + 1) }
+    FoundOrders {
+        accepted: Order(accepted),
+        passed: Order(passed),
+        next_order: Order(seen.max(passed) + 1),
+    }
 }
 
 /// Orders in batches that count for nothing there.
 fn void_orders(superblock: &Superblock, chains: &Chains, covered: Order) -> u64 {
     let of_batch = |batch: &Taken| -> u64 {
         let through = batches_through(superblock, batch.epoch).min(covered).0;
-        batch.orders.iter().map(|(first, last)| (last + 1).saturating_sub((*first).max(through + 1))).sum()
+        batch
+            .orders
+            .iter()
+            .map(|(first, last)| (last + 1).saturating_sub((*first).max(through + 1)))
+            .sum()
     };
     chains.users().map(of_batch).sum()
 }
@@ -203,7 +283,14 @@ fn void_orders(superblock: &Superblock, chains: &Chains, covered: Order) -> u64 
 /// Newest replayed order of the blocks that moves touch.
 type Newest = HashMap<u64, Order, FxBuildHasher>;
 
-fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, accepted: Order, chains: &Chains, tables: &mut Tables) -> Result<(), OpenError> {
+fn apply(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    root_order: Order,
+    accepted: Order,
+    chains: &Chains,
+    tables: &mut Tables,
+) -> Result<(), OpenError> {
     let moves = chains.moves();
     let mut groups = move_groups(&moves, REPLAY_MOVES_AT_ONCE);
     if groups.is_empty() {
@@ -219,7 +306,8 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
             }
         }
         for_user_entries(reader, chains, &mut |taken, batch, decoded, order| {
-            if order > batches_through(superblock, taken.epoch).min(accepted) || order <= root_order {
+            if order > batches_through(superblock, taken.epoch).min(accepted) || order <= root_order
+            {
                 return Ok(());
             }
             if let Entry::Data { volume, lba, .. } = decoded.entry
@@ -240,8 +328,9 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
     Ok(())
 }
 
-/// The batches of one epoch in a stream of users, as far as replay has come in them. Orders ascend in them; where a new epoch begins they need not: a start
-/// may put orders into the log again that void batches of the stream have, too.
+/// The batches of one epoch in a stream of users, as far as replay has come in them. Orders ascend
+/// in them; where a new epoch begins they need not: a start may put orders into the log again that
+/// void batches of the stream have, too.
 struct Head<'c> {
     left: std::slice::Iter<'c, Taken>,
     batch: Option<(&'c Taken, DecodedBatch)>,
@@ -253,7 +342,9 @@ impl Head<'_> {
     fn order(&mut self, reader: &mut Reader<'_>) -> Result<Option<Order>, OpenError> {
         loop {
             let Some((_, batch)) = &self.batch else {
-                let Some(taken) = self.left.next() else { return Ok(None) };
+                let Some(taken) = self.left.next() else {
+                    return Ok(None);
+                };
                 self.batch = Some((taken, taken.batch(reader)?));
                 self.at = 0;
                 continue;
@@ -270,14 +361,29 @@ impl Head<'_> {
 }
 
 /// Tells of an entry: its batch, as it was found and decoded, the entry, its order.
-type EachEntry<'f> = &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Order) -> Result<(), OpenError>;
+type EachEntry<'f> =
+    &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Order) -> Result<(), OpenError>;
 
-/// Goes through the entries of all streams of users in ascending order, with one batch of each stream and epoch in memory. Of equal orders those of
-/// the older epoch come first.
-fn for_user_entries(reader: &mut Reader<'_>, chains: &Chains, each: EachEntry<'_>) -> Result<(), OpenError> {
-    let mut runs: Vec<&[Taken]> = USER_STREAMS.iter().flat_map(|id| chains.of(*id).batches.chunk_by(|a, b| a.epoch == b.epoch)).collect();
+/// Goes through the entries of all streams of users in ascending order, with one batch of each
+/// stream and epoch in memory. Of equal orders those of the older epoch come first.
+fn for_user_entries(
+    reader: &mut Reader<'_>,
+    chains: &Chains,
+    each: EachEntry<'_>,
+) -> Result<(), OpenError> {
+    let mut runs: Vec<&[Taken]> = USER_STREAMS
+        .iter()
+        .flat_map(|id| chains.of(*id).batches.chunk_by(|a, b| a.epoch == b.epoch))
+        .collect();
     runs.sort_by_key(|run| run[0].epoch);
-    let mut heads: Vec<Head<'_>> = runs.into_iter().map(|run| Head { left: run.iter(), batch: None, at: 0 }).collect();
+    let mut heads: Vec<Head<'_>> = runs
+        .into_iter()
+        .map(|run| Head {
+            left: run.iter(),
+            batch: None,
+            at: 0,
+        })
+        .collect();
     loop {
         let mut least: Option<(Order, usize)> = None;
         for (at, head) in heads.iter_mut().enumerate() {
@@ -287,7 +393,9 @@ fn for_user_entries(reader: &mut Reader<'_>, chains: &Chains, each: EachEntry<'_
                 least = Some((order, at));
             }
         }
-        let Some((order, at)) = least else { return Ok(()) };
+        let Some((order, at)) = least else {
+            return Ok(());
+        };
         let head = &mut heads[at];
         if let Some((taken, batch)) = &head.batch {
             each(taken, batch, &batch.entries[head.at], order)?;
@@ -316,30 +424,68 @@ fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken
 /// What the map shows for an entry with payload, or a reference; a hole for one without.
 pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedEntry) -> MapEntry {
     let h = &batch.frame.header;
-    let stored = |p: &PayloadInfo| MapEntry::stored(place_in(codec, h.segment, h.row, h.shape.data, p), p.units, p.checksum);
+    let stored = |p: &PayloadInfo| {
+        MapEntry::stored(
+            place_in(codec, h.segment, h.row, h.shape.data, p),
+            p.units,
+            p.checksum,
+        )
+    };
     match (&decoded.entry, &decoded.payload) {
         (Entry::Reference { id, life, .. }, _) => MapEntry::shared(*id, *life),
         (_, None) => MapEntry::HOLE,
-        (Entry::Data { volume: VolumeId::SHARED, birth, .. } | Entry::Move { volume: VolumeId::SHARED, birth, .. }, Some(payload)) => {
-            stored(payload).with_life(birth.0 as u32)
-        }
+        (
+            Entry::Data {
+                volume: VolumeId::SHARED,
+                birth,
+                ..
+            }
+            | Entry::Move {
+                volume: VolumeId::SHARED,
+                birth,
+                ..
+            },
+            Some(payload),
+        ) => stored(payload).with_life(birth.0 as u32),
         (_, Some(payload)) => stored(payload),
     }
 }
 
 /// The place of payload of a batch.
-pub(crate) fn place_in(codec: &PlaceCodec, segment: SegmentId, row: u32, data: u8, payload: &PayloadInfo) -> Place {
-    codec.pack(segment, u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit))
+pub(crate) fn place_in(
+    codec: &PlaceCodec,
+    segment: SegmentId,
+    row: u32,
+    data: u8,
+    payload: &PayloadInfo,
+) -> Place {
+    codec.pack(
+        segment,
+        u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit),
+    )
 }
 
 fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {
     for decoded in &batch.entries {
-        let Entry::Move { volume, lba, birth, from } = &decoded.entry else { continue };
-        if newest.get(&BlockKey::new(*volume, *lba).0).is_some_and(|order| order > birth) {
+        let Entry::Move {
+            volume,
+            lba,
+            birth,
+            from,
+        } = &decoded.entry
+        else {
+            continue;
+        };
+        if newest
+            .get(&BlockKey::new(*volume, *lba).0)
+            .is_some_and(|order| order > birth)
+        {
             continue;
         }
         let entry = shown(&tables.codec, batch, decoded);
-        let Some((v, arena)) = tables.volumes.get_mut(*volume) else { continue };
+        let Some((v, arena)) = tables.volumes.get_mut(*volume) else {
+            continue;
+        };
         let now = v.map.get(arena, *lba);
         if entry.has_payload() && now.has_payload() && now.place() == *from {
             // (Repairs do not know births.)

@@ -1,19 +1,25 @@
 //! Batches that a scrub can not have: no table says what is in them. The map does.
 //!
-//! 1 They are collected; at the end of the pass, or when they are many, all pages of the map are searched for what lies in them, a bounded part at a
-//!   time. 2 Each block of a user is read by itself, as users read it, at the pace of the scrub. If it can be had it is moved like any other repair; if not it is lost, and is
-//!   listed by volume and block. 3 Pages of the checkpoint are in memory: they are marked changed, so that the next checkpoint writes them
-//!   elsewhere. 4 A batch in which nothing lives is not worth a word.
+//! 1 They are collected; at the end of the pass, or when they are many, all pages of the map are
+//!   searched for what lies in them, a bounded part at a time. 2 Each block of a user is read by
+//!   itself, as users read it, at the pace of the scrub. If it can be had it is moved like any
+//!   other repair; if not it is lost, and is listed by volume and block. 3 Pages of the checkpoint
+//!   are in memory: they are marked changed, so that the next checkpoint writes them elsewhere. 4 A
+//!   batch in which nothing lives is not worth a word.
 //!
-//! Packed payload in a block that can not be had as a whole is read by itself in the same way: its own checksum may be right.
+//! Packed payload in a block that can not be had as a whole is read by itself in the same way: its
+//! own checksum may be right.
 //!
-//! A whole segment is in doubt if more lives in it than its tables say: then batches of it are former ones on all members that can be read.
+//! A whole segment is in doubt if more lives in it than its tables say: then batches of it are
+//! former ones on all members that can be read.
 
 use super::{Repair, Tally};
 use crate::background::time_at;
 use crate::clean::MappedBlock;
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, SCRUB_PAUSE_NS, STREAM_CHECKPOINT};
+use crate::limits::{
+    MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, SCRUB_PAUSE_NS, STREAM_CHECKPOINT,
+};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::piece::Piece;
@@ -89,37 +95,61 @@ impl Doubts {
         self.searching || self.list.len() >= SCRUB_DOUBTS_MAX
     }
 
-    /// Nobody will look for what lives in them; how many there are. (What is being read comes all the same.)
+    /// Nobody will look for what lives in them; how many there are. (What is being read comes all
+    /// the same.)
     pub(super) fn forget(&mut self) -> u64 {
         (self.searching, self.page) = (false, 0);
         self.waiting.clear();
         std::mem::take(&mut self.list).len() as u64
     }
 
-    /// A segment is written again; how many batches of its former life had something in them that has been found.
+    /// A segment is written again; how many batches of its former life had something in them that
+    /// has been found.
     pub(super) fn forget_segment(&mut self, segment: SegmentId) -> u64 {
-        self.list.extract_if(.., |doubt| doubt.segment == segment).filter(|doubt| doubt.lives).count() as u64
+        self.list
+            .extract_if(.., |doubt| doubt.segment == segment)
+            .filter(|doubt| doubt.lives)
+            .count() as u64
     }
 
     /// A block is to be read by itself.
     pub(super) fn read(&mut self, block: MappedBlock, birth: Order) {
-        self.waiting.push_back(Reading { block, birth, by_map: false });
+        self.waiting.push_back(Reading {
+            block,
+            birth,
+            by_map: false,
+        });
     }
 
     /// Notes a batch.
     pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32, told: Vec<BlockKey>) {
-        self.list.push(Doubt { segment, row, rows, lives: false, told });
+        self.list.push(Doubt {
+            segment,
+            row,
+            rows,
+            lives: false,
+            told,
+        });
     }
 }
 
 impl Engine {
     /// All batches of a segment have been examined. Do their tables say all that lives in it?
     pub(super) fn compare_live(&mut self, tally: Tally) {
-        let Tally { segment, live, lost, doubted, rows, .. } = tally;
+        let Tally {
+            segment,
+            live,
+            lost,
+            doubted,
+            rows,
+            ..
+        } = tally;
         let rows = rows.unwrap_or(0);
         let s = self.segments.get(segment);
-        // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
-        let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
+        // (Older checkpoints keep pages alive that nothing points to any more; and to a segment
+        // that is written more has come.)
+        let is_comparable =
+            usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
         let known = u64::from(live);
         // (If a batch of it is in doubt, that is why.)
         if is_comparable && u64::from(s.live_units) > known && !doubted {
@@ -127,7 +157,8 @@ impl Engine {
         }
     }
 
-    /// Goes on through the map in search of what lives in what is in doubt; true when all is settled.
+    /// Goes on through the map in search of what lives in what is in doubt; true when all is
+    /// settled.
     pub(super) fn settle_doubts(&mut self, out: &mut Outbox) -> bool {
         if self.scrub.doubts.is_empty() {
             return true;
@@ -147,19 +178,37 @@ impl Engine {
             let lies = |place| self.doubt_at(&doubts, place).is_some();
             let before = found.len();
             self.mapped_blocks(slot, lies, &mut found);
-            let image = self.volumes.arena.meta(slot).map(|meta| meta.pointer).filter(|pointer| pointer.present && lies(pointer.place));
+            let image = self
+                .volumes
+                .arena
+                .meta(slot)
+                .map(|meta| meta.pointer)
+                .filter(|pointer| pointer.present && lies(pointer.place));
             if image.is_some() {
                 self.volumes.arena.mark_dirty(slot);
                 self.note_rewritten(true);
             }
-            for place in found[before..].iter().map(|block| block.place).chain(image.map(|image| image.place)) {
-                self.doubt_at(&doubts, place).into_iter().for_each(|at| doubts[at].lives = true);
+            for place in found[before..]
+                .iter()
+                .map(|block| block.place)
+                .chain(image.map(|image| image.place))
+            {
+                self.doubt_at(&doubts, place)
+                    .into_iter()
+                    .for_each(|at| doubts[at].lives = true);
             }
             page += 1;
         }
         self.scrub.doubts.list = doubts;
         self.scrub.doubts.page = page;
-        self.scrub.doubts.waiting.extend(found.into_iter().map(|block| Reading { block, birth: Order(0), by_map: true }));
+        self.scrub
+            .doubts
+            .waiting
+            .extend(found.into_iter().map(|block| Reading {
+                block,
+                birth: Order(0),
+                by_map: true,
+            }));
         if !self.read_doubtful(out) {
             return false;
         }
@@ -180,7 +229,9 @@ impl Engine {
             return None;
         }
         let row = self.locate_block(segment, self.codec.block(place)).1;
-        let at = doubts.partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row)).checked_sub(1)?;
+        let at = doubts
+            .partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row))
+            .checked_sub(1)?;
         doubts[at].covers(segment, row).then_some(at)
     }
 
@@ -188,12 +239,19 @@ impl Engine {
     fn end_doubts(&mut self) {
         let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
         (self.scrub.doubts.searching, self.scrub.doubts.page) = (false, 0);
-        if doubts.iter().any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT) {
+        if doubts
+            .iter()
+            .any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT)
+        {
             let mut tables = Vec::new();
-            self.checkpoint.table_places(|place| tables.extend(self.doubt_at(&doubts, place).map(|at| (at, place))));
+            self.checkpoint.table_places(|place| {
+                tables.extend(self.doubt_at(&doubts, place).map(|at| (at, place)))
+            });
             tables.iter().for_each(|(at, _)| doubts[*at].lives = true);
             let places: BTreeSet<Place> = tables.into_iter().map(|(_, place)| place).collect();
-            let used = self.checkpoint.rewrite_where(|place| places.contains(&place));
+            let used = self
+                .checkpoint
+                .rewrite_where(|place| places.contains(&place));
             self.note_rewritten(used);
         }
         self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
@@ -202,7 +260,12 @@ impl Engine {
     /// Reads blocks that wait for it, as far as the pace goes. False if some are left.
     pub(super) fn read_doubtful(&mut self, out: &mut Outbox) -> bool {
         while let Some(Reading { block, .. }) = self.scrub.doubts.waiting.front() {
-            let MappedBlock { key, place, checksum, .. } = *block;
+            let MappedBlock {
+                key,
+                place,
+                checksum,
+                ..
+            } = *block;
             if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
                 // It is elsewhere by now, and its segment perhaps in use again.
                 self.scrub.doubts.waiting.pop_front();
@@ -220,18 +283,40 @@ impl Engine {
 
     fn fetch_doubtful(&mut self, reading: Reading, out: &mut Outbox) {
         let block = reading.block;
-        let (segment, number) = (self.codec.segment(block.place), self.codec.block(block.place));
+        let (segment, number) = (
+            self.codec.segment(block.place),
+            self.codec.block(block.place),
+        );
         let (column, row, _) = self.locate_block(segment, number);
         let pieces = vec![block.piece(&self.codec)];
         let rows = pieces[0].rows().1 + 1;
         let bytes = u64::from(rows) * BLOCK_BYTES;
         self.scrub.sums.read_bytes += bytes;
-        self.scrub.throttle.begin(self.now_ns, bytes, time_at(bytes, self.scrub.sums.bytes_per_second), SCRUB_PAUSE_NS / MAP_READS as u64);
-        let goal = FetchGoal::Doubt { doubt: self.scrub.doubts.reads.insert(reading) };
-        self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
+        self.scrub.throttle.begin(
+            self.now_ns,
+            bytes,
+            time_at(bytes, self.scrub.sums.bytes_per_second),
+            SCRUB_PAUSE_NS / MAP_READS as u64,
+        );
+        let goal = FetchGoal::Doubt {
+            doubt: self.scrub.doubts.reads.insert(reading),
+        };
+        self.start_fetch(
+            FetchSpec {
+                segment,
+                column,
+                row,
+                rows,
+                pieces,
+                goal,
+                singly: false,
+            },
+            out,
+        );
     }
 
-    /// A lost block of a batch without tables: what its member returned is wrong, or could not be read. The member is absent: then it is neither.
+    /// A lost block of a batch without tables: what its member returned is wrong, or could not be
+    /// read. The member is absent: then it is neither.
     fn count_lost_rows(&mut self, place: Place, piece: Piece) {
         let (segment, number) = (self.codec.segment(place), self.codec.block(place));
         let (column, row, _) = self.locate_block(segment, number);
@@ -243,9 +328,26 @@ impl Engine {
 
     /// A block in doubt has been read, or can not be had.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(Reading { block, birth, by_map }) = self.scrub.doubts.reads.remove(at) else { return };
-        let (MappedBlock { key, place, checksum, .. }, piece) = (block, block.piece(&self.codec));
-        self.scrub.throttle.end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
+        let Some(Reading {
+            block,
+            birth,
+            by_map,
+        }) = self.scrub.doubts.reads.remove(at)
+        else {
+            return;
+        };
+        let (
+            MappedBlock {
+                key,
+                place,
+                checksum,
+                ..
+            },
+            piece,
+        ) = (block, block.piece(&self.codec));
+        self.scrub
+            .throttle
+            .end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
         if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
             return;
         }
@@ -253,10 +355,18 @@ impl Engine {
             Some(bytes) => {
                 let range = piece.range();
                 let payload = bytes.slice(range.start, range.len());
-                self.scrub.repairs.push_back(Repair { key, birth, from: place, checksum, payload });
+                self.scrub.repairs.push_back(Repair {
+                    key,
+                    birth,
+                    from: place,
+                    checksum,
+                    payload,
+                });
             }
             None => {
-                let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);
+                let doubt = self
+                    .doubt_at(&self.scrub.doubts.list, place)
+                    .map(|at| &self.scrub.doubts.list[at]);
                 if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
                     if by_map {
                         self.count_lost_rows(place, piece);

@@ -1,5 +1,7 @@
-//! Blocks of users that were lost before: an emergency rebuild of the map gave them up, or they refer to shared content that is not there. They have no place, so no batch leads a
-//! scrub to them. At the end of the pass all pages of the map are searched, a bounded part at a time; the same blocks are listed by each scrub until they are written or trimmed.
+//! Blocks of users that were lost before: an emergency rebuild of the map gave them up, or they
+//! refer to shared content that is not there. They have no place, so no batch leads a scrub to
+//! them. At the end of the pass all pages of the map are searched, a bounded part at a time; the
+//! same blocks are listed by each scrub until they are written or trimmed.
 
 use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
@@ -18,7 +20,8 @@ pub(super) struct GivenUp {
 }
 
 impl Engine {
-    /// Goes on with the search; true when all pages have been looked at, and what was found is listed and counted.
+    /// Goes on with the search; true when all pages have been looked at, and what was found is
+    /// listed and counted.
     pub(super) fn search_given_up(&mut self, out: &mut Outbox) -> bool {
         let (page, end) = (self.scrub.given_up.page, self.volumes.arena.slots());
         let until = end.min(page.saturating_add(SURVEY_PAGES_PER_STEP));
@@ -28,7 +31,9 @@ impl Engine {
             return false;
         }
         let GivenUp { blocks, first, .. } = std::mem::take(&mut self.scrub.given_up);
-        first.iter().for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
+        first
+            .iter()
+            .for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
         self.damage.note_unlisted(blocks - first.len() as u64);
         let sums = &mut self.scrub.sums;
         sums.lost_blocks += blocks;
@@ -38,18 +43,31 @@ impl Engine {
     }
 
     fn look_for_given_up(&mut self, slot: PageSlot) {
-        let Some(meta) = self.volumes.arena.meta(slot) else { return };
+        let Some(meta) = self.volumes.arena.meta(slot) else {
+            return;
+        };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let is_users = ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
-        if !is_users || !self.volumes.get(volume).is_some_and(|v| v.record.state == VolumeState::Active) {
+        if !is_users
+            || !self
+                .volumes
+                .get(volume)
+                .is_some_and(|v| v.record.state == VolumeState::Active)
+        {
             return;
         }
         let page = (first..).map(Lba).zip(self.volumes.arena.page(slot));
-        let found: Vec<Lba> = page.filter(|(_, entry)| self.is_given_up(**entry)).map(|(lba, _)| lba).collect();
+        let found: Vec<Lba> = page
+            .filter(|(_, entry)| self.is_given_up(**entry))
+            .map(|(lba, _)| lba)
+            .collect();
         for lba in found {
             // A trim may not have come by yet, and a write be on its way.
             self.settle_range(volume, lba);
-            let entry = self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+            let entry = self
+                .volumes
+                .get(volume)
+                .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
             if !self.is_given_up(entry) || self.pending.get(BlockKey::new(volume, lba)).is_some() {
                 continue;
             }

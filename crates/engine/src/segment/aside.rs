@@ -1,14 +1,17 @@
 //! Segments that are set aside: cleaning has left something live in them.
 //!
-//! Checkpoint pages leave them with the next checkpoints. Blocks that could not be read stay until users overwrite them, or until they can be had again: then the segments are candidates for
-//! cleaning again. Those that were only tried (`clean/damage.rs`) are as soon as there is room to move what can be had.
+//! Checkpoint pages leave them with the next checkpoints. Blocks that could not be read stay until
+//! users overwrite them, or until they can be had again: then the segments are candidates for
+//! cleaning again. Those that were only tried (`clean/damage.rs`) are as soon as there is room to
+//! move what can be had.
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
 use windrow_units::SegmentId;
 
 impl Segments {
-    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has moved none.
+    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has
+    /// moved none.
     pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
         let has_pages = self.holds_pages(id);
         self.aside += 1;
@@ -55,20 +58,27 @@ impl Segments {
         self.died_aside
     }
 
-    /// What could not be read may be had now: segments that were set aside for it are candidates again.
+    /// What could not be read may be had now: segments that were set aside for it are candidates
+    /// again.
     pub fn look_again(&mut self) {
         self.look_again_at((0..self.count()).map(SegmentId));
     }
 
     /// Those that were only tried are candidates again. False if there is none.
     pub fn release_tried(&mut self) -> bool {
-        let tried: Vec<_> = std::mem::take(&mut self.tried).into_iter().filter(|id| self.get(*id).tried).collect();
+        let tried: Vec<_> = std::mem::take(&mut self.tried)
+            .into_iter()
+            .filter(|id| self.get(*id).tried)
+            .collect();
         self.look_again_at(tried.into_iter())
     }
 
     /// And those in which something has died since they were set aside. False if there is none.
     pub fn release_touched(&mut self) -> bool {
-        let touched: Vec<_> = std::mem::take(&mut self.touched).into_iter().filter(|id| self.get(*id).touched).collect();
+        let touched: Vec<_> = std::mem::take(&mut self.touched)
+            .into_iter()
+            .filter(|id| self.get(*id).touched)
+            .collect();
         self.look_again_at(touched.into_iter())
     }
 
@@ -84,7 +94,9 @@ impl Segments {
         is_any
     }
 
-    /// One in which something has died since it was set aside, to be cleaned: it may have been just what could not be had. (One that is full by weight becomes a candidate: it would give less than it takes.)
+    /// One in which something has died since it was set aside, to be cleaned: it may have been just
+    /// what could not be had. (One that is full by weight becomes a candidate: it would give less
+    /// than it takes.)
     pub fn take_touched(&mut self) -> Option<SegmentId> {
         while let Some(id) = self.touched.pop() {
             // (If it is still set aside.)

@@ -1,7 +1,9 @@
-//! Which segment is cleaned next: the rule of the pool's policy over the candidates (docs/policies.md).
+//! Which segment is cleaned next: the rule of the pool's policy over the candidates
+//! (docs/policies.md).
 //!
-//! Greedy and cost-benefit are answered by the index alone. The other rules look at candidates one by one ([`Shortlist`]); where what they pick would hardly gain
-//! anything and space must come, the index has the last word.
+//! Greedy and cost-benefit are answered by the index alone. The other rules look at candidates one
+//! by one ([`Shortlist`]); where what they pick would hardly gain anything and space must come, the
+//! index has the last word.
 
 use super::{Segment, SegmentState, Segments};
 use crate::limits::YOUNG_SAMPLES;
@@ -16,9 +18,14 @@ const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
 /// A victim hardly gains anything if it has less than one part in so many of garbage.
 const HARDLY_GAINS: u64 = 32;
 
-/// How the index sorts for a rule; rules that look at segments one by one use it where they gain too little.
+/// How the index sorts for a rule; rules that look at segments one by one use it where they gain
+/// too little.
 pub(super) fn index_policy(rule: Rule) -> VictimPolicy {
-    if rule == Rule::CostBenefit { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy }
+    if rule == Rule::CostBenefit {
+        VictimPolicy::CostBenefit
+    } else {
+        VictimPolicy::Greedy
+    }
 }
 
 /// See [`Due::list`].
@@ -32,7 +39,15 @@ fn gains_little(stats: &SegmentStats) -> bool {
 
 fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
     let closed = matches!(segment.state, SegmentState::Sealed | SegmentState::Cleaning);
-    Spot { segment: id, tag: segment.tag, age: if closed { now.wrapping_sub(segment.sealed_user).max(1) } else { 0 } }
+    Spot {
+        segment: id,
+        tag: segment.tag,
+        age: if closed {
+            now.wrapping_sub(segment.sealed_user).max(1)
+        } else {
+            0
+        },
+    }
 }
 
 impl Segments {
@@ -45,13 +60,27 @@ impl Segments {
         self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())
     }
 
-    /// What the best segment that waits for a checkpoint makes a victim count of which `gained` bytes come free ([`regret`]), in bytes; found among evenly
-    /// spaced ones.
+    /// What the best segment that waits for a checkpoint makes a victim count of which `gained`
+    /// bytes come free ([`regret`]), in bytes; found among evenly spaced ones.
     pub fn regret(&self, gained: u64) -> u64 {
         let step = self.young.len() / YOUNG_SAMPLES + 1;
-        let young = self.young.iter().step_by(step).filter(|id| self.table[id.index()].state == SegmentState::Sealed);
-        let counts = |id: &SegmentId| regret(self.garbage(*id).saturating_sub(gained), self.garbage_units(*id), self.capacities[id.index()]);
-        young.chain(self.dead_in_replay.first()).map(counts).max().unwrap_or(0)
+        let young = self
+            .young
+            .iter()
+            .step_by(step)
+            .filter(|id| self.table[id.index()].state == SegmentState::Sealed);
+        let counts = |id: &SegmentId| {
+            regret(
+                self.garbage(*id).saturating_sub(gained),
+                self.garbage_units(*id),
+                self.capacities[id.index()],
+            )
+        };
+        young
+            .chain(self.dead_in_replay.first())
+            .map(counts)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Changes how victims are picked.
@@ -68,17 +97,27 @@ impl Segments {
         self.table.iter_mut().for_each(|segment| segment.tag = 0);
     }
 
-    /// True if no candidate is worth its wear: none has more than an eighth of garbage, as far as the index knows.
+    /// True if no candidate is worth its wear: none has more than an eighth of garbage, as far as
+    /// the index knows.
     pub fn gain_little(&self, clock: u64) -> bool {
-        self.victims.peek_best(clock).is_none_or(|(_, best)| gains_little(&best))
+        self.victims
+            .peek_best(clock)
+            .is_none_or(|(_, best)| gains_little(&best))
     }
 
-    /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. The placement tells how fast
-    /// the live blocks of a segment die, for the rule that asks for it, and which group of segments the victim is due from, if any; where that has none, the rule picks among all.
+    /// The best victim, taken out of the candidates, with its price by the rule; without `need`
+    /// only if it is at most 7/8 alive. The placement tells how fast the live blocks of a segment
+    /// die, for the rule that asks for it, and which group of segments the victim is due from, if
+    /// any; where that has none, the rule picks among all.
     ///
-    /// With `need` space must come: where what the rule picked would hardly gain any, the segment that gains most goes instead, so that no rule can
-    /// keep a full pool busy without end.
-    pub fn take_victim(&mut self, clock: u64, need: bool, placement: &AnyPlacement) -> Option<(SegmentId, f64)> {
+    /// With `need` space must come: where what the rule picked would hardly gain any, the segment
+    /// that gains most goes instead, so that no rule can keep a full pool busy without end.
+    pub fn take_victim(
+        &mut self,
+        clock: u64,
+        need: bool,
+        placement: &AnyPlacement,
+    ) -> Option<(SegmentId, f64)> {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
         if !need && index_policy(self.rule) == VictimPolicy::Greedy && gains_little(&best) {
@@ -86,13 +125,28 @@ impl Segments {
             return None;
         }
         // (One that is due and not worth its wear keeps nobody from another.)
-        let due = placement.due().and_then(|due| self.pick(Some(due), placement));
-        let due = due.filter(|(id, _)| need || self.victims.get(*id).is_some_and(|stats| !gains_little(&stats)));
+        let due = placement
+            .due()
+            .and_then(|due| self.pick(Some(due), placement));
+        let due = due.filter(|(id, _)| {
+            need || self
+                .victims
+                .get(*id)
+                .is_some_and(|stats| !gains_little(&stats))
+        });
         let by_index = matches!(self.rule, Rule::Greedy | Rule::CostBenefit);
-        if let Some((picked, its_price)) = due.or_else(|| if by_index { None } else { self.pick(None, placement) })
-            && let Some(its_stats) = self.victims.get(picked)
+        if let Some((picked, its_price)) = due.or_else(|| {
+            if by_index {
+                None
+            } else {
+                self.pick(None, placement)
+            }
+        }) && let Some(its_stats) = self.victims.get(picked)
         {
-            let hardly = |s: &SegmentStats| u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS < u64::from(s.capacity_units);
+            let hardly = |s: &SegmentStats| {
+                u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS
+                    < u64::from(s.capacity_units)
+            };
             if !need || !hardly(&its_stats) {
                 (id, stats, price) = (picked, its_stats, its_price);
             }
@@ -108,16 +162,31 @@ impl Segments {
 
     /// What the rule picks among the candidates that are due, or among all.
     fn pick(&mut self, due: Option<Due>, placement: &AnyPlacement) -> Option<(u32, f64)> {
-        let rule = if due.is_some_and(|due| due.first_sealed) { Rule::Fifo } else { self.rule };
+        let rule = if due.is_some_and(|due| due.first_sealed) {
+            Rule::Fifo
+        } else {
+            self.rule
+        };
         let (table, victims, now) = (&self.table, &self.victims, self.user_clock);
         let mut look = |id: u32| {
-            let stats = victims.get(id).filter(|stats| stats.live_units < stats.capacity_units)?;
+            let stats = victims
+                .get(id)
+                .filter(|stats| stats.live_units < stats.capacity_units)?;
             let place = spot(&table[id as usize], id, now);
             if due.is_some_and(|due| placement.group_of(place.tag) != due.group) {
                 return None;
             }
-            let rate = if rule == Rule::Gain { placement.rate(place) } else { 0.0 };
-            Some(Candidate { place, live: stats.live_units, capacity: stats.capacity_units, rate })
+            let rate = if rule == Rule::Gain {
+                placement.rate(place)
+            } else {
+                0.0
+            };
+            Some(Candidate {
+                place,
+                live: stats.live_units,
+                capacity: stats.capacity_units,
+                rate,
+            })
         };
         self.shortlists[Due::list(due)].pick(rule, table.len() as u32, &mut look)
     }

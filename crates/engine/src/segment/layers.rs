@@ -1,21 +1,30 @@
-//! Layers: which segments may be used while zones of several layouts describe the same bytes (docs/growth.md).
+//! Layers: which segments may be used while zones of several layouts describe the same bytes
+//! (docs/growth.md).
 //!
-//! 1 No two segments in use share an extent. 2 A segment of an older layout that comes free by the reuse rule is never written again, if a
-//! segment of the layout in force can have its extents instead. 3 A segment of the layout in force is *shadowed* while a segment of an older
-//! layout that shares an extent with it is in use (its *blockers* are counted), and free when the last of them has gone; what is left of the
-//! older layouts in its extents is *retired* then.
+//! 1 No two segments in use share an extent. 2 A segment of an older layout that comes free by the
+//!   reuse rule is never written again, if a
+//! segment of the layout in force can have its extents instead. 3 A segment of the layout in force
+//! is *shadowed* while a segment of an older layout that shares an extent with it is in use (its
+//! *blockers* are counted), and free when the last of them has gone; what is left of the older
+//! layouts in its extents is *retired* then.
 //!
-//! With zones that are as wide as their members are many, each old segment shares its extents with one new one (or two), and retires as soon as it is
-//! free. Zones with more members than columns rotate: there a new segment waits for several old ones. As long as it does, those that are free
-//! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost to a segment that can not be used yet.
+//! With zones that are as wide as their members are many, each old segment shares its extents with
+//! one new one (or two), and retires as soon as it is free. Zones with more members than columns
+//! rotate: there a new segment waits for several old ones. As long as it does, those that are free
+//! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost
+//! to a segment that can not be used yet.
 //!
-//! **A member leaves** (docs/removal.md): then segments of the layout in force are smaller or fewer. 4 They come into force by *groups*: segments of all layouts
-//! that are linked by extents that they share. Those of the layout in force wait for all older ones of their group, so at any time a group has one layout or
-//! the other, and no extent is lost between the two. 5 Segments of older layouts in whose extents the new one has nothing (*uncovered*: the rest of a large member whose
-//! peer leaves) may be taken like idle ones until they are given up, one by one. 6 A segment of an older layout counts as full for cleaning when it holds as much as the
-//! layout in force has in its extents: more would take more than it gives.
+//! **A member leaves** (docs/removal.md): then segments of the layout in force are smaller or
+//! fewer. 4 They come into force by *groups*: segments of all layouts that are linked by extents
+//! that they share. Those of the layout in force wait for all older ones of their group, so at any
+//! time a group has one layout or the other, and no extent is lost between the two. 5 Segments of
+//! older layouts in whose extents the new one has nothing (*uncovered*: the rest of a large member
+//! whose peer leaves) may be taken like idle ones until they are given up, one by one. 6 A segment
+//! of an older layout counts as full for cleaning when it holds as much as the layout in force has
+//! in its extents: more would take more than it gives.
 //!
-//! Nothing of this is stored. It follows from which segments are in use, so a crash can not contradict it: [`Segments::settle_layers`].
+//! Nothing of this is stored. It follows from which segments are in use, so a crash can not
+//! contradict it: [`Segments::settle_layers`].
 
 use super::{Segment, SegmentState, Segments};
 use crate::format::{Holding, payload_blocks};
@@ -28,7 +37,8 @@ use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
 pub(super) struct Layers {
     zones: ZoneMap,
     newest: u32,
-    /// For each segment of the layout in force: segments of older ones that are in use and share an extent with it.
+    /// For each segment of the layout in force: segments of older ones that are in use and share an
+    /// extent with it.
     blockers: Vec<u32>,
     /// Those that may be taken.
     idle: BTreeSet<SegmentId>,
@@ -52,7 +62,11 @@ impl Groups {
     fn new(zones: &ZoneMap) -> Self {
         let count = zones.segment_count() as usize;
         let newest = zones.layout();
-        let mut groups = Self { of: vec![u32::MAX; count], newest: Vec::new(), older: Vec::new() };
+        let mut groups = Self {
+            of: vec![u32::MAX; count],
+            newest: Vec::new(),
+            older: Vec::new(),
+        };
         for first in zones.segments() {
             if groups.of[first.index()] != u32::MAX {
                 continue;
@@ -63,7 +77,11 @@ impl Groups {
             groups.of[first.index()] = group;
             let mut open = vec![first];
             while let Some(id) = open.pop() {
-                let list = if zones.zone(id).layout == newest { &mut groups.newest } else { &mut groups.older };
+                let list = if zones.zone(id).layout == newest {
+                    &mut groups.newest
+                } else {
+                    &mut groups.older
+                };
                 list[group as usize].push(id);
                 for over in zones.overlapping(id) {
                     if groups.of[over.index()] == u32::MAX {
@@ -85,16 +103,28 @@ impl Groups {
     }
 }
 
-/// Older segments in the largest group of these zones, out of which a member leaves: all of them have to be empty before any of the layout in force may be used there.
+/// Older segments in the largest group of these zones, out of which a member leaves: all of them
+/// have to be empty before any of the layout in force may be used there.
 pub(crate) fn largest_group(zones: &ZoneMap) -> usize {
-    Groups::new(zones).older.iter().map(Vec::len).max().unwrap_or(0)
+    Groups::new(zones)
+        .older
+        .iter()
+        .map(Vec::len)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Payload of the layout in force in the extents of a segment of an older one, in blocks.
 fn given(zones: &ZoneMap, id: SegmentId) -> u64 {
     let newest = zones.layout();
-    let of = |over: SegmentId| payload_blocks(zones.shape(over)) / u64::from(zones.shape(over).width);
-    zones.sharing(id).into_iter().filter(|over| zones.zone(*over).layout == newest).map(of).sum()
+    let of =
+        |over: SegmentId| payload_blocks(zones.shape(over)) / u64::from(zones.shape(over).width);
+    zones
+        .sharing(id)
+        .into_iter()
+        .filter(|over| zones.zone(*over).layout == newest)
+        .map(of)
+        .sum()
 }
 
 impl Layers {
@@ -141,31 +171,55 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
 }
 
 impl Segments {
-    /// Makes the tables fit these zones; new segments are free. What other segments are stays as it is.
+    /// Makes the tables fit these zones; new segments are free. What other segments are stays as it
+    /// is.
     pub(super) fn resize(&mut self, zones: &ZoneMap) {
         let count = zones.segment_count().max(self.count());
-        let rows = |id: SegmentId| if zones.contains(id) { zones.shape(id).rows } else { 0 };
+        let rows = |id: SegmentId| {
+            if zones.contains(id) {
+                zones.shape(id).rows
+            } else {
+                0
+            }
+        };
         for id in (0..count).map(SegmentId) {
             let words = rows(id).div_ceil(64) as usize;
-            if self.table.get(id.index()).is_none_or(|s| s.starts.len() != words) {
-                let state = if words == 0 { SegmentState::Retired } else { SegmentState::Free };
+            if self
+                .table
+                .get(id.index())
+                .is_none_or(|s| s.starts.len() != words)
+            {
+                let state = if words == 0 {
+                    SegmentState::Retired
+                } else {
+                    SegmentState::Free
+                };
                 let segment = fresh(rows(id), state);
-                if id.0 == self.count() { self.table.push(segment) } else { self.table[id.index()] = segment }
+                if id.0 == self.count() {
+                    self.table.push(segment)
+                } else {
+                    self.table[id.index()] = segment
+                }
             }
         }
         let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
-        // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
+        // What a segment of full batches can hold beside headers: a segment with that much alive is
+        // not worth cleaning.
         let leaves = zones.leaving() != 0;
         let capacity = |id: SegmentId| match zones.contains(id) {
             false => 0,
-            true if leaves && zones.zone(id).layout != zones.layout() => units(given(zones, id).min(payload_blocks(zones.shape(id)))).max(1),
+            true if leaves && zones.zone(id).layout != zones.layout() => {
+                units(given(zones, id).min(payload_blocks(zones.shape(id)))).max(1)
+            }
             true => units(payload_blocks(zones.shape(id))),
         };
         self.capacities = (0..count).map(SegmentId).map(capacity).collect();
-        self.victims = VictimIndex::new(count, units(zones.max_data_blocks()), self.victims.policy());
+        self.victims =
+            VictimIndex::new(count, units(zones.max_data_blocks()), self.victims.policy());
     }
 
-    /// The zones of the pool have changed: a layout has come, or old ones have gone in which nothing is in use.
+    /// The zones of the pool have changed: a layout has come, or old ones have gone in which
+    /// nothing is in use.
     pub fn lay_over(&mut self, zones: &ZoneMap) {
         self.resize(zones);
         self.young.clear();
@@ -197,18 +251,30 @@ impl Segments {
                 continue;
             } else if in_use {
                 layers.older.insert(id);
-                layers.newest_over(id).into_iter().for_each(|over| layers.blockers[over.index()] += 1);
+                layers
+                    .newest_over(id)
+                    .into_iter()
+                    .for_each(|over| layers.blockers[over.index()] += 1);
             } else {
                 self.empty(id, SegmentState::Idle);
             }
         }
         let superseded = zones.has_superseded();
-        let blocked: Vec<bool> = layers.blockers.iter().map(|blockers| *blockers > 0).collect();
+        let blocked: Vec<bool> = layers
+            .blockers
+            .iter()
+            .map(|blockers| *blockers > 0)
+            .collect();
         self.layers = superseded.then(|| Box::new(layers));
-        for id in zones.segments().filter(|id| zones.zone(*id).layout == newest) {
+        for id in zones
+            .segments()
+            .filter(|id| zones.zone(*id).layout == newest)
+        {
             match self.table[id.index()].state.is_in_use() {
                 true => self.retire_under(id),
-                false if blocked[id.index()] => self.table[id.index()].state = SegmentState::Shadowed,
+                false if blocked[id.index()] => {
+                    self.table[id.index()].state = SegmentState::Shadowed
+                }
                 false => self.convert(id),
             }
         }
@@ -219,14 +285,19 @@ impl Segments {
         }
     }
 
-    /// True if a segment only seems to be dead (recovery): another one has been written over it since, so it had satisfied the reuse rule. The table is older and does not
-    /// say so; and of shared content whose last reference has gone a start does not know since when. No replay looks for it: its last batch is older than the kept
-    /// checkpoints. What was written over it is of a newer layout, or, as free segments of older ones may be taken again, is what a replay looks for.
+    /// True if a segment only seems to be dead (recovery): another one has been written over it
+    /// since, so it had satisfied the reuse rule. The table is older and does not say so; and of
+    /// shared content whose last reference has gone a start does not know since when. No replay
+    /// looks for it: its last batch is older than the kept checkpoints. What was written over it is
+    /// of a newer layout, or, as free segments of older ones may be taken again, is what a replay
+    /// looks for.
     pub(super) fn is_overwritten(&self, id: SegmentId, zones: &ZoneMap) -> bool {
         let segment = &self.table[id.index()];
         let is_later = |other: &SegmentId| {
             let over = &self.table[other.index()];
-            over.state.is_in_use() && (zones.zone(*other).layout > zones.zone(id).layout || over.last_checkpoint >= self.oldest_checkpoint)
+            over.state.is_in_use()
+                && (zones.zone(*other).layout > zones.zone(id).layout
+                    || over.last_checkpoint >= self.oldest_checkpoint)
         };
         segment.state == SegmentState::Dead
             && segment.last_checkpoint < self.oldest_checkpoint
@@ -254,7 +325,9 @@ impl Segments {
 
     /// What is free in the extents of a segment that is free or in use is not to be taken any more.
     fn retire_under(&mut self, id: SegmentId) {
-        let Some(layers) = &mut self.layers else { return };
+        let Some(layers) = &mut self.layers else {
+            return;
+        };
         for under in layers.zones.overlapping(id) {
             if self.table[under.index()].state == SegmentState::Idle {
                 self.table[under.index()].state = SegmentState::Retired;
@@ -265,11 +338,17 @@ impl Segments {
 
     /// An idle segment that gave nothing to the layout in force: may it be taken?
     fn park(&mut self, id: SegmentId) {
-        let Some(layers) = &mut self.layers else { return };
+        let Some(layers) = &mut self.layers else {
+            return;
+        };
         let over = layers.zones.overlapping(id);
-        // One of its extents may be in use by a third layout, or be waiting in another idle segment.
-        let taken = over.iter().any(|other| self.table[other.index()].state.is_in_use() || layers.idle.contains(other));
-        if taken || (layers.groups.is_none() && !over.iter().any(|other| layers.is_newest(*other))) {
+        // One of its extents may be in use by a third layout, or be waiting in another idle
+        // segment.
+        let taken = over.iter().any(|other| {
+            self.table[other.index()].state.is_in_use() || layers.idle.contains(other)
+        });
+        if taken || (layers.groups.is_none() && !over.iter().any(|other| layers.is_newest(*other)))
+        {
             self.table[id.index()].state = SegmentState::Retired;
         } else {
             layers.idle.insert(id);
@@ -278,17 +357,26 @@ impl Segments {
 
     /// A segment satisfies the reuse rule, and its discards are done.
     pub(super) fn set_free(&mut self, id: SegmentId) {
-        let Some(layers) = &mut self.layers else { return self.convert(id) };
+        let Some(layers) = &mut self.layers else {
+            return self.convert(id);
+        };
         if layers.is_newest(id) {
-            // (Only a rebuild of the map from batches alone can leave it with something of an older layout in its extents.)
-            return if layers.blockers[id.index()] == 0 { self.convert(id) } else { self.table[id.index()].state = SegmentState::Shadowed };
+            // (Only a rebuild of the map from batches alone can leave it with something of an older
+            // layout in its extents.)
+            return if layers.blockers[id.index()] == 0 {
+                self.convert(id)
+            } else {
+                self.table[id.index()].state = SegmentState::Shadowed
+            };
         }
         layers.older.remove(&id);
         let over = layers.newest_over(id);
         let mut unblocked = Vec::with_capacity(over.len());
         for over in over {
             layers.blockers[over.index()] -= 1;
-            if layers.blockers[over.index()] == 0 && self.table[over.index()].state == SegmentState::Shadowed {
+            if layers.blockers[over.index()] == 0
+                && self.table[over.index()].state == SegmentState::Shadowed
+            {
                 unblocked.push(over);
             }
         }
@@ -319,19 +407,33 @@ impl Segments {
 
     /// True if a member leaves and the layout in force has nothing in the extents of this segment.
     pub fn is_uncovered(&self, id: SegmentId) -> bool {
-        let groups = self.layers.as_ref().and_then(|layers| layers.groups.as_ref());
+        let groups = self
+            .layers
+            .as_ref()
+            .and_then(|layers| layers.groups.as_ref());
         groups.is_some_and(|groups| groups.newest(id).is_empty())
     }
 
-    /// Gives up a free segment in whose extents the layout in force has nothing. False if there is none.
+    /// Gives up a free segment in whose extents the layout in force has nothing. False if there is
+    /// none.
     pub fn give_up_idle(&mut self) -> bool {
-        let Some(id) = self.layers.iter().flat_map(|layers| layers.idle.iter().copied()).find(|id| self.is_uncovered(*id)) else { return false };
-        self.layers.iter_mut().for_each(|layers| _ = layers.idle.remove(&id));
+        let Some(id) = self
+            .layers
+            .iter()
+            .flat_map(|layers| layers.idle.iter().copied())
+            .find(|id| self.is_uncovered(*id))
+        else {
+            return false;
+        };
+        self.layers
+            .iter_mut()
+            .for_each(|layers| _ = layers.idle.remove(&id));
         self.table[id.index()].state = SegmentState::Retired;
         true
     }
 
-    /// What a segment of an older layout gives to the layout in force, less what its moves take, in units: what moving it gains.
+    /// What a segment of an older layout gives to the layout in force, less what its moves take, in
+    /// units: what moving it gains.
     pub fn gain(&self, id: SegmentId) -> i64 {
         i64::from(self.capacities[id.index()]) - i64::from(self.table[id.index()].weight())
     }
@@ -342,7 +444,9 @@ impl Segments {
 
     /// Segments of older layouts that are in use, or may be again.
     pub fn older_count(&self) -> u32 {
-        self.layers.as_ref().map_or(0, |layers| (layers.older.len() + layers.idle.len()) as u32)
+        self.layers
+            .as_ref()
+            .map_or(0, |layers| (layers.older.len() + layers.idle.len()) as u32)
     }
 
     /// True if there are older layouts beside the one in force.
@@ -352,14 +456,28 @@ impl Segments {
 
     /// Segments of older layouts that are in use.
     pub fn older(&self) -> impl Iterator<Item = SegmentId> + '_ {
-        self.layers.iter().flat_map(|layers| layers.older.iter().copied())
+        self.layers
+            .iter()
+            .flat_map(|layers| layers.older.iter().copied())
     }
 
     /// Segments that data may be written to: all but those that are shadowed or retired.
     pub(crate) fn holdings(&self, zones: &ZoneMap) -> Vec<Holding> {
-        let usable = |id: &u32| !matches!(self.table[*id as usize].state, SegmentState::Shadowed | SegmentState::Retired);
+        let usable = |id: &u32| {
+            !matches!(
+                self.table[*id as usize].state,
+                SegmentState::Shadowed | SegmentState::Retired
+            )
+        };
         let segments = |first: u32, end: u32| (first..end).filter(usable).count() as u32;
-        zones.zones().iter().map(|z| Holding { shape: z.shape, segments: segments(z.first_segment, z.end_segment()) }).collect()
+        zones
+            .zones()
+            .iter()
+            .map(|z| Holding {
+                shape: z.shape,
+                segments: segments(z.first_segment, z.end_segment()),
+            })
+            .collect()
     }
 
     /// True if it may be cleaned now.
@@ -391,18 +509,29 @@ impl Segments {
     /// Rule 1, and that every count is right.
     pub(super) fn check_layers(&self) -> Result<(), String> {
         let Some(layers) = &self.layers else {
-            let odd =
-                |s: &Segment| matches!(s.state, SegmentState::Shadowed | SegmentState::Idle) || (s.state == SegmentState::Retired && !s.starts.is_empty());
-            return self.table.iter().position(odd).map_or(Ok(()), |index| Err(format!("segment {index} has a state of layers, and there are none")));
+            let odd = |s: &Segment| {
+                matches!(s.state, SegmentState::Shadowed | SegmentState::Idle)
+                    || (s.state == SegmentState::Retired && !s.starts.is_empty())
+            };
+            return self.table.iter().position(odd).map_or(Ok(()), |index| {
+                Err(format!(
+                    "segment {index} has a state of layers, and there are none"
+                ))
+            });
         };
         for id in layers.zones.segments() {
             let state = self.table[id.index()].state;
             let (newest, over) = (layers.is_newest(id), layers.zones.overlapping(id));
-            let used = over.iter().filter(|other| self.table[other.index()].state.is_in_use());
+            let used = over
+                .iter()
+                .filter(|other| self.table[other.index()].state.is_in_use());
             let in_use = |other: &&SegmentId| self.table[other.index()].state.is_in_use();
             let blockers = match &layers.groups {
                 Some(groups) if newest => groups.older(id).iter().filter(in_use).count(),
-                _ => used.clone().filter(|other| !layers.is_newest(**other)).count(),
+                _ => used
+                    .clone()
+                    .filter(|other| !layers.is_newest(**other))
+                    .count(),
             };
             let right = match state {
                 SegmentState::Shadowed => newest && blockers > 0,
@@ -412,7 +541,10 @@ impl Segments {
                 _ => used.count() == 0 && newest != layers.older.contains(&id),
             };
             if !right || (newest && blockers != layers.blockers[id.index()] as usize) {
-                return Err(format!("segment {id} of layout {} is {state:?} with {blockers} blockers over {over:?}", layers.zones.zone(id).layout));
+                return Err(format!(
+                    "segment {id} of layout {} is {state:?} with {blockers} blockers over {over:?}",
+                    layers.zones.zone(id).layout
+                ));
             }
         }
         Ok(())

@@ -13,7 +13,8 @@ pub struct Occupancy {
     pub closed: u32,
     /// Bytes alive in them, as they are stored.
     pub live_bytes: u64,
-    /// Bytes of their data columns beside what their moves would take: what cleaning gains without any trim.
+    /// Bytes of their data columns beside what their moves would take: what cleaning gains without
+    /// any trim.
     pub garbage_bytes: u64,
 }
 
@@ -21,23 +22,42 @@ impl Segments {
     /// What the segments hold.
     pub fn occupancy(&self, zones: &ZoneMap) -> Occupancy {
         let mut sum = Occupancy::default();
-        // (The segments of a layout that is gone have no zone any more, and the table still has their places.)
-        for (id, s) in zones.segments().map(|id| (id, &self.table[id.index()])).filter(|(_, s)| s.state.is_in_use()) {
+        // (The segments of a layout that is gone have no zone any more, and the table still has
+        // their places.)
+        for (id, s) in zones
+            .segments()
+            .map(|id| (id, &self.table[id.index()]))
+            .filter(|(_, s)| s.state.is_in_use())
+        {
             let shape = zones.shape(id);
             sum.physical_bytes += shape.extent_bytes() * u64::from(shape.width);
-            let is_closed = matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
+            let is_closed = matches!(
+                s.state,
+                SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside
+            );
             if is_closed && usize::from(s.stream) != STREAM_CHECKPOINT {
                 sum.closed += 1;
                 sum.live_bytes += u64::from(s.live_units) * PLACE_UNIT as u64;
-                sum.garbage_bytes += u64::from(self.capacities[id.index()].saturating_sub(s.weight())) * PLACE_UNIT as u64;
+                sum.garbage_bytes +=
+                    u64::from(self.capacities[id.index()].saturating_sub(s.weight()))
+                        * PLACE_UNIT as u64;
             }
         }
         sum
     }
 
-    /// Live units of user and cleaned data as they are stored, and how many pieces of them are packed.
+    /// Live units of user and cleaned data as they are stored, and how many pieces of them are
+    /// packed.
     pub fn live_units(&self) -> (u64, u64) {
-        let of_data = self.table.iter().filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT);
-        of_data.fold((0, 0), |(units, pieces), s| (units + u64::from(s.live_units), pieces + u64::from(s.live_packed)))
+        let of_data = self
+            .table
+            .iter()
+            .filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT);
+        of_data.fold((0, 0), |(units, pieces), s| {
+            (
+                units + u64::from(s.live_units),
+                pieces + u64::from(s.live_packed),
+            )
+        })
     }
 }

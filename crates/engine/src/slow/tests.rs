@@ -13,12 +13,23 @@ fn with_reads(members: &[u64]) -> SlowReads {
 #[test]
 fn the_bound_is_that_of_the_usual_member() {
     assert_eq!(SlowReads::default().bound_ns(50), 50 * MS);
-    assert_eq!(with_reads(&[1, 1, 1, 1]).bound_ns(50), 50 * MS, "fast members: the floor");
+    assert_eq!(
+        with_reads(&[1, 1, 1, 1]).bound_ns(50),
+        50 * MS,
+        "fast members: the floor"
+    );
     let fast = with_reads(&[1, 1, 1]).bound_ns(1);
     assert!(fast <= SLOW_FACTOR * 2 * MS, "{fast}");
-    assert_eq!(with_reads(&[1, 1, 1, 5000]).bound_ns(1), fast, "one slow member does not raise it");
+    assert_eq!(
+        with_reads(&[1, 1, 1, 5000]).bound_ns(1),
+        fast,
+        "one slow member does not raise it"
+    );
     assert_eq!(with_reads(&[1, 5000]).bound_ns(1), fast, "nor of two");
-    assert!(with_reads(&[100, 100, 100, 90]).bound_ns(50) >= SLOW_FACTOR * 100 * MS, "slow disks all of them");
+    assert!(
+        with_reads(&[100, 100, 100, 90]).bound_ns(50) >= SLOW_FACTOR * 100 * MS,
+        "slow disks all of them"
+    );
 }
 
 #[test]
@@ -35,7 +46,13 @@ fn a_rare_slow_read_is_not_usual_and_old_times_are_forgotten() {
 #[test]
 fn the_budget_is_a_share_of_all_reads() {
     let mut slow = SlowReads::default();
-    let watch = Watch { fetch: 0, serial: 0, member: MemberId(0), since_ns: 0, was_late: false };
+    let watch = Watch {
+        fetch: 0,
+        serial: 0,
+        member: MemberId(0),
+        since_ns: 0,
+        was_late: false,
+    };
     while slow.take_budget() {}
     let around = (0..10_000).filter(|_| {
         slow.begin(watch);
@@ -58,5 +75,10 @@ fn a_member_is_slow_after_some_bad_spans_and_no_more_after_as_many_good_ones() {
     (1..SLOW_SPANS).for_each(|_| assert!(span(100, 0)));
     assert!(!span(100, 0));
     (0..20).for_each(|_| assert!(!span(1000, SLOW_LEAST), "a few late ones are nothing"));
-    (0..20).for_each(|n| assert!(!span(100, if n % SLOW_SPANS == 0 { 0 } else { 100 }), "with pauses"));
+    (0..20).for_each(|n| {
+        assert!(
+            !span(100, if n % SLOW_SPANS == 0 { 0 } else { 100 }),
+            "with pauses"
+        )
+    });
 }

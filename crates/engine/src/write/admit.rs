@@ -1,14 +1,17 @@
 //! Admission: bounds, credit, space, order numbers, acknowledgement.
 //!
 //! 1 Check the request against its volume.
-//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for it yet (`room.rs`), if cleaning
-//!   has to bring space back first (`pace.rs`), or if a block it touches is held by a read-modify-write, it waits (first in, first out; requests for held blocks step aside until
-//!   the block is released). A write larger than the room is admitted part by part (`part.rs`), its orders taken at once; it is
-//!   answered with its last part, and nothing else takes orders in between.
+//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for
+//!   it yet (`room.rs`), if cleaning has to bring space back first (`pace.rs`), or if a block it
+//!   touches is held by a read-modify-write, it waits (first in, first out; requests for held
+//!   blocks step aside until the block is released). A write larger than the room is admitted part
+//!   by part (`part.rs`), its orders taken at once; it is answered with its last part, and nothing
+//!   else takes orders in between.
 //! 3 Unaligned edges: fetch the old block, hold it, come back with whole blocks (`edge.rs`).
-//! 4 Look at all blocks before changing anything: content class, whether the block held data, memory for its map page.
-//!   What does not fit is refused now, before the acknowledgement.
-//! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
+//! 4 Look at all blocks before changing anything: content class, whether the block held data,
+//!   memory for its map page. What does not fit is refused now, before the acknowledgement.
+//! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or
+//!   when durable for FUA).
 
 use super::edge::EdgeWrite;
 use super::pace::Pace;
@@ -31,16 +34,29 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_reduce::{BlockClass, Codec, Print};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
-/// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
+/// Bytes a record without payload counts against the bound on pending bytes: about what it takes in
+/// memory.
 pub(crate) const RECORD_COST: u64 = 256;
 
 /// An admitted block or record that waits for its place.
 #[derive(Debug)]
 pub(crate) enum Placing {
     /// A block with payload.
-    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload, reduction: Reduction, sharing: Sharing },
+    Data {
+        key: BlockKey,
+        order: Order,
+        pending: PendingSlot,
+        payload: Payload,
+        reduction: Reduction,
+        sharing: Sharing,
+    },
     /// A block of zeroes or ones.
-    Fill { key: BlockKey, order: Order, pending: PendingSlot, ones: bool },
+    Fill {
+        key: BlockKey,
+        order: Order,
+        pending: PendingSlot,
+        ones: bool,
+    },
     /// A range or volume record.
     Record { entry: Entry, order: Order },
 }
@@ -49,10 +65,25 @@ impl Placing {
     /// Its entry in the log, and its payload.
     pub(crate) fn entry(&self) -> Entry {
         match self {
-            Self::Data { key, order, .. } => Entry::Data { volume: key.volume(), lba: key.lba(), birth: *order },
-            Self::Fill { key, order, ones, .. } => {
-                let state = if *ones { FillState::Ones } else { FillState::Zero };
-                Entry::Fill { volume: key.volume(), lba: key.lba(), birth: *order, state }
+            Self::Data { key, order, .. } => Entry::Data {
+                volume: key.volume(),
+                lba: key.lba(),
+                birth: *order,
+            },
+            Self::Fill {
+                key, order, ones, ..
+            } => {
+                let state = if *ones {
+                    FillState::Ones
+                } else {
+                    FillState::Zero
+                };
+                Entry::Fill {
+                    volume: key.volume(),
+                    lba: key.lba(),
+                    birth: *order,
+                    state,
+                }
             }
             Self::Record { entry, .. } => entry.clone(),
         }
@@ -68,7 +99,12 @@ impl Placing {
 
     /// True if it is not known yet what is stored of it.
     pub(crate) fn is_reducing(&self) -> bool {
-        let Self::Data { reduction, sharing, .. } = self else { return false };
+        let Self::Data {
+            reduction, sharing, ..
+        } = self
+        else {
+            return false;
+        };
         match sharing {
             Sharing::Printing | Sharing::Printed(_) | Sharing::Comparing => true,
             Sharing::Reference(_) => false,
@@ -79,7 +115,12 @@ impl Placing {
     /// Room in the log.
     pub(super) fn units(&self) -> u64 {
         match self {
-            Self::Data { sharing: Sharing::Reference(_), .. } | Self::Fill { .. } | Self::Record { .. } => RECORD_UNITS,
+            Self::Data {
+                sharing: Sharing::Reference(_),
+                ..
+            }
+            | Self::Fill { .. }
+            | Self::Record { .. } => RECORD_UNITS,
             Self::Data { .. } => DATA_UNITS,
         }
     }
@@ -102,7 +143,8 @@ pub(super) struct Surveyed {
 pub(crate) struct Arrived {
     pub(crate) request: Request,
     since_ns: u64,
-    /// What its volume's flushes do, and which version of the table of volumes it was checked against.
+    /// What its volume's flushes do, and which version of the table of volumes it was checked
+    /// against.
     sync: SyncMode,
     version: u64,
 }
@@ -114,8 +156,9 @@ pub(crate) struct Admission {
     pub(crate) waiting: VecDeque<Arrived>,
     /// Requests that wait for a held block.
     pub(super) stepped_aside: Vec<Arrived>,
-    /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change touches, not only its edges, as
-    /// another read-modify-write must not read an inner block that is about to change.
+    /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change
+    /// touches, not only its edges, as another read-modify-write must not read an inner block that
+    /// is about to change.
     pub(super) held: Vec<(BlockKey, BlockKey)>,
     pub(super) edge_writes: crate::slab::Slab<EdgeWrite>,
     /// Edge writes whose blocks are read, waiting for room.
@@ -173,7 +216,11 @@ impl Admission {
 
     /// True if nothing waits here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.stepped_aside.is_empty() && self.edge_writes.is_empty() && self.placing.is_empty() && !self.is_held_up()
+        self.waiting.is_empty()
+            && self.stepped_aside.is_empty()
+            && self.edge_writes.is_empty()
+            && self.placing.is_empty()
+            && !self.is_held_up()
     }
 
     /// True if orders may not be given to anybody else now, or admitted edge writes wait for room.
@@ -190,7 +237,8 @@ impl Admission {
 /// What asks for a range of zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Zeroing {
-    /// A trim: it always works. A block that it covers in part and that could not be stored stays as it is.
+    /// A trim: it always works. A block that it covers in part and that could not be stored stays
+    /// as it is.
     Trim,
     /// A write of zeroes: it works as a whole, or nothing is done.
     WriteZeroes(RangeState),
@@ -210,7 +258,9 @@ impl Zeroing {
 fn changed_range(op: &Op) -> (u64, u64) {
     match op {
         Op::Write { offset, data, .. } => (*offset, data.len() as u64),
-        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => (*offset, *length),
+        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
+            (*offset, *length)
+        }
         Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => (0, 0),
     }
 }
@@ -227,17 +277,28 @@ impl Engine {
                 self.note_prompt();
                 self.read_request(request.id, request.volume, offset, length, out);
             }
-            Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
+            Op::BlockStatus {
+                offset,
+                length,
+                max_extents,
+            } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
             Op::Flush => self.flush_request(request.id, request.volume, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 let sync = match self.check_change(&request) {
                     Ok(sync) => sync,
                     Err(error) => return self.fail(request.id, error, out),
                 };
-                if self.admission.waiting.len() + self.admission.stepped_aside.len() >= self.limits.waiting_requests as usize {
+                if self.admission.waiting.len() + self.admission.stepped_aside.len()
+                    >= self.limits.waiting_requests as usize
+                {
                     return self.fail(request.id, RequestError::Io, out);
                 }
-                self.admission.waiting.push_back(Arrived { request, since_ns: self.now_ns, sync, version: self.volumes.version });
+                self.admission.waiting.push_back(Arrived {
+                    request,
+                    since_ns: self.now_ns,
+                    sync,
+                    version: self.volumes.version,
+                });
                 self.admit_waiting(out);
             }
         }
@@ -245,11 +306,18 @@ impl Engine {
 
     /// What flushes of a volume do.
     pub(crate) fn sync_of(&self, volume: VolumeId) -> SyncMode {
-        self.volumes.active(volume).map_or(SyncMode::Standard, |v| v.record.sync)
+        self.volumes
+            .active(volume)
+            .map_or(SyncMode::Standard, |v| v.record.sync)
     }
 
     /// Checks offset and length against the volume.
-    pub(crate) fn check_range(&self, volume: VolumeId, offset: u64, length: u64) -> Result<&VolumeRecord, RequestError> {
+    pub(crate) fn check_range(
+        &self,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+    ) -> Result<&VolumeRecord, RequestError> {
         let v = self.volumes.active(volume).ok_or(RequestError::NoVolume)?;
         if length == 0 {
             return Err(RequestError::Invalid);
@@ -275,8 +343,12 @@ impl Engine {
         self.ensure_next_segment();
         self.note_room();
         loop {
-            if self.admission.wants_room() && self.room_units() < EDGE_UNITS && self.counts_too_much() {
-                // It fills the room, and would not be full for long: until its age, or a flush, sealed it.
+            if self.admission.wants_room()
+                && self.room_units() < EDGE_UNITS
+                && self.counts_too_much()
+            {
+                // It fills the room, and would not be full for long: until its age, or a flush,
+                // sealed it.
                 self.seal(STREAM_USER, out);
             }
             if self.admission.part.is_some() && !self.admit_part(out) {
@@ -290,7 +362,9 @@ impl Engine {
                 continue;
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
-                if room < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
+                if room < EDGE_UNITS
+                    || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full()))
+                {
                     return self.admission.edges_ready.push_front(write);
                 }
                 self.admit_edge_write(write, out);
@@ -299,10 +373,17 @@ impl Engine {
             if self.refuses_next(out) {
                 continue;
             }
-            let Some(Arrived { request, .. }) = self.admission.waiting.front() else { return };
+            let Some(Arrived { request, .. }) = self.admission.waiting.front() else {
+                return;
+            };
             let (_, length) = changed_range(&request.op);
-            let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
-            let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
+            let cost = if matches!(request.op, Op::Write { .. }) {
+                length
+            } else {
+                RECORD_COST
+            };
+            let full = self.admission.pending_bytes > 0
+                && self.admission.pending_bytes + cost > self.limits.pending_bytes;
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
@@ -312,21 +393,37 @@ impl Engine {
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
             if full && self.admission.placing.is_empty() && self.users_are_written() {
-                // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
+                // Entries without payload fill the bound long before they fill a batch: nothing but
+                // sealing it helps.
                 self.seal_users(Order(u64::MAX), out);
                 room = self.room_units();
             }
-            if full || room < least + self.room_for_index_pages() || (paced && self.admission.pace.units() == 0) {
+            if full
+                || room < least + self.room_for_index_pages()
+                || (paced && self.admission.pace.units() == 0)
+            {
                 return;
             }
-            let Some(arrived) = self.admission.waiting.pop_front() else { return };
+            let Some(arrived) = self.admission.waiting.pop_front() else {
+                return;
+            };
             self.admit(arrived, room, out);
             self.place(out);
         }
     }
 
     /// Admits a request for which there is room, so many units of it.
-    fn admit(&mut self, Arrived { mut request, since_ns, mut sync, version }: Arrived, room: u64, out: &mut Outbox) {
+    fn admit(
+        &mut self,
+        Arrived {
+            mut request,
+            since_ns,
+            mut sync,
+            version,
+        }: Arrived,
+        room: u64,
+        out: &mut Outbox,
+    ) {
         if version != self.volumes.version {
             // The volume may have been deleted or shrunk while the request waited.
             sync = match self.check_change(&request) {
@@ -336,20 +433,34 @@ impl Engine {
         }
         let (offset, length) = changed_range(&request.op);
         if self.touches_held(request.volume, offset, length) {
-            return self.admission.stepped_aside.push(Arrived { request, since_ns, sync, version: self.volumes.version });
+            return self.admission.stepped_aside.push(Arrived {
+                request,
+                since_ns,
+                sync,
+                version: self.volumes.version,
+            });
         }
-        if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } = &mut request.op {
+        if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } =
+            &mut request.op
+        {
             *fua = match sync {
                 SyncMode::Standard => *fua,
                 SyncMode::Always => true,
                 SyncMode::Disabled => false,
             };
         }
-        self.stages.record(Stage::WriteAdmission, since_ns, self.now_ns);
+        self.stages
+            .record(Stage::WriteAdmission, since_ns, self.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && room < length / BLOCK_BYTES * DATA_UNITS => {
-                let target = PartTarget { id: request.id, volume: request.volume, fua, user_bytes: length, held: None };
+                let target = PartTarget {
+                    id: request.id,
+                    volume: request.volume,
+                    fua,
+                    user_bytes: length,
+                    held: None,
+                };
                 self.admit_in_parts(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
             }
             Op::Write { data, fua, .. } if aligned => {
@@ -358,30 +469,75 @@ impl Engine {
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                self.begin_edge_write(EdgeWrite::write(request.id, request.volume, fua, offset, data), out);
+                self.begin_edge_write(
+                    EdgeWrite::write(request.id, request.volume, fua, offset, data),
+                    out,
+                );
             }
-            Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, Zeroing::Trim, fua, out),
+            Op::Trim { fua, .. } => self.admit_range(
+                request.id,
+                request.volume,
+                offset,
+                length,
+                Zeroing::Trim,
+                fua,
+                out,
+            ),
             Op::WriteZeroes { no_hole, fua, .. } => {
-                let zeroing = Zeroing::WriteZeroes(if no_hole { RangeState::Zero } else { RangeState::Hole });
-                self.admit_range(request.id, request.volume, offset, length, zeroing, fua, out);
+                let zeroing = Zeroing::WriteZeroes(if no_hole {
+                    RangeState::Zero
+                } else {
+                    RangeState::Hole
+                });
+                self.admit_range(
+                    request.id,
+                    request.volume,
+                    offset,
+                    length,
+                    zeroing,
+                    fua,
+                    out,
+                );
             }
-            Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => self.fail(request.id, RequestError::Invalid, out),
+            Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => {
+                self.fail(request.id, RequestError::Invalid, out)
+            }
         }
     }
 
-    pub(super) fn finish_admission(&mut self, id: RequestId, done: Result<(Order, Order), RequestError>, fua: bool, out: &mut Outbox) {
+    pub(super) fn finish_admission(
+        &mut self,
+        id: RequestId,
+        done: Result<(Order, Order), RequestError>,
+        fua: bool,
+        out: &mut Outbox,
+    ) {
         match done {
             Err(error) => self.fail(id, error, out),
-            Ok(orders) if fua => self.flush_through(orders.1, crate::flush::Waiter::Request { id, orders: Some(orders) }, out),
+            Ok(orders) if fua => self.flush_through(
+                orders.1,
+                crate::flush::Waiter::Request {
+                    id,
+                    orders: Some(orders),
+                },
+                out,
+            ),
             Ok(orders) => self.answer(id, Some(orders), out),
         }
     }
 
     /// Admits whole blocks; gives their orders, or refuses all of them.
-    fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: Payload) -> Result<(Order, Order), RequestError> {
+    fn admit_blocks(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        data: Payload,
+    ) -> Result<(Order, Order), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let room = self.survey(volume, first, &data, &mut scratch).and_then(|need| self.check_space(need));
+        let room = self
+            .survey(volume, first, &data, &mut scratch)
+            .and_then(|need| self.check_space(need));
         self.admission.scratch = scratch;
         if let Err(error) = room {
             self.drop_empty_pages(volume, first, count);
@@ -393,7 +549,13 @@ impl Engine {
     }
 
     /// Admits a block that a record of the journal brought, with the order it has.
-    pub(crate) fn readmit_block(&mut self, volume: VolumeId, lba: Lba, order: Order, content: Payload) -> Result<(), RequestError> {
+    pub(crate) fn readmit_block(
+        &mut self,
+        volume: VolumeId,
+        lba: Lba,
+        order: Order,
+        content: Payload,
+    ) -> Result<(), RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let surveyed = self.survey(volume, lba, &content, &mut scratch);
         self.admission.scratch = scratch;
@@ -406,21 +568,46 @@ impl Engine {
     }
 
     /// Admits the blocks that `survey` looked at last.
-    pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
+    pub(super) fn admit_surveyed(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        order: Order,
+        data: Payload,
+    ) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
         let codec = self.packs(volume);
-        let print = if self.admission.may_share { self.print_of(self.dedup_of(volume)) } else { None };
+        let print = if self.admission.may_share {
+            self.print_of(self.dedup_of(volume))
+        } else {
+            None
+        };
         let ways = (codec, print);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE), ways);
+            self.admit_block(
+                BlockKey::new(volume, Lba(first.0 + at)),
+                Order(order.0 + at),
+                *surveyed,
+                data.slice(i * BLOCK_SIZE, BLOCK_SIZE),
+                ways,
+            );
         }
         if let Some(surveyed) = scratch.last() {
             let at = last as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE), ways);
+            self.admit_block(
+                BlockKey::new(volume, Lba(first.0 + at)),
+                Order(order.0 + at),
+                *surveyed,
+                data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE),
+                ways,
+            );
         }
-        self.note_at_risk(Order(order.0 + last as u64), scratch.len() as u64 * BLOCK_BYTES);
+        self.note_at_risk(
+            Order(order.0 + last as u64),
+            scratch.len() as u64 * BLOCK_BYTES,
+        );
         self.admission.scratch = scratch;
     }
 
@@ -431,8 +618,20 @@ impl Engine {
     }
 
     #[inline]
-    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, (codec, print): (Option<Codec>, Option<Print>)) {
-        let Surveyed { class, was_data, charge, pending } = surveyed;
+    fn admit_block(
+        &mut self,
+        key: BlockKey,
+        order: Order,
+        surveyed: Surveyed,
+        payload: Payload,
+        (codec, print): (Option<Codec>, Option<Print>),
+    ) {
+        let Surveyed {
+            class,
+            was_data,
+            charge,
+            pending,
+        } = surveyed;
         let is_data = class == BlockClass::Data;
         let content = match class {
             BlockClass::Data => Content::Data(payload.clone()),
@@ -447,9 +646,21 @@ impl Engine {
                 Some(codec) if print.is_none() => self.reduce(codec, payload.clone()),
                 _ => Reduction::Whole,
             };
-            Placing::Data { key, order, pending, payload, reduction, sharing }
+            Placing::Data {
+                key,
+                order,
+                pending,
+                payload,
+                reduction,
+                sharing,
+            }
         } else {
-            Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
+            Placing::Fill {
+                key,
+                order,
+                pending,
+                ones: class == BlockClass::Ones,
+            }
         };
         self.note_admitted(&placing);
         self.admission.placing.push_back(placing);
@@ -460,12 +671,22 @@ impl Engine {
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         self.volumes.used_blocks += u64::from(is_data);
         self.volumes.used_blocks -= u64::from(was_data);
-        self.volumes.charge += if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+        self.volumes.charge += if is_data {
+            u64::from(FULL_BLOCK_UNITS)
+        } else {
+            0
+        };
         self.volumes.charge -= charge;
     }
 
     /// Classifies all blocks and makes sure that their map pages exist; tells what space they need.
-    pub(super) fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<Need, RequestError> {
+    pub(super) fn survey(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        data: &Payload,
+        scratch: &mut Vec<Surveyed>,
+    ) -> Result<Need, RequestError> {
         scratch.clear();
         let mut need = Need::default();
         for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
@@ -475,7 +696,8 @@ impl Engine {
                 let (v, arena) = self.volumes.get_mut(volume).ok_or(RequestError::NoVolume)?;
                 let index = lba.0 / MAP_PAGE_ENTRIES as u64;
                 if v.map.slot(index).is_none() {
-                    // Changed from the start: an image of the page's former life may be on its way to the members.
+                    // Changed from the start: an image of the page's former life may be on its way
+                    // to the members.
                     let Some(slot) = v.map.ensure(arena, volume, index) else {
                         self.counters.refused_map_pages += 1;
                         return Err(RequestError::NoSpace);
@@ -484,20 +706,42 @@ impl Engine {
                 }
             }
             let pending = self.pending.find(BlockKey::new(volume, lba));
-            let (was_data, charge) = match pending.map(|slot| self.pending.record(slot).newest.is_data()) {
-                Some(is_data) => (is_data, if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }),
-                None => {
-                    let entry = self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
-                    (entry.is_data(), weight(&entry))
-                }
-            };
+            let (was_data, charge) =
+                match pending.map(|slot| self.pending.record(slot).newest.is_data()) {
+                    Some(is_data) => (
+                        is_data,
+                        if is_data {
+                            u64::from(FULL_BLOCK_UNITS)
+                        } else {
+                            0
+                        },
+                    ),
+                    None => {
+                        let entry = self
+                            .volumes
+                            .get(volume)
+                            .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+                        (entry.is_data(), weight(&entry))
+                    }
+                };
             let class = windrow_reduce::classify(block);
             if class == BlockClass::Data {
-                need = need.and(Need { blocks: u64::from(!was_data), units: u64::from(FULL_BLOCK_UNITS) - charge });
+                need = need.and(Need {
+                    blocks: u64::from(!was_data),
+                    units: u64::from(FULL_BLOCK_UNITS) - charge,
+                });
             }
-            scratch.push(Surveyed { class, was_data, charge, pending });
+            scratch.push(Surveyed {
+                class,
+                was_data,
+                charge,
+                pending,
+            });
         }
-        let data = scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64;
+        let data = scratch
+            .iter()
+            .filter(|surveyed| surveyed.class == BlockClass::Data)
+            .count() as u64;
         // Where there is no memory for further ids blocks are not shared; that refuses nobody.
         self.admission.may_share = self.dedup_of(volume) != Dedup::Off && self.has_ids(data);
         Ok(need)
@@ -513,16 +757,35 @@ impl Engine {
     }
 
     /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
-    fn admit_range(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, zeroing: Zeroing, fua: bool, out: &mut Outbox) {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, passed on once"
+    )]
+    fn admit_range(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+        zeroing: Zeroing,
+        fua: bool,
+        out: &mut Outbox,
+    ) {
         let end = offset + length;
         let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
-        if first >= last || !offset.is_multiple_of(BLOCK_BYTES) || !end.is_multiple_of(BLOCK_BYTES) {
+        if first >= last || !offset.is_multiple_of(BLOCK_BYTES) || !end.is_multiple_of(BLOCK_BYTES)
+        {
             return self.zero_edges(id, volume, offset, length, zeroing, fua, out);
         }
         let state = zeroing.state();
         let order = self.orders.take(1);
-        let entry = Entry::Range { volume, lba: Lba(first), count: last - first, order, state };
+        let entry = Entry::Range {
+            volume,
+            lba: Lba(first),
+            count: last - first,
+            order,
+            state,
+        };
         self.begin_range(volume, Lba(first), Lba(last), order, state);
         self.queue_record(entry, order);
         self.finish_admission(id, Ok((order, order)), fua, out);
@@ -539,7 +802,13 @@ impl Engine {
     }
 
     fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
-        let (first, last) = (BlockKey::new(volume, Lba(offset / BLOCK_BYTES)), BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)));
-        self.admission.held.iter().any(|(a, b)| *a <= last && first <= *b)
+        let (first, last) = (
+            BlockKey::new(volume, Lba(offset / BLOCK_BYTES)),
+            BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)),
+        );
+        self.admission
+            .held
+            .iter()
+            .any(|(a, b)| *a <= last && first <= *b)
     }
 }

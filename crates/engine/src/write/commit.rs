@@ -1,5 +1,5 @@
-//! Commit: the batches of a stream take effect in the order of their numbers, when all their columns are written (or the loss
-//! of a member that kept one from it is on record).
+//! Commit: the batches of a stream take effect in the order of their numbers, when all their
+//! columns are written (or the loss of a member that kept one from it is on record).
 
 use crate::limits::{STREAMS, is_cleaned, is_user};
 use crate::pending::{BlockKey, Committed, PendingSlot};
@@ -19,10 +19,15 @@ impl Engine {
     pub(crate) fn commit_ready(&mut self, out: &mut Outbox) {
         for stream in STREAMS {
             while let Some(batch) = self.stream(stream).in_flight.front() {
-                if batch.stage != BatchStage::Written || (batch.lost_columns != 0 && self.members.unrecorded_loss) || self.stopped.is_some() {
+                if batch.stage != BatchStage::Written
+                    || (batch.lost_columns != 0 && self.members.unrecorded_loss)
+                    || self.stopped.is_some()
+                {
                     break;
                 }
-                let Some(batch) = self.stream_mut(stream).in_flight.pop_front() else { break };
+                let Some(batch) = self.stream_mut(stream).in_flight.pop_front() else {
+                    break;
+                };
                 self.commit(stream, batch, out);
             }
         }
@@ -38,40 +43,87 @@ impl Engine {
         let mut payloads = batch.payloads.iter().zip(&batch.checksums);
         // As many as there are items with payload: both come from the same table.
         let mut stored = || {
-            let (units, checksum) = payloads.next().map_or((FULL_BLOCK_UNITS, 0), |(payload, checksum)| (units_of(payload), *checksum));
-            MapEntry::stored(codec.pack(batch.segment, first_unit + places.next(units)), units, checksum)
+            let (units, checksum) = payloads
+                .next()
+                .map_or((FULL_BLOCK_UNITS, 0), |(payload, checksum)| {
+                    (units_of(payload), *checksum)
+                });
+            MapEntry::stored(
+                codec.pack(batch.segment, first_unit + places.next(units)),
+                units,
+                checksum,
+            )
         };
         let mut freed = 0u64;
         for item in &batch.items {
             match *item {
-                Item::Data { key, order, pending } => {
+                Item::Data {
+                    key,
+                    order,
+                    pending,
+                } => {
                     let entry = stored();
                     freed += BLOCK_BYTES;
-                    if let Some(by) = self.commit_version((key, pending, order), entry, last_order) {
-                        // Dead on arrival: what superseded it must be durable before this segment is used again, too.
+                    if let Some(by) = self.commit_version((key, pending, order), entry, last_order)
+                    {
+                        // Dead on arrival: what superseded it must be durable before this segment
+                        // is used again, too.
                         self.segments.superseded(batch.segment, by);
                     }
                 }
                 Item::Content { id, order } => {
                     let entry = stored().with_life(order.0 as u32);
                     self.content_committed(id);
-                    self.install(VolumeId::SHARED, Lba(u64::from(id)), entry, last_order, Seq(0));
+                    self.install(
+                        VolumeId::SHARED,
+                        Lba(u64::from(id)),
+                        entry,
+                        last_order,
+                        Seq(0),
+                    );
                 }
                 Item::IndexPage { page } => {
                     let entry = stored();
-                    self.install(VolumeId::INDEX, Lba(u64::from(page)), entry, last_order, Seq(0));
+                    self.install(
+                        VolumeId::INDEX,
+                        Lba(u64::from(page)),
+                        entry,
+                        last_order,
+                        Seq(0),
+                    );
                     self.index_page_committed(page);
                 }
-                Item::Reference { key, order, pending, id } => {
+                Item::Reference {
+                    key,
+                    order,
+                    pending,
+                    id,
+                } => {
                     freed += BLOCK_BYTES;
                     // What was counted as on its way is in the map now, or is let go of.
-                    if self.commit_version((key, pending, order), self.volumes.ids.entry(id), last_order).is_some() {
+                    if self
+                        .commit_version(
+                            (key, pending, order),
+                            self.volumes.ids.entry(id),
+                            last_order,
+                        )
+                        .is_some()
+                    {
                         self.release_content(id, last_order);
                     }
                 }
-                Item::Fill { key, order, pending, ones } => {
+                Item::Fill {
+                    key,
+                    order,
+                    pending,
+                    ones,
+                } => {
                     freed += RECORD_COST;
-                    self.commit_version((key, pending, order), if ones { MapEntry::ONES } else { MapEntry::ZERO }, last_order);
+                    self.commit_version(
+                        (key, pending, order),
+                        if ones { MapEntry::ONES } else { MapEntry::ZERO },
+                        last_order,
+                    );
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
@@ -79,21 +131,37 @@ impl Engine {
                     self.settle_range(key.volume(), key.lba());
                     if let Some(old) = self.entry_at(key.volume(), key.lba(), from) {
                         self.charge_moved(key, &old, &entry);
-                        self.install(key.volume(), key.lba(), entry.with_life(old.life()), Order(0), batch.number);
+                        self.install(
+                            key.volume(),
+                            key.lba(),
+                            entry.with_life(old.life()),
+                            Order(0),
+                            batch.number,
+                        );
                     }
                     self.segments.unpin(self.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();
                     self.segments.add_live(batch.segment, FULL_BLOCK_UNITS);
-                    self.page_committed(object, index, PagePointer::to(page.place(), page.checksum(), batch.row as u16, batch.rows as u16));
+                    self.page_committed(
+                        object,
+                        index,
+                        PagePointer::to(
+                            page.place(),
+                            page.checksum(),
+                            batch.row as u16,
+                            batch.rows as u16,
+                        ),
+                    );
                 }
             }
         }
         self.batch_committed(stream, batch, freed, out);
     }
 
-    /// What follows when all entries of a batch are in effect; `freed`: bytes that were pending for it.
+    /// What follows when all entries of a batch are in effect; `freed`: bytes that were pending for
+    /// it.
     fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
         let last_order = batch.orders.map_or(Order(0), |o| o.1);
         self.admission.pending_bytes -= freed;
@@ -101,7 +169,8 @@ impl Engine {
         if let Some((first, last)) = batch.orders
             && is_user(stream)
         {
-            // With further streams the batch does not hold all orders between its first and its last one.
+            // With further streams the batch does not hold all orders between its first and its
+            // last one.
             match self.has_further_orders() {
                 false => self.orders.commit(first, last),
                 true => self.orders.commit_through(self.committed_through()),
@@ -110,10 +179,12 @@ impl Engine {
             self.counters.committed_user_bytes += freed;
         }
         let clock = self.counters.log_bytes / BLOCK_BYTES;
-        self.segments.batch_committed(batch.segment, clock, batch.last_of_segment);
+        self.segments
+            .batch_committed(batch.segment, clock, batch.last_of_segment);
         self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
         if is_cleaned(stream) {
-            self.stages.record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
+            self.stages
+                .record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
             self.moves_committed(batch.items.len() as u32);
         }
         self.stream_mut(stream).committed_batch(batch);
@@ -127,7 +198,8 @@ impl Engine {
 
     /// The checksum of the block, if the map has it at this place.
     pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<u32> {
-        self.entry_at(volume, lba, place).map(|entry| entry.checksum())
+        self.entry_at(volume, lba, place)
+            .map(|entry| entry.checksum())
     }
 
     /// The entry of the block, if the map has it at this place.
@@ -136,10 +208,16 @@ impl Engine {
         (entry.has_payload() && entry.place() == place).then_some(entry)
     }
 
-    /// A version of a block commits: it goes into the map as `entry`, unless the order that is returned superseded it already. If it was the last one on its way, the block
-    /// is charged what the map has from now on, in place of what its newest version was.
+    /// A version of a block commits: it goes into the map as `entry`, unless the order that is
+    /// returned superseded it already. If it was the last one on its way, the block is charged what
+    /// the map has from now on, in place of what its newest version was.
     #[inline]
-    fn commit_version(&mut self, (key, pending, order): (BlockKey, PendingSlot, Order), entry: MapEntry, last_order: Order) -> Option<Order> {
+    fn commit_version(
+        &mut self,
+        (key, pending, order): (BlockKey, PendingSlot, Order),
+        entry: MapEntry,
+        last_order: Order,
+    ) -> Option<Order> {
         let Committed { superseded, last } = self.pending.commit(pending, order);
         if superseded.is_none() {
             self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
@@ -147,38 +225,58 @@ impl Engine {
         if let Some(was_data) = last {
             let mapped = match superseded {
                 None => weight(&entry),
-                Some(_) => self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
+                Some(_) => self
+                    .volumes
+                    .get(key.volume())
+                    .map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
             };
             self.volumes.charge += mapped;
-            self.volumes.charge -= if was_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+            self.volumes.charge -= if was_data {
+                u64::from(FULL_BLOCK_UNITS)
+            } else {
+                0
+            };
         }
         superseded
     }
 
-    /// A move is about to be installed: what it does not take any more is given back, unless a version on its way is charged in place of the block. (Shared content is
-    /// charged as it is installed; pages of the index are not charged at all.)
+    /// A move is about to be installed: what it does not take any more is given back, unless a
+    /// version on its way is charged in place of the block. (Shared content is charged as it is
+    /// installed; pages of the index are not charged at all.)
     fn charge_moved(&mut self, key: BlockKey, old: &MapEntry, new: &MapEntry) {
         let (before, after) = (weight(old), weight(new));
-        if before != after && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume()) && self.pending.find(key).is_none() {
+        if before != after
+            && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume())
+            && self.pending.find(key).is_none()
+        {
             self.volumes.charge = self.volumes.charge + after - before;
         }
     }
 
-    /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
+    /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the
+    /// old one.
     fn install(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry, by: Order, moved_by: Seq) {
         if !self.damage.is_empty() {
             self.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+            return;
+        };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {
             self.volumes.charge = self.volumes.charge + weight(&entry) - weight(&old);
         }
         if entry.has_payload() {
-            self.segments.add_live(self.codec.segment(entry.place()), entry.length_units());
+            self.segments
+                .add_live(self.codec.segment(entry.place()), entry.length_units());
         }
         if old.has_payload() {
-            self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), by, moved_by);
+            self.segments.remove_live(
+                self.codec.segment(old.place()),
+                old.length_units(),
+                by,
+                moved_by,
+            );
         }
         if let Some(id) = old.shared_id() {
             self.release_content(id.0 as u32, by);

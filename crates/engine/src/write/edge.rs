@@ -1,12 +1,15 @@
 //! Changes with unaligned ends: read-modify-write of the blocks at the edges.
 //!
-//! 1 Hold all blocks of the change against every other change, read the blocks at its edges. 2 When they are there and the log has
-//! room: lay the new bytes over the old ones. What comes out is whole blocks: an edge, the aligned middle (the client's own
-//! buffer), an edge. 3 They are admitted like any large write (`part.rs`), and the blocks are released with the last one.
+//! 1 Hold all blocks of the change against every other change, read the blocks at its edges. 2 When
+//!   they are there and the log has
+//! room: lay the new bytes over the old ones. What comes out is whole blocks: an edge, the aligned
+//! middle (the client's own buffer), an edge. 3 They are admitted like any large write (`part.rs`),
+//! and the blocks are released with the last one.
 //!
-//! A zeroed range with unaligned ends is its range record, then its edges. An edge can need space that a full pool does not have: zeroes in
-//! the middle of a block of ones, which has no payload. A trim must work all the same, as it is what brings a full pool back: it leaves
-//! such an edge as it is. A write of zeroes is refused as a whole.
+//! A zeroed range with unaligned ends is its range record, then its edges. An edge can need space
+//! that a full pool does not have: zeroes in the middle of a block of ones, which has no payload. A
+//! trim must work all the same, as it is what brings a full pool back: it leaves such an edge as it
+//! is. A write of zeroes is refused as a whole.
 
 use super::admit::Zeroing;
 use super::part::{PartTarget, PartWrite};
@@ -17,8 +20,8 @@ use windrow_layout::batch::{Entry, RangeState};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
-/// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed range with the whole
-/// blocks between them.
+/// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed
+/// range with the whole blocks between them.
 #[derive(Debug)]
 pub(crate) struct EdgeWrite {
     id: RequestId,
@@ -41,9 +44,26 @@ pub(crate) struct EdgeWrite {
 
 impl EdgeWrite {
     /// A write of bytes.
-    pub(super) fn write(id: RequestId, volume: VolumeId, fua: bool, offset: u64, data: Payload) -> Self {
+    pub(super) fn write(
+        id: RequestId,
+        volume: VolumeId,
+        fua: bool,
+        offset: u64,
+        data: Payload,
+    ) -> Self {
         let user_bytes = data.len() as u64;
-        Self { id, volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes, trim: false, cuts: 0 }
+        Self {
+            id,
+            volume,
+            fua,
+            parts: vec![(offset, data)],
+            range: None,
+            edges: Vec::new(),
+            left: 0,
+            user_bytes,
+            trim: false,
+            cuts: 0,
+        }
     }
 
     pub(super) fn id(&self) -> RequestId {
@@ -62,8 +82,16 @@ impl EdgeWrite {
 
     /// First and last block that the change touches.
     pub(super) fn span(&self) -> (BlockKey, BlockKey) {
-        let starts = self.parts.iter().map(|(offset, _)| offset / BLOCK_BYTES).chain(self.range.map(|r| r.0.0));
-        let ends = self.parts.iter().map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES).chain(self.range.map(|r| r.1.0 - 1));
+        let starts = self
+            .parts
+            .iter()
+            .map(|(offset, _)| offset / BLOCK_BYTES)
+            .chain(self.range.map(|r| r.0.0));
+        let ends = self
+            .parts
+            .iter()
+            .map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES)
+            .chain(self.range.map(|r| r.1.0 - 1));
         let key = |lba| BlockKey::new(self.volume, Lba(lba));
         (key(starts.min().unwrap_or(0)), key(ends.max().unwrap_or(0)))
     }
@@ -85,16 +113,57 @@ impl EdgeWrite {
 
 impl Engine {
     /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
-    pub(super) fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, zeroing: Zeroing, fua: bool, out: &mut Outbox) {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, passed on once"
+    )]
+    pub(super) fn zero_edges(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+        zeroing: Zeroing,
+        fua: bool,
+        out: &mut Outbox,
+    ) {
         let end = offset + length;
         let first_whole = offset.next_multiple_of(BLOCK_BYTES);
         let last_whole = end / BLOCK_BYTES * BLOCK_BYTES;
-        let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
-        let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
-        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), zeroing.state()));
+        let ends = if first_whole > last_whole {
+            vec![(offset, length)]
+        } else {
+            vec![
+                (offset, first_whole - offset),
+                (last_whole, end - last_whole),
+            ]
+        };
+        let parts = ends
+            .into_iter()
+            .filter(|(_, length)| *length > 0)
+            .map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize)))
+            .collect();
+        let range = (first_whole < last_whole).then_some((
+            Lba(first_whole / BLOCK_BYTES),
+            Lba(last_whole / BLOCK_BYTES),
+            zeroing.state(),
+        ));
         let trim = zeroing == Zeroing::Trim;
-        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0, trim, cuts: 0 }, out);
+        self.begin_edge_write(
+            EdgeWrite {
+                id,
+                volume,
+                fua,
+                parts,
+                range,
+                edges: Vec::new(),
+                left: 0,
+                user_bytes: 0,
+                trim,
+                cuts: 0,
+            },
+            out,
+        );
     }
 
     /// Holds the blocks of the change and starts the reads of its edges.
@@ -117,21 +186,27 @@ impl Engine {
 
     /// An edge block has been read (`None`: it could not be).
     pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
-        let Some(write) = self.admission.edge_writes.get_mut(at) else { return };
+        let Some(write) = self.admission.edge_writes.get_mut(at) else {
+            return;
+        };
         write.edges[edge as usize].1 = bytes;
         write.left -= 1;
         if write.left > 0 {
             return;
         }
-        let Some(write) = self.admission.edge_writes.remove(at) else { return };
-        // Admitted in the next round of `advance`, never from here: a reader that answers at once would call itself again.
+        let Some(write) = self.admission.edge_writes.remove(at) else {
+            return;
+        };
+        // Admitted in the next round of `advance`, never from here: a reader that answers at once
+        // would call itself again.
         self.admission.edges_ready.push_back(write);
     }
 
     /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
     pub(super) fn admit_edge_write(&mut self, write: EdgeWrite, out: &mut Outbox) {
         if write.cuts != self.volumes.cuts {
-            // What was read may have been cut off since, and the volume may have grown over it again.
+            // What was read may have been cut off since, and the volume may have grown over it
+            // again.
             return self.read_edges(write, out);
         }
         match self.whole_blocks(&write) {
@@ -145,7 +220,13 @@ impl Engine {
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim of which nothing is left. It has an order all the same, as every change.
                 let order = self.orders.take(1);
-                self.queue_record(Entry::Covered { first: order, count: 1 }, order);
+                self.queue_record(
+                    Entry::Covered {
+                        first: order,
+                        count: 1,
+                    },
+                    order,
+                );
                 self.place(out);
                 self.release(write.span());
                 self.finish_admission(write.id, Ok((order, order)), write.fua, out);
@@ -155,7 +236,16 @@ impl Engine {
                 let mut next = first;
                 if let Some((from, end, state)) = write.range {
                     self.begin_range(write.volume, from, end, first, state);
-                    self.queue_record(Entry::Range { volume: write.volume, lba: from, count: end.0 - from.0, order: first, state }, first);
+                    self.queue_record(
+                        Entry::Range {
+                            volume: write.volume,
+                            lba: from,
+                            count: end.0 - from.0,
+                            order: first,
+                            state,
+                        },
+                        first,
+                    );
                     self.place(out);
                     next = Order(first.0 + 1);
                 }
@@ -164,7 +254,13 @@ impl Engine {
                     return self.finish_admission(write.id, Ok((first, first)), write.fua, out);
                 }
                 let held = Some(write.span());
-                let target = PartTarget { id: write.id, volume: write.volume, fua: write.fua, user_bytes: write.user_bytes, held };
+                let target = PartTarget {
+                    id: write.id,
+                    volume: write.volume,
+                    fua: write.fua,
+                    user_bytes: write.user_bytes,
+                    held,
+                };
                 self.admission.part = Some(PartWrite::new(target, pieces, first, next, blocks));
             }
         }
@@ -173,7 +269,9 @@ impl Engine {
     /// Blocks at its edges can not be read: the same as for a read of them.
     fn note_lost_edges(&mut self, write: &EdgeWrite, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
-            let entry = self.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, key.lba()));
+            let entry = self.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| {
+                v.map.get(&self.volumes.arena, key.lba())
+            });
             if entry.is_data() && self.pending.get(*key).is_none() {
                 self.note_lost(*key, out);
             }
@@ -181,7 +279,10 @@ impl Engine {
     }
 
     /// The change as whole blocks, surveyed; and their number.
-    fn whole_blocks(&mut self, write: &EdgeWrite) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
+    fn whole_blocks(
+        &mut self,
+        write: &EdgeWrite,
+    ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
         if self.stopped.is_some() {
             return Err(RequestError::Stopped);
         }
@@ -190,7 +291,11 @@ impl Engine {
         }
         // The volume may have been deleted or shrunk while the edges were read.
         if let Some((first, end, _)) = write.range {
-            self.check_range(write.volume, first.0 * BLOCK_BYTES, (end.0 - first.0) * BLOCK_BYTES)?;
+            self.check_range(
+                write.volume,
+                first.0 * BLOCK_BYTES,
+                (end.0 - first.0) * BLOCK_BYTES,
+            )?;
         }
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
@@ -205,7 +310,11 @@ impl Engine {
     }
 
     /// Of the edges of a trim those that can be stored (each is one block).
-    fn what_fits(&mut self, volume: VolumeId, pieces: Vec<(Lba, Payload)>) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
+    fn what_fits(
+        &mut self,
+        volume: VolumeId,
+        pieces: Vec<(Lba, Payload)>,
+    ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
         let refused = (self.counters.refused_space, self.counters.refused_map_pages);
         let mut kept = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -222,8 +331,15 @@ impl Engine {
         Ok((kept, blocks))
     }
 
-    /// Cuts bytes at `offset` into a block at each unaligned end, filled up with its old bytes, and the whole blocks between.
-    fn cut_at_blocks(&self, write: &EdgeWrite, offset: u64, data: &Payload, pieces: &mut Vec<(Lba, Payload)>) {
+    /// Cuts bytes at `offset` into a block at each unaligned end, filled up with its old bytes, and
+    /// the whole blocks between.
+    fn cut_at_blocks(
+        &self,
+        write: &EdgeWrite,
+        offset: u64,
+        data: &Payload,
+        pieces: &mut Vec<(Lba, Payload)>,
+    ) {
         let mut taken = 0;
         while taken < data.len() {
             let at = offset + taken as u64;
@@ -237,7 +353,11 @@ impl Engine {
             }
             let length = left.min(BLOCK_SIZE - skip);
             let mut block = self.buffers.get(BLOCK_SIZE);
-            let old = write.edges.iter().find(|(key, _)| key.lba() == lba).and_then(|(_, bytes)| bytes.as_ref());
+            let old = write
+                .edges
+                .iter()
+                .find(|(key, _)| key.lba() == lba)
+                .and_then(|(_, bytes)| bytes.as_ref());
             match old {
                 Some(old) => block.copy_from_slice(old),
                 None => block.fill(0),
@@ -253,7 +373,10 @@ impl Engine {
         if let Some(at) = self.admission.held.iter().position(|held| *held == span) {
             self.admission.held.swap_remove(at);
         }
-        for request in std::mem::take(&mut self.admission.stepped_aside).into_iter().rev() {
+        for request in std::mem::take(&mut self.admission.stepped_aside)
+            .into_iter()
+            .rev()
+        {
             self.admission.waiting.push_front(request);
         }
     }

@@ -1,18 +1,27 @@
 //! A pool that damage has brought to a standstill.
 //!
-//! What is admitted can always be sealed, and cleaning brings space back (invariant 7) as long as what lives can be moved. Segments with blocks that nobody can read take the
-//! space of what was moved out of them and give none back (`clean/damage.rs`). When there are enough of them in a nearly full pool, nothing brings space back any more: who waits for
-//! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have, and there is one more:
+//! What is admitted can always be sealed, and cleaning brings space back (invariant 7) as long as
+//! what lives can be moved. Segments with blocks that nobody can read take the space of what was
+//! moved out of them and give none back (`clean/damage.rs`). When there are enough of them in a
+//! nearly full pool, nothing brings space back any more: who waits for room would wait for ever,
+//! and trims, deletes and the end of the pool behind it. So from then on, until users have as many
+//! segments as they should have, and there is one more:
 //!
-//! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the same error; the parts that were admitted stay.
-//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need: users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
-//!   no checkpoint, and whatever else was tried before, there is a way out.
+//! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the
+//!   same error; the parts that were admitted stay.
+//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the
+//!   next checkpoint may need: users can make room. If these are used up as well, they are refused,
+//!   too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it
+//!   gives back needs no checkpoint, and whatever else was tried before, there is a way out.
 //!
-//! It is not said of a pool in which anything is in flight that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
-//! these. That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
+//! It is not said of a pool in which anything is in flight that may free a segment: victims, moves,
+//! flushes, checkpoints, discards, walks over the map, dead segments that wait for any of these.
+//! That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
 //!
-//! **Without damage** the reserve excludes this state (docs/reserve.md), and the simulator takes it for a violation. Should it be met all the same, the pool says so and goes on as far as it can:
-//! data is refused, reads are answered, trims and changes of volumes get the segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
+//! **Without damage** the reserve excludes this state (docs/reserve.md), and the simulator takes it
+//! for a violation. Should it be met all the same, the pool says so and goes on as far as it can:
+//! data is refused, reads are answered, trims and changes of volumes get the segments of
+//! `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
 use super::edge::EdgeWrite;
@@ -29,7 +38,9 @@ impl Engine {
 
     /// Users have what they should have, and there is more: data is admitted again.
     pub(super) fn note_room(&mut self) {
-        if self.admission.exhausted.is_some() && self.segments.free_count() > self.floor(STREAM_USER) {
+        if self.admission.exhausted.is_some()
+            && self.segments.free_count() > self.floor(STREAM_USER)
+        {
             self.admission.exhausted = None;
         }
     }
@@ -37,7 +48,9 @@ impl Engine {
     /// Refuses the first request that waits, if it brings data and data is refused. True if it was.
     pub(super) fn refuses_next(&mut self, out: &mut Outbox) -> bool {
         let is_data = |arrived: &Arrived| matches!(arrived.request.op, Op::Write { .. });
-        if self.admission.exhausted.is_none() || !self.admission.waiting.front().is_some_and(is_data) {
+        if self.admission.exhausted.is_none()
+            || !self.admission.waiting.front().is_some_and(is_data)
+        {
             return false;
         }
         self.refuse_next(out);
@@ -56,20 +69,25 @@ impl Engine {
         self.admission.exhausted.is_some() && self.refuse_edge_writes(EdgeWrite::is_data, out)
     }
 
-    /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if somebody goes on for it.
+    /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if
+    /// somebody goes on for it.
     pub(crate) fn relieve_exhausted(&mut self, out: &mut Outbox) -> bool {
         let room = self.room_units();
-        let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up()) && room < EDGE_UNITS + self.room_for_index_pages();
+        let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up())
+            && room < EDGE_UNITS + self.room_for_index_pages();
         let volumes_wait = self.control.volumes_wait() && room == 0;
         if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
             return false;
         }
         if self.admission.exhausted.is_none() {
             self.admission.exhausted = Some(self.orders.committed());
-            out.notices.push(Notice::Exhausted { segments: self.segments.aside_for_damage_count() });
+            out.notices.push(Notice::Exhausted {
+                segments: self.segments.aside_for_damage_count(),
+            });
         }
         // (All of it, whatever of it there is.)
-        let is_refused = self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
+        let is_refused =
+            self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
         // (A checkpoint leaves one for what a victim may need.)
         let kept = match self.segments.aside_for_damage_count() {
             0 => 1,
@@ -85,7 +103,11 @@ impl Engine {
         while !self.admission.waiting.is_empty() {
             self.refuse_next(out);
         }
-        is_any | (self.room_units() == 0 && self.control.refuse_volumes(self.what_takes_the_space(), out))
+        is_any
+            | (self.room_units() == 0
+                && self
+                    .control
+                    .refuse_volumes(self.what_takes_the_space(), out))
     }
 
     fn what_takes_the_space(&self) -> &'static str {
@@ -104,39 +126,60 @@ impl Engine {
             && self.admission.placing.is_empty()
             && self.users_are_written()
             && !self.flush.is_under_way()
-            && !(self.checkpoint.is_requested() && self.checkpoint.is_idle() && self.is_settled_after_start())
+            && !(self.checkpoint.is_requested()
+                && self.checkpoint.is_idle()
+                && self.is_settled_after_start())
             && !self.ranges.has_walks()
-            && if has_damage { self.nothing_is_moved() && self.checkpoint_rests() } else { self.nothing_is_in_flight() }
+            && if has_damage {
+                self.nothing_is_moved() && self.checkpoint_rests()
+            } else {
+                self.nothing_is_in_flight()
+            }
     }
 
     fn nothing_is_moved(&self) -> bool {
-        self.cleaner.is_idle() && CLEANED_STREAMS.iter().all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
+        self.cleaner.is_idle()
+            && CLEANED_STREAMS
+                .iter()
+                .all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
     }
 
-    /// No command, job or batch is in flight: moves and a checkpoint that are left wait for segments.
+    /// No command, job or batch is in flight: moves and a checkpoint that are left wait for
+    /// segments.
     fn nothing_is_in_flight(&self) -> bool {
         self.commands_have_ended()
             && self.fetches.is_empty()
             && self.examinations.is_empty()
             && !self.cleaner.has_reads()
-            && self.streams.iter().all(|stream| stream.in_flight.is_empty())
+            && self
+                .streams
+                .iter()
+                .all(|stream| stream.in_flight.is_empty())
             && self.superblock_writer.done == self.superblock_writer.wanted
             && self.checkpoint_rests()
     }
 
     /// No checkpoint is written, or it waits for a segment that it can not get.
     fn checkpoint_rests(&self) -> bool {
-        self.checkpoint.is_idle() || (self.checkpoint.wants_segment() && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
+        self.checkpoint.is_idle()
+            || (self.checkpoint.wants_segment()
+                && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
     }
 
-    /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give it one.
+    /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give
+    /// it one.
     pub(crate) fn has_no_room_to_end(&self) -> bool {
-        self.checkpoint.wants_segment() && self.admission.is_idle() && self.reads.is_empty() && self.nothing_comes_free()
+        self.checkpoint.wants_segment()
+            && self.admission.is_idle()
+            && self.reads.is_empty()
+            && self.nothing_comes_free()
     }
 
     /// Refuses changes whose edges are read. True if there was one.
     fn refuse_edge_writes(&mut self, which: impl Fn(&EdgeWrite) -> bool, out: &mut Outbox) -> bool {
-        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.edges_ready).into_iter().partition(which);
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.edges_ready)
+            .into_iter()
+            .partition(which);
         self.admission.edges_ready = others.into();
         let is_any = !refused.is_empty();
         for write in refused {
@@ -147,9 +190,12 @@ impl Engine {
         is_any
     }
 
-    /// Ends a write that was admitted in part. The log must say that its last orders are not used: for that there is always a segment, as no other such write begins before there is room.
+    /// Ends a write that was admitted in part. The log must say that its last orders are not used:
+    /// for that there is always a segment, as no other such write begins before there is room.
     fn break_off_part(&mut self, out: &mut Outbox) -> bool {
-        if self.admission.part.is_none() || (self.room_units() < RECORD_UNITS && !self.lend_segment(0)) {
+        if self.admission.part.is_none()
+            || (self.room_units() < RECORD_UNITS && !self.lend_segment(0))
+        {
             return false;
         }
         if self.room_units() >= RECORD_UNITS

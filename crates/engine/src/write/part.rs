@@ -1,14 +1,17 @@
-//! Writes that are admitted part by part: those that are larger than the room in the log, and those that come back with their
-//! unaligned edges made whole.
+//! Writes that are admitted part by part: those that are larger than the room in the log, and those
+//! that come back with their unaligned edges made whole.
 //!
-//! 1 Before anything is admitted the whole write is surveyed: every map page it needs exists, and the pool has space for all of its
-//!   blocks. What does not fit is refused here, with nothing written. 2 All its orders are taken at once; nothing else takes orders,
-//!   and nothing that takes space is admitted, until it is done. 3 Each part is as large as the room allows; parts are visible to
-//!   reads as they are admitted (the unit of atomicity is the block). 4 The write is answered with its last part.
+//! 1 Before anything is admitted the whole write is surveyed: every map page it needs exists, and
+//!   the pool has space for all of its blocks. What does not fit is refused here, with nothing
+//!   written. 2 All its orders are taken at once; nothing else takes orders, and nothing that takes
+//!   space is admitted, until it is done. 3 Each part is as large as the room allows; parts are
+//!   visible to reads as they are admitted (the unit of atomicity is the block). 4 The write is
+//!   answered with its last part.
 //!
-//! So a part is not refused for space after parts before it were admitted, also if the plan was lowered meanwhile (a layout that comes into force may
-//! do so by a few segments): what was promised is kept. Should a part fail otherwise, what was admitted stays, as after any write that ends in an
-//! error, and the orders that are left over are marked as used in the log.
+//! So a part is not refused for space after parts before it were admitted, also if the plan was
+//! lowered meanwhile (a layout that comes into force may do so by a few segments): what was
+//! promised is kept. Should a part fail otherwise, what was admitted stays, as after any write that
+//! ends in an error, and the orders that are left over are marked as used in the log.
 
 use super::room::DATA_UNITS;
 use crate::pending::BlockKey;
@@ -46,9 +49,24 @@ pub(crate) struct PartWrite {
 }
 
 impl PartWrite {
-    /// `blocks` whole blocks in `pieces` with orders from `next` on; the request's orders begin with `first`.
-    pub(super) fn new(target: PartTarget, pieces: Vec<(Lba, Payload)>, first: Order, next: Order, blocks: u64) -> Self {
-        Self { target, pieces, piece: 0, done: 0, first, next, last: Order(next.0 + blocks - 1) }
+    /// `blocks` whole blocks in `pieces` with orders from `next` on; the request's orders begin
+    /// with `first`.
+    pub(super) fn new(
+        target: PartTarget,
+        pieces: Vec<(Lba, Payload)>,
+        first: Order,
+        next: Order,
+        blocks: u64,
+    ) -> Self {
+        Self {
+            target,
+            pieces,
+            piece: 0,
+            done: 0,
+            first,
+            next,
+            last: Order(next.0 + blocks - 1),
+        }
     }
 
     pub(super) fn id(&self) -> RequestId {
@@ -63,7 +81,12 @@ impl PartWrite {
 
 impl Engine {
     /// Begins to admit whole blocks in parts, or refuses them.
-    pub(super) fn admit_in_parts(&mut self, target: PartTarget, pieces: Vec<(Lba, Payload)>, out: &mut Outbox) {
+    pub(super) fn admit_in_parts(
+        &mut self,
+        target: PartTarget,
+        pieces: Vec<(Lba, Payload)>,
+        out: &mut Outbox,
+    ) {
         match self.survey_pieces(target.volume, &pieces) {
             Err(error) => self.fail(target.id, error, out),
             Ok(blocks) => {
@@ -74,11 +97,16 @@ impl Engine {
     }
 
     /// Makes sure that all pieces can be admitted; returns the number of their blocks.
-    pub(super) fn survey_pieces(&mut self, volume: VolumeId, pieces: &[(Lba, Payload)]) -> Result<u64, RequestError> {
+    pub(super) fn survey_pieces(
+        &mut self,
+        volume: VolumeId,
+        pieces: &[(Lba, Payload)],
+    ) -> Result<u64, RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let (mut need, mut blocks) = (Ok(Need::default()), 0);
         for (first, data) in pieces {
-            need = need.and_then(|need| Ok(need.and(self.survey(volume, *first, data, &mut scratch)?)));
+            need = need
+                .and_then(|need| Ok(need.and(self.survey(volume, *first, data, &mut scratch)?)));
             blocks += (data.len() / BLOCK_SIZE) as u64;
         }
         self.admission.scratch = scratch;
@@ -93,19 +121,27 @@ impl Engine {
 
     /// Goes on with the write that is admitted in parts; true if it is done.
     pub(super) fn admit_part(&mut self, out: &mut Outbox) -> bool {
-        let Some(mut part) = self.admission.part.take() else { return true };
+        let Some(mut part) = self.admission.part.take() else {
+            return true;
+        };
         while let Some((start, data)) = part.pieces.get(part.piece) {
             let total = (data.len() / BLOCK_SIZE) as u64;
             // Credit is spent to the last unit: the block that takes it below 0 goes too.
-            let blocks =
-                self.room_units().saturating_sub(self.room_for_index_pages()).min(self.admission.pace.units().saturating_add(DATA_UNITS - 1)) / DATA_UNITS;
+            let blocks = self
+                .room_units()
+                .saturating_sub(self.room_for_index_pages())
+                .min(self.admission.pace.units().saturating_add(DATA_UNITS - 1))
+                / DATA_UNITS;
             let blocks = blocks.min(total - part.done);
             if blocks == 0 {
                 self.admission.part = Some(part);
                 return false;
             }
             let first = Lba(start.0 + part.done);
-            let bytes = data.slice(part.done as usize * BLOCK_SIZE, blocks as usize * BLOCK_SIZE);
+            let bytes = data.slice(
+                part.done as usize * BLOCK_SIZE,
+                blocks as usize * BLOCK_SIZE,
+            );
             let mut scratch = std::mem::take(&mut self.admission.scratch);
             let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
             self.admission.scratch = scratch;
@@ -138,11 +174,22 @@ impl Engine {
         }
         // Its remaining orders are never used: say so in the log, or P could not pass them.
         let count = part.last.0 - part.next.0 + 1;
-        self.queue_record(Entry::Covered { first: part.next, count }, part.last);
+        self.queue_record(
+            Entry::Covered {
+                first: part.next,
+                count,
+            },
+            part.last,
+        );
         self.end_part(part, Err(error), out);
     }
 
-    fn end_part(&mut self, part: PartWrite, result: Result<(Order, Order), RequestError>, out: &mut Outbox) {
+    fn end_part(
+        &mut self,
+        part: PartWrite,
+        result: Result<(Order, Order), RequestError>,
+        out: &mut Outbox,
+    ) {
         if let Some(span) = part.target.held {
             self.release(span);
         }

@@ -1,4 +1,5 @@
-//! Placement: admitted blocks go, in order, into the open batch of the user stream that the policy names (`policy.rs`); a full batch is sealed.
+//! Placement: admitted blocks go, in order, into the open batch of the user stream that the policy
+//! names (`policy.rs`); a full batch is sealed.
 
 use super::admit::Placing;
 use super::reduce::Reduction;
@@ -12,7 +13,8 @@ use windrow_io::Payload;
 use windrow_layout::batch::Entry;
 use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
-/// More than any entry's encoded length but a volume record's: the exact plan is made only near the end of a batch.
+/// More than any entry's encoded length but a volume record's: the exact plan is made only near the
+/// end of a batch.
 const ENTRY_BOUND: usize = 64;
 /// Content and its first reference, which are in one batch.
 const PAIR_BOUND: usize = 2 * ENTRY_BOUND;
@@ -27,34 +29,92 @@ impl Engine {
         while let Some(front) = self.admission.placing.front() {
             let (bound, units) = match front {
                 waiting if waiting.is_reducing() => return,
-                Placing::Data { sharing: Sharing::Reference(_), .. } => (ENTRY_BOUND, 0),
-                Placing::Data { reduction, sharing, .. } => {
-                    let bound = if *sharing == Sharing::Off { ENTRY_BOUND } else { PAIR_BOUND };
-                    (bound, if let Reduction::Packed(stored) = reduction { units_of(stored) } else { FULL_BLOCK_UNITS })
+                Placing::Data {
+                    sharing: Sharing::Reference(_),
+                    ..
+                } => (ENTRY_BOUND, 0),
+                Placing::Data {
+                    reduction, sharing, ..
+                } => {
+                    let bound = if *sharing == Sharing::Off {
+                        ENTRY_BOUND
+                    } else {
+                        PAIR_BOUND
+                    };
+                    (
+                        bound,
+                        if let Reduction::Packed(stored) = reduction {
+                            units_of(stored)
+                        } else {
+                            FULL_BLOCK_UNITS
+                        },
+                    )
                 }
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            // What was readmitted at the start goes to the first stream, whatever the policy says: room for it is reserved there.
+            // What was readmitted at the start goes to the first stream, whatever the policy says:
+            // room for it is reserved there.
             let data = match front {
-                Placing::Data { key, pending, sharing: Sharing::Off, order, .. } if !self.was_readmitted(*order) => Some((*key, *pending)),
+                Placing::Data {
+                    key,
+                    pending,
+                    sharing: Sharing::Off,
+                    order,
+                    ..
+                } if !self.was_readmitted(*order) => Some((*key, *pending)),
                 _ => None,
             };
-            let Some(stream) = self.choose_stream(data, bound, units, out) else { return };
-            let Some(placing) = self.admission.placing.pop_front() else { return };
+            let Some(stream) = self.choose_stream(data, bound, units, out) else {
+                return;
+            };
+            let Some(placing) = self.admission.placing.pop_front() else {
+                return;
+            };
             self.admission.reducing.placed += 1;
-            // Room is reckoned in the first stream of users; what another one takes needs none there.
-            let room = if stream == STREAM_USER { &mut self.admission.opened_units } else { &mut self.admission.unsealed_units };
-            *room = if stream == STREAM_USER { *room + placing.units() } else { *room - placing.units() };
+            // Room is reckoned in the first stream of users; what another one takes needs none
+            // there.
+            let room = if stream == STREAM_USER {
+                &mut self.admission.opened_units
+            } else {
+                &mut self.admission.unsealed_units
+            };
+            *room = if stream == STREAM_USER {
+                *room + placing.units()
+            } else {
+                *room - placing.units()
+            };
             let entry = placing.entry();
             match placing {
-                Placing::Data { key, order, pending, payload, reduction, sharing } => {
-                    let stored = if let Reduction::Packed(stored) = reduction { stored } else { payload };
+                Placing::Data {
+                    key,
+                    order,
+                    pending,
+                    payload,
+                    reduction,
+                    sharing,
+                } => {
+                    let stored = if let Reduction::Packed(stored) = reduction {
+                        stored
+                    } else {
+                        payload
+                    };
                     match sharing {
-                        // Shared content and what refers to it stay in the first stream, one behind the other.
+                        // Shared content and what refers to it stay in the first stream, one behind
+                        // the other.
                         Sharing::Content { id, print } => {
-                            let content = Entry::Data { volume: VolumeId::SHARED, lba: Lba(u64::from(id)), birth: order };
-                            self.append(STREAM_USER, &content, Item::Content { id, order }, Some(stored), Some(order));
+                            let content = Entry::Data {
+                                volume: VolumeId::SHARED,
+                                lba: Lba(u64::from(id)),
+                                birth: order,
+                            };
+                            self.append(
+                                STREAM_USER,
+                                &content,
+                                Item::Content { id, order },
+                                Some(stored),
+                                Some(order),
+                            );
                             self.append_reference(key, order, pending, id);
                             self.note_content_placed(print, id, order);
                             self.place_index_pages(order);
@@ -65,13 +125,39 @@ impl Engine {
                         }
                         _ => {
                             self.user_placed(key, stream, order);
-                            self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
+                            self.append(
+                                stream,
+                                &entry,
+                                Item::Data {
+                                    key,
+                                    order,
+                                    pending,
+                                },
+                                Some(stored),
+                                Some(order),
+                            );
                         }
                     }
                     self.seal_laggards(order, out);
                 }
-                Placing::Fill { key, order, pending, ones } => {
-                    self.append(STREAM_USER, &entry, Item::Fill { key, order, pending, ones }, None, Some(order));
+                Placing::Fill {
+                    key,
+                    order,
+                    pending,
+                    ones,
+                } => {
+                    self.append(
+                        STREAM_USER,
+                        &entry,
+                        Item::Fill {
+                            key,
+                            order,
+                            pending,
+                            ones,
+                        },
+                        None,
+                        Some(order),
+                    );
                     self.note_trim(key, Some(pending));
                 }
                 Placing::Record { order, .. } => {
@@ -85,19 +171,46 @@ impl Engine {
     }
 
     fn append_reference(&mut self, key: BlockKey, order: Order, pending: PendingSlot, id: u32) {
-        let entry = Entry::Reference { volume: key.volume(), lba: key.lba(), birth: order, id: Lba(u64::from(id)), life: self.volumes.ids.life(id) };
-        self.append(STREAM_USER, &entry, Item::Reference { key, order, pending, id }, None, Some(order));
+        let entry = Entry::Reference {
+            volume: key.volume(),
+            lba: key.lba(),
+            birth: order,
+            id: Lba(u64::from(id)),
+            life: self.volumes.ids.life(id),
+        };
+        self.append(
+            STREAM_USER,
+            &entry,
+            Item::Reference {
+                key,
+                order,
+                pending,
+                id,
+            },
+            None,
+            Some(order),
+        );
     }
 
-    /// True if the open batch of a stream takes one more entry, with payload of `units` units (0: none), after sealing it if it is full.
-    pub(crate) fn make_room(&mut self, stream: usize, entry_bytes: usize, units: u16, out: &mut Outbox) -> bool {
+    /// True if the open batch of a stream takes one more entry, with payload of `units` units (0:
+    /// none), after sealing it if it is full.
+    pub(crate) fn make_room(
+        &mut self,
+        stream: usize,
+        entry_bytes: usize,
+        units: u16,
+        out: &mut Outbox,
+    ) -> bool {
         loop {
             if !self.ready(stream) {
                 return false;
             }
             let s = self.stream(stream);
             let shape = self.zones.shape(s.position.segment);
-            if s.open.table.takes(shape, s.position.row, entry_bytes, units) {
+            if s.open
+                .table
+                .takes(shape, s.position.row, entry_bytes, units)
+            {
                 return true;
             }
             if !self.seal_full(stream, out) {
@@ -107,7 +220,14 @@ impl Engine {
     }
 
     /// Adds an entry for which [`Engine::make_room`] found room.
-    pub(crate) fn append(&mut self, stream: usize, entry: &Entry, item: Item, payload: Option<Payload>, order: Option<Order>) {
+    pub(crate) fn append(
+        &mut self,
+        stream: usize,
+        entry: &Entry,
+        item: Item,
+        payload: Option<Payload>,
+        order: Option<Order>,
+    ) {
         let (now, promised) = (self.now_ns, self.journal_promised());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
@@ -116,7 +236,8 @@ impl Engine {
         if open.orders.is_none_or(|(_, last)| last <= promised) {
             open.at_risk_since_ns = now;
         }
-        open.table.push_stored(entry, payload.as_deref().map_or(FULL_BLOCK_UNITS, units_of));
+        open.table
+            .push_stored(entry, payload.as_deref().map_or(FULL_BLOCK_UNITS, units_of));
         open.items.push(item);
         open.payloads.extend(payload);
         if let Some(order) = order {
@@ -124,7 +245,8 @@ impl Engine {
         }
     }
 
-    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a repair).
+    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a
+    /// repair).
     pub(crate) fn is_settled(&self, key: BlockKey) -> bool {
         self.pending.get(key).is_none()
     }

@@ -1,12 +1,15 @@
 //! Reduction: blocks of compressing volumes are packed by workers before they get their place.
 //!
-//! 1 Admission queues such a block for placement like any other, *under way*, and gives it to the group that is being collected. 2 A group goes to a
-//! worker when it is full, or when a round of the engine ends. 3 What comes back, in whatever order, is noted in the queue. Placement takes from the
-//! front of the queue and waits for what is under way there: orders stay as they were given. 4 A flush does not seal the open batch while what it waits
-//! for is under way: it would seal another one at once.
+//! 1 Admission queues such a block for placement like any other, *under way*, and gives it to the
+//!   group that is being collected. 2 A group goes to a
+//! worker when it is full, or when a round of the engine ends. 3 What comes back, in whatever
+//! order, is noted in the queue. Placement takes from the front of the queue and waits for what is
+//! under way there: orders stay as they were given. 4 A flush does not seal the open batch while
+//! what it waits for is under way: it would seal another one at once.
 //!
-//! A block that its codec does not make smaller by an eighth is stored as it is. Where that was so with two blocks of a group in a row, those behind them are not tried if
-//! they look random, but for each eighth one.
+//! A block that its codec does not make smaller by an eighth is stored as it is. Where that was so
+//! with two blocks of a group in a row, those behind them are not tried if they look random, but
+//! for each eighth one.
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
@@ -41,12 +44,26 @@ pub(crate) struct PrintWork {
 
 impl PrintWork {
     pub(crate) fn run(&mut self) {
-        self.prints = Print::of_all(self.blocks.iter().map(|(_, kind, block)| (*kind, &block[..])));
+        self.prints = Print::of_all(
+            self.blocks
+                .iter()
+                .map(|(_, kind, block)| (*kind, &block[..])),
+        );
     }
 
-    /// Strong ones take some four times as long as copying; fast ones only read, so that a group of them is not worth handing over.
+    /// Strong ones take some four times as long as copying; fast ones only read, so that a group of
+    /// them is not worth handing over.
     pub(crate) fn bytes(&self) -> usize {
-        self.blocks.iter().map(|(_, kind, _)| if *kind == Print::Strong { BLOCK_SIZE * 4 } else { BLOCK_SIZE / 2 }).sum()
+        self.blocks
+            .iter()
+            .map(|(_, kind, _)| {
+                if *kind == Print::Strong {
+                    BLOCK_SIZE * 4
+                } else {
+                    BLOCK_SIZE / 2
+                }
+            })
+            .sum()
     }
 }
 
@@ -67,27 +84,42 @@ impl ReduceWork {
         let mut in_vain = 0;
         let lengths: Vec<Option<usize>> = self.codecs.with(|packer| {
             let mut pack = |at: usize, codec: Codec, block: &[u8]| {
-                if in_vain >= REDUCE_IN_VAIN && !at.is_multiple_of(REDUCE_TRY_AGAIN) && looks_random(block) {
+                if in_vain >= REDUCE_IN_VAIN
+                    && !at.is_multiple_of(REDUCE_TRY_AGAIN)
+                    && looks_random(block)
+                {
                     return None;
                 }
                 let length = packer.pack_stored(codec, block, &mut stored);
                 in_vain = if length.is_none() { in_vain + 1 } else { 0 };
                 length
             };
-            self.blocks.iter().enumerate().map(|(at, (_, codec, block))| pack(at, *codec, block)).collect()
+            self.blocks
+                .iter()
+                .enumerate()
+                .map(|(at, (_, codec, block))| pack(at, *codec, block))
+                .collect()
         });
         self.packed = cut(&stored, lengths, &self.buffers);
     }
 
-    /// LZ4 takes some ten times as long for a byte as copying does, zstd twice as long as that: drivers weigh jobs by what they copy.
+    /// LZ4 takes some ten times as long for a byte as copying does, zstd twice as long as that:
+    /// drivers weigh jobs by what they copy.
     pub(crate) fn bytes(&self) -> usize {
         let of = |codec: Codec| if codec == Codec::Zstd { 20 } else { 8 };
-        self.blocks.iter().map(|(_, codec, _)| BLOCK_SIZE * of(*codec)).sum()
+        self.blocks
+            .iter()
+            .map(|(_, codec, _)| BLOCK_SIZE * of(*codec))
+            .sum()
     }
 }
 
 /// Cuts what was packed into the payloads, which lie behind one another.
-pub(crate) fn cut(stored: &[u8], lengths: impl IntoIterator<Item = Option<usize>>, buffers: &BufPool) -> Vec<Option<Payload>> {
+pub(crate) fn cut(
+    stored: &[u8],
+    lengths: impl IntoIterator<Item = Option<usize>>,
+    buffers: &BufPool,
+) -> Vec<Option<Payload>> {
     if stored.is_empty() {
         return lengths.into_iter().map(|_| None).collect();
     }
@@ -117,7 +149,8 @@ pub(crate) struct Reducing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct ReductionSums {
-    /// Bytes of user blocks of compressing volumes. (Not all of them are tried: see `write/reduce.rs`.)
+    /// Bytes of user blocks of compressing volumes. (Not all of them are tried: see
+    /// `write/reduce.rs`.)
     pub tried_bytes: u64,
     /// Bytes of those that were worth packing.
     pub packed_user_bytes: u64,
@@ -139,14 +172,50 @@ pub struct ReductionSums {
 impl ReductionSums {
     /// In the order in which checkpoints keep them.
     pub(crate) fn to_words(self) -> [u64; 8] {
-        let Self { tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes } = self;
-        [tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes]
+        let Self {
+            tried_bytes,
+            packed_user_bytes,
+            codec_bytes,
+            stored_bytes,
+            area_bytes,
+            repack_tried_bytes,
+            repacked_from_bytes,
+            repacked_to_bytes,
+        } = self;
+        [
+            tried_bytes,
+            packed_user_bytes,
+            codec_bytes,
+            stored_bytes,
+            area_bytes,
+            repack_tried_bytes,
+            repacked_from_bytes,
+            repacked_to_bytes,
+        ]
     }
 
     /// From what a checkpoint kept.
     pub(crate) fn from_words(words: [u64; 8]) -> Self {
-        let [tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes] = words;
-        Self { tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes }
+        let [
+            tried_bytes,
+            packed_user_bytes,
+            codec_bytes,
+            stored_bytes,
+            area_bytes,
+            repack_tried_bytes,
+            repacked_from_bytes,
+            repacked_to_bytes,
+        ] = words;
+        Self {
+            tried_bytes,
+            packed_user_bytes,
+            codec_bytes,
+            stored_bytes,
+            area_bytes,
+            repack_tried_bytes,
+            repacked_from_bytes,
+            repacked_to_bytes,
+        }
     }
 
     /// Both together.
@@ -196,7 +265,8 @@ impl Engine {
                 *sharing = Sharing::Printed(*print);
             }
         }
-        // All of the group, before any is decided: where a run of what is known begins, its page is found by any of its first blocks.
+        // All of the group, before any is decided: where a run of what is known begins, its page is
+        // found by any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
             self.look_for_pages(&work.prints, *from);
         }
@@ -208,13 +278,21 @@ impl Engine {
         let prints = &mut self.admission.reducing.prints;
         while prints.len() >= REDUCE_BLOCKS || (all && !prints.is_empty()) {
             let rest = prints.split_off(prints.len().min(REDUCE_BLOCKS));
-            let work = PrintWork { blocks: std::mem::replace(prints, rest), prints: Vec::new() };
+            let work = PrintWork {
+                blocks: std::mem::replace(prints, rest),
+                prints: Vec::new(),
+            };
             out.jobs.push(Job(Work::Print(Box::new(work))));
         }
         let group = &mut self.admission.reducing.group;
         while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
             let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
-            let work = ReduceWork { blocks: std::mem::replace(group, rest), buffers: self.buffers.clone(), codecs: self.codecs.clone(), packed: Vec::new() };
+            let work = ReduceWork {
+                blocks: std::mem::replace(group, rest),
+                buffers: self.buffers.clone(),
+                codecs: self.codecs.clone(),
+                packed: Vec::new(),
+            };
             out.jobs.push(Job(Work::Reduce(Box::new(work))));
         }
     }
@@ -226,11 +304,16 @@ impl Engine {
             reducing.sums.tried_bytes += BLOCK_BYTES;
             if let Some(stored) = &stored {
                 reducing.sums.packed_user_bytes += block.len() as u64;
-                reducing.sums.codec_bytes += Made::of(stored).map_or(0, |(_, packed)| packed.len() as u64);
+                reducing.sums.codec_bytes +=
+                    Made::of(stored).map_or(0, |(_, packed)| packed.len() as u64);
                 reducing.sums.stored_bytes += stored.len() as u64;
-                self.admission.pace.give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
+                self.admission
+                    .pace
+                    .give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
             }
-            let entry = number.checked_sub(reducing.placed).and_then(|at| placing.get_mut(at as usize));
+            let entry = number
+                .checked_sub(reducing.placed)
+                .and_then(|at| placing.get_mut(at as usize));
             if let Some(Placing::Data { reduction, .. }) = entry {
                 *reduction = stored.map_or(Reduction::Whole, Reduction::Packed);
             }
@@ -240,6 +323,12 @@ impl Engine {
     /// True if a block up to `horizon` that could be placed next is with a worker.
     pub(crate) fn is_reducing(&self, horizon: Order) -> bool {
         let front = self.admission.placing.front();
-        front.is_some_and(|front| front.is_reducing() && front.entry().orders().is_some_and(|(order, _)| order <= horizon))
+        front.is_some_and(|front| {
+            front.is_reducing()
+                && front
+                    .entry()
+                    .orders()
+                    .is_some_and(|(order, _)| order <= horizon)
+        })
     }
 }

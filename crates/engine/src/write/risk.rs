@@ -1,7 +1,9 @@
 //! What a power cut would lose: the bytes of what users were given orders for, by order.
 //!
-//! A mark for each request would have no bound between two flushes, so there are [`MARKS_MAX`]: when they run out, those that are durable go, and if
-//! they are few, every second of the others, and new ones stand as far apart. What lies between two marks counts as not durable until the second of them is.
+//! A mark for each request would have no bound between two flushes, so there are [`MARKS_MAX`]:
+//! when they run out, those that are durable go, and if they are few, every second of the others,
+//! and new ones stand as far apart. What lies between two marks counts as not durable until the
+//! second of them is.
 
 use std::collections::VecDeque;
 use windrow_units::Order;
@@ -25,10 +27,16 @@ impl AtRisk {
     /// So many bytes more were admitted, up to this order.
     pub(super) fn admit(&mut self, through: Order, bytes: u64) {
         self.total += bytes;
-        let before = self.marks.len().checked_sub(2).map_or(self.durable, |at| self.marks[at].1);
+        let before = self
+            .marks
+            .len()
+            .checked_sub(2)
+            .map_or(self.durable, |at| self.marks[at].1);
         match self.marks.back_mut() {
             // The parts of one change come in the sequence of their blocks.
-            Some(last) if through <= last.0 || last.1 - before < self.apart => *last = (through.max(last.0), self.total),
+            Some(last) if through <= last.0 || last.1 - before < self.apart => {
+                *last = (through.max(last.0), self.total)
+            }
             _ => self.marks.push_back((through, self.total)),
         }
     }
@@ -58,7 +66,10 @@ impl AtRisk {
     /// Bytes of what has an order above this one.
     pub(crate) fn above(&self, promised: Order) -> u64 {
         let durable = self.marks.partition_point(|mark| mark.0 <= promised);
-        self.total - durable.checked_sub(1).map_or(self.durable, |last| self.marks[last].1)
+        self.total
+            - durable
+                .checked_sub(1)
+                .map_or(self.durable, |last| self.marks[last].1)
     }
 }
 
@@ -66,7 +77,8 @@ impl AtRisk {
 mod tests {
     use super::*;
 
-    /// However many writes come between two flushes, the marks are few, no byte is missing, and nothing is left behind the last one.
+    /// However many writes come between two flushes, the marks are few, no byte is missing, and
+    /// nothing is left behind the last one.
     #[test]
     fn marks_are_bounded_and_count_too_much_rather_than_too_little() {
         let mut risk = AtRisk::default();
@@ -76,12 +88,19 @@ mod tests {
             risk.admit(Order(order), 10);
             assert!(risk.marks.len() <= MARKS_MAX);
             let exact = (order - promised.0) * 10;
-            assert!((exact..exact + 5000).contains(&risk.above(promised)), "{} of {exact} at {order}", risk.above(promised));
+            assert!(
+                (exact..exact + 5000).contains(&risk.above(promised)),
+                "{} of {exact} at {order}",
+                risk.above(promised)
+            );
             assert_eq!(risk.above(Order(order)), 0);
         }
         // A change in parts.
         let before = risk.above(Order(99_999));
         risk.admit(Order(100_000), 10);
-        assert_eq!((risk.above(Order(99_999)), risk.above(Order(100_000))), (before + 10, 0));
+        assert_eq!(
+            (risk.above(Order(99_999)), risk.above(Order(100_000))),
+            (before + 10, 0)
+        );
     }
 }

@@ -1,14 +1,16 @@
 //! Room in the log: what is admitted can always be sealed (invariant 7).
 //!
-//! The last batch of a segment names the next segment, so it can be sealed only when the stream has one. The user stream takes
-//! its next segments in advance, and what it may admit is bounded by what surely fits:
+//! The last batch of a segment names the next segment, so it can be sealed only when the stream has
+//! one. The user stream takes its next segments in advance, and what it may admit is bounded by
+//! what surely fits:
 //! ```text
 //! rest of the open segment + segments taken in advance - one chunk of the last of them - what is admitted and not sealed
 //! ```
-//! One chunk is left out because without a further segment the last chunk of the last one must not be begun. Sealing early for
-//! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands. (What is being packed is not placed yet:
-//! while it would lack room behind the padding, nothing is sealed early.) Where only full rows are
-//! sealed (`rows.rs`), the rest needs a header and a footer of its own: there must be room for these.
+//! One chunk is left out because without a further segment the last chunk of the last one must not
+//! be begun. Sealing early for a flush wastes rows, but then nothing is unsealed, and the room is
+//! reckoned anew from where the stream stands. (What is being packed is not placed yet: while it
+//! would lack room behind the padding, nothing is sealed early.) Where only full rows are sealed
+//! (`rows.rs`), the rest needs a header and a footer of its own: there must be room for these.
 //!
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
 
@@ -22,7 +24,8 @@ use windrow_units::{Shape, ZoneMap};
 pub(crate) const DATA_UNITS: u64 = 17;
 /// An entry without payload.
 pub(crate) const RECORD_UNITS: u64 = 1;
-/// What an unaligned change may take: a range and two blocks at each end, with a margin for volume operations.
+/// What an unaligned change may take: a range and two blocks at each end, with a margin for volume
+/// operations.
 pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
 /// Units of packed payload (16 bytes) in one of room.
@@ -34,7 +37,11 @@ pub(super) fn item_units(item: &Item) -> u64 {
         Item::Data { .. } | Item::IndexPage { .. } => DATA_UNITS,
         // With its reference as much as was admitted.
         Item::Content { .. } => DATA_UNITS - RECORD_UNITS,
-        Item::Reference { .. } | Item::Fill { .. } | Item::Record | Item::Move { .. } | Item::Page { .. } => RECORD_UNITS,
+        Item::Reference { .. }
+        | Item::Fill { .. }
+        | Item::Record
+        | Item::Move { .. }
+        | Item::Page { .. } => RECORD_UNITS,
     }
 }
 
@@ -47,55 +54,79 @@ fn segment_units(shape: &Shape) -> u64 {
     chunk_units(shape, shape.chunk_rows) * u64::from(shape.rows / shape.chunk_rows)
 }
 
-/// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, a chunk, and one more, so that the open
-/// segment can be filled to its last row. As many as that takes of the zone that needs most: the chunk that must not be begun is one of the last
-/// segment taken, so zones with larger ones beside it take nothing from the room. The reserve reckons with the same number.
+/// Segments that the user stream takes in advance: what the largest piece that is admitted at once
+/// needs, a chunk, and one more, so that the open segment can be filled to its last row. As many as
+/// that takes of the zone that needs most: the chunk that must not be begun is one of the last
+/// segment taken, so zones with larger ones beside it take nothing from the room. The reserve
+/// reckons with the same number.
 pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
-    let of = |shape: &Shape| (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1)) as u32;
-    1 + zones.zones().iter().map(|z| of(&z.shape)).max().unwrap_or(1)
+    let of = |shape: &Shape| {
+        (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1))
+            as u32
+    };
+    1 + zones
+        .zones()
+        .iter()
+        .map(|z| of(&z.shape))
+        .max()
+        .unwrap_or(1)
 }
 
 impl Engine {
     /// Takes segments for the user stream in advance, as far as it may.
     pub(crate) fn ensure_next_segment(&mut self) {
         let wanted = self.segments_wanted() as usize;
-        while self.stream(STREAM_USER).reserved.len() < wanted && self.segments.free_count() > self.floor(STREAM_USER) {
+        while self.stream(STREAM_USER).reserved.len() < wanted
+            && self.segments.free_count() > self.floor(STREAM_USER)
+        {
             if !self.take_ahead() {
                 return;
             }
         }
     }
 
-    /// Takes a free segment for the user stream in advance, whatever its floor. False if there is none.
+    /// Takes a free segment for the user stream in advance, whatever its floor. False if there is
+    /// none.
     pub(super) fn take_ahead(&mut self) -> bool {
-        let Some(next) = self.segments.reserve() else { return false };
+        let Some(next) = self.segments.reserve() else {
+            return false;
+        };
         let stream = self.stream_mut(STREAM_USER);
         stream.reserved.push_back(next);
         stream.position.next_segment = stream.reserved[0];
         true
     }
 
-    /// What a start readmits from the journal has its place already, and may be more than what is taken in advance in use: batches that were not durable are
-    /// gone, and so are the segments that they were to go to.
+    /// What a start readmits from the journal has its place already, and may be more than what is
+    /// taken in advance in use: batches that were not durable are gone, and so are the segments
+    /// that they were to go to.
     pub(crate) fn reserve_for_readmitted(&mut self) {
         self.ensure_next_segment();
         // (The delete of a volume may have got a segment far below the floor: `exhausted.rs`.)
-        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > LAST_SEGMENTS && self.take_ahead() {}
+        while self.admission.unsealed_units > self.log_units()
+            && self.segments.free_count() > LAST_SEGMENTS
+            && self.take_ahead()
+        {}
     }
 
     /// Units that may be admitted now.
     pub(crate) fn room_units(&self) -> u64 {
-        self.log_units().saturating_sub(self.admission.unsealed_units)
+        self.log_units()
+            .saturating_sub(self.admission.unsealed_units)
     }
 
-    /// Units that surely fit in the segments that the user stream holds. What is admitted and not sealed never exceeds them.
+    /// Units that surely fit in the segments that the user stream holds. What is admitted and not
+    /// sealed never exceeds them.
     pub(crate) fn log_units(&self) -> u64 {
         self.log_units_behind(0)
     }
 
-    /// True if what is admitted and not placed has room behind this batch, the open one, which is not full: what it pads is lost to the room.
+    /// True if what is admitted and not placed has room behind this batch, the open one, which is
+    /// not full: what it pads is lost to the room.
     pub(super) fn leaves_room(&self, plan: &BatchPlan) -> bool {
-        self.admission.placing.is_empty() || self.admission.unsealed_units - self.admission.opened_units <= self.log_units_behind(plan.rows)
+        self.admission.placing.is_empty()
+            || self.admission.unsealed_units - self.admission.opened_units
+                <= self.log_units_behind(plan.rows)
     }
 
     fn log_units_behind(&self, rows: u32) -> u64 {
@@ -107,19 +138,33 @@ impl Engine {
         let row = position.row + rows;
         let chunk_end = shape.chunk_end(row).min(shape.rows);
         let mut units = chunk_units(shape, chunk_end - row);
-        units += chunk_units(shape, shape.chunk_rows) * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
-        units += self.stream(STREAM_USER).reserved.iter().map(|s| segment_units(self.zones.shape(*s))).sum::<u64>();
+        units += chunk_units(shape, shape.chunk_rows)
+            * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
+        units += self
+            .stream(STREAM_USER)
+            .reserved
+            .iter()
+            .map(|s| segment_units(self.zones.shape(*s)))
+            .sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.
-        let last = self.zones.shape(self.stream(STREAM_USER).reserved.back().copied().unwrap_or(position.segment));
+        let last = self.zones.shape(
+            self.stream(STREAM_USER)
+                .reserved
+                .back()
+                .copied()
+                .unwrap_or(position.segment),
+        );
         units.saturating_sub(chunk_units(last, last.chunk_rows))
     }
 
-    /// True if the open batch takes far less than was reckoned with: it has many entries without payload, or what was packed is small.
+    /// True if the open batch takes far less than was reckoned with: it has many entries without
+    /// payload, or what was packed is small.
     pub(super) fn counts_too_much(&self) -> bool {
         let table = &self.stream(STREAM_USER).open.table;
         let packed: u64 = table.packed().iter().map(|units| u64::from(*units)).sum();
         let payloads = u64::from(table.payload_blocks()) * 16 + packed / PACKED_UNITS;
-        self.admission.opened_units > 2 * (payloads + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
+        self.admission.opened_units
+            > 2 * (payloads + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
     }
 
     /// Segments that the user stream takes in advance.
@@ -129,7 +174,12 @@ impl Engine {
 
     /// Units in a segment of the zone with the fewest.
     pub(super) fn least_segment_units(&self) -> u64 {
-        self.zones.zones().iter().map(|z| segment_units(&z.shape)).min().unwrap_or(0)
+        self.zones
+            .zones()
+            .iter()
+            .map(|z| segment_units(&z.shape))
+            .min()
+            .unwrap_or(0)
     }
 }
 

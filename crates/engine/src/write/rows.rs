@@ -1,7 +1,9 @@
-//! Full rows: what of the open batch fills rows to the last block is sealed apart from the rest, which stays open (docs/journal.md, Both ways).
+//! Full rows: what of the open batch fills rows to the last block is sealed apart from the rest,
+//! which stays open (docs/journal.md, Both ways).
 //!
-//! A batch may end behind any entry, as long as orders ascend over that point. The rest must still fit where the next batch begins, so nothing is
-//! split where less of the chunk is left than the rest takes.
+//! A batch may end behind any entry, as long as orders ascend over that point. The rest must still
+//! fit where the next batch begins, so nothing is split where less of the chunk is left than the
+//! rest takes.
 
 use super::room::{DATA_UNITS, item_units};
 use crate::limits::STREAM_USER;
@@ -22,32 +24,56 @@ pub(crate) struct FullRows {
 /// More than an entry grows when it is the first one of its table.
 const ENTRY_WITHOUT_CONTEXT: usize = 64;
 
-/// The longest part of a table that fills rows from `row` of a segment to the last block and leaves room for the rest: number of entries. 0: none.
+/// The longest part of a table that fills rows from `row` of a segment to the last block and leaves
+/// room for the rest: number of entries. 0: none.
 fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
     let mut table = TableWriter::new();
     // Of each part the length of its table, and its payloads, whole and packed.
     let mut parts = Vec::with_capacity(entries.len());
     for (entry, units) in entries {
-        table.push_stored(entry, if entry.has_payload() { *units } else { FULL_BLOCK_UNITS });
-        parts.push((table.encoded_len(), table.payload_blocks(), table.packed().len()));
+        table.push_stored(
+            entry,
+            if entry.has_payload() {
+                *units
+            } else {
+                FULL_BLOCK_UNITS
+            },
+        );
+        parts.push((
+            table.encoded_len(),
+            table.payload_blocks(),
+            table.packed().len(),
+        ));
     }
     // From the end: the first one that fits is the longest, and few have to be looked at.
     let is_full = |(length, blocks, packed): (usize, u32, usize)| {
-        let Some(plan) = plan_packed(shape, row, length, blocks, &whole.packed()[..packed]) else { return false };
+        let Some(plan) = plan_packed(shape, row, length, blocks, &whole.packed()[..packed]) else {
+            return false;
+        };
         // The next segment may have rows of another width.
         let behind = row + plan.rows;
         if plan.padding_blocks > 0 || behind == shape.rows {
             return false;
         }
         let rest = whole.encoded_len() - length + ENTRY_WITHOUT_CONTEXT;
-        plan_packed(shape, behind, rest, whole.payload_blocks() - blocks, &whole.packed()[packed..]).is_some()
+        plan_packed(
+            shape,
+            behind,
+            rest,
+            whole.payload_blocks() - blocks,
+            &whole.packed()[packed..],
+        )
+        .is_some()
     };
-    (0..parts.len().saturating_sub(1)).rev().find(|at| is_full(parts[*at])).map_or(0, |at| at + 1)
+    (0..parts.len().saturating_sub(1))
+        .rev()
+        .find(|at| is_full(parts[*at]))
+        .map_or(0, |at| at + 1)
 }
 
 impl Engine {
-    /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no open batch, or it has nothing that a flush up to
-    /// `horizon` asks for.
+    /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no
+    /// open batch, or it has nothing that a flush up to `horizon` asks for.
     pub(crate) fn full_rows(&self, horizon: Order) -> Option<FullRows> {
         if !self.is_one_user_stream() {
             // Orders of the open batch and those of others lie in each other.
@@ -55,27 +81,42 @@ impl Engine {
         }
         let user = self.stream(STREAM_USER);
         let (first, _) = user.open.orders.filter(|(first, _)| *first <= horizon)?;
-        let none = FullRows { entries: 0, last: Order(first.0 - 1) };
+        let none = FullRows {
+            entries: 0,
+            last: Order(first.0 - 1),
+        };
         if user.position.segment == windrow_units::SegmentId::NONE {
             return Some(none);
         }
         let shape = self.zones.shape(user.position.segment);
         let table = &user.open.table;
-        if u64::from(table.payload_blocks()) + table.packed().len() as u64 + 2 < u64::from(shape.data) {
+        if u64::from(table.payload_blocks()) + table.packed().len() as u64 + 2
+            < u64::from(shape.data)
+        {
             return Some(none);
         }
         let entries = user.open.table.decode();
         let count = full_entries(&entries, &user.open.table, shape, user.position.row);
-        let orders = |(entry, _): &(Entry, u16)| entry.orders().map_or((Order(0), Order(0)), |(first, count)| (first, Order(first.0 + count - 1)));
+        let orders = |(entry, _): &(Entry, u16)| {
+            entry
+                .orders()
+                .map_or((Order(0), Order(0)), |(first, count)| {
+                    (first, Order(first.0 + count - 1))
+                })
+        };
         let last = entries[..count].iter().map(|entry| orders(entry).1).max();
         let behind = entries[count..].iter().map(|entry| orders(entry).0).min();
         match (last, behind) {
-            (Some(last), Some(behind)) if last < behind => Some(FullRows { entries: count, last }),
+            (Some(last), Some(behind)) if last < behind => Some(FullRows {
+                entries: count,
+                last,
+            }),
             _ => Some(none),
         }
     }
 
-    /// Seals the full rows of the open user batch; the rest stays open. False if that is not possible now: then nothing has changed.
+    /// Seals the full rows of the open user batch; the rest stays open. False if that is not
+    /// possible now: then nothing has changed.
     pub(crate) fn seal_full_rows(&mut self, rows: &FullRows, out: &mut Outbox) -> bool {
         if self.room_units() < 2 * DATA_UNITS {
             return false;
@@ -95,12 +136,23 @@ impl Engine {
 
 /// The first entries of an open batch, and the others.
 fn split(whole: &OpenBatch, entries: usize) -> (OpenBatch, OpenBatch) {
-    let ages = || OpenBatch { since_ns: whole.since_ns, at_risk_since_ns: whole.at_risk_since_ns, ..OpenBatch::default() };
+    let ages = || OpenBatch {
+        since_ns: whole.since_ns,
+        at_risk_since_ns: whole.at_risk_since_ns,
+        ..OpenBatch::default()
+    };
     let (mut front, mut rest) = (ages(), ages());
     let mut payloads = whole.payloads.iter();
     for (at, ((entry, units), item)) in whole.table.decode().iter().zip(&whole.items).enumerate() {
         let part = if at < entries { &mut front } else { &mut rest };
-        part.table.push_stored(entry, if entry.has_payload() { *units } else { FULL_BLOCK_UNITS });
+        part.table.push_stored(
+            entry,
+            if entry.has_payload() {
+                *units
+            } else {
+                FULL_BLOCK_UNITS
+            },
+        );
         part.items.push(*item);
         if entry.has_payload() {
             part.payloads.extend(payloads.next().cloned());

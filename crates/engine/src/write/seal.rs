@@ -1,11 +1,14 @@
 //! Sealing: an open batch gets its place, its header and its number, and goes to a worker.
 //!
-//! The last batch of a segment names the segment in which the stream goes on, so that recovery can follow; it can be sealed
-//! only when there is one. Which streams may take which of the last free segments is decided in [`Engine::floor`], and why that is
-//! enough is in docs/reserve.md.
+//! The last batch of a segment names the segment in which the stream goes on, so that recovery can
+//! follow; it can be sealed only when there is one. Which streams may take which of the last free
+//! segments is decided in [`Engine::floor`], and why that is enough is in docs/reserve.md.
 
 use crate::jobs::{Job, SealWork, Work};
-use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS, is_cleaned, is_user};
+use crate::limits::{
+    CHECKPOINT_RESERVE, CLEANER_RESERVE, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED,
+    STREAM_USER, STREAMS, is_cleaned, is_user,
+};
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
@@ -15,25 +18,42 @@ use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
 use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq, StreamId};
 
 impl Engine {
-    /// True if the stream has a row to write to and may seal another batch when the open one is full.
+    /// True if the stream has a row to write to and may seal another batch when the open one is
+    /// full.
     pub(crate) fn ready(&self, stream: usize) -> bool {
         self.stream(stream).position.segment != SegmentId::NONE
     }
 
     /// Free segments that `stream` must leave alone.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = if self.planted == Plant::ShortReserve { 0 } else { self.checkpoint.reserve_segments() };
+        let checkpoint = if self.planted == Plant::ShortReserve {
+            0
+        } else {
+            self.checkpoint.reserve_segments()
+        };
         let victims = self.cleaner.victim_count();
         match stream {
-            // Each victim that was begun may need one segment for its moves (or more, while a member leaves) and gives one back; one more may always be begun.
-            // (Where damage takes the space, what is lent is counted apart: `write/exhausted.rs`.)
-            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1) + if self.segments.aside_for_damage_count() > 0 { 0 } else { RELIEF_RESERVE },
+            // Each victim that was begun may need one segment for its moves (or more, while a
+            // member leaves) and gives one back; one more may always be begun. (Where damage takes
+            // the space, what is lent is counted apart: `write/exhausted.rs`.)
+            STREAM_CHECKPOINT => {
+                self.cleaner.segments_needed().max(1)
+                    + if self.segments.aside_for_damage_count() > 0 {
+                        0
+                    } else {
+                        RELIEF_RESERVE
+                    }
+            }
             STREAM_CLEANED if victims > 0 => 0,
-            // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
+            // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can
+            // be sealed although a checkpoint came between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
-            // What a start readmits was given its room before the crash; a checkpoint that was cut off may have taken as much since. None begins before
-            // it is in the log, and then one more must fit.
-            STREAM_USER if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE,
+            // What a start readmits was given its room before the crash; a checkpoint that was cut
+            // off may have taken as much since. None begins before it is in the log, and then one
+            // more must fit.
+            STREAM_USER if !self.is_settled_after_start() => {
+                checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE
+            }
             // Further streams of a policy take what users may take.
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE + RELIEF_RESERVE,
         }
@@ -43,13 +63,15 @@ impl Engine {
         self.segments.free_count() > self.floor(stream)
     }
 
-    /// Seals the open batch of a stream, full or not. False if that is not possible now (too many batches in flight, no segment, or no room would be left
-    /// for what is admitted and not placed: then that comes first).
+    /// Seals the open batch of a stream, full or not. False if that is not possible now (too many
+    /// batches in flight, no segment, or no room would be left for what is admitted and not placed:
+    /// then that comes first).
     pub(crate) fn seal(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.seal_open(stream, true, out)
     }
 
-    /// Seals an open batch that takes no more. False as for [`Engine::seal`]; what is full wastes nothing.
+    /// Seals an open batch that takes no more. False as for [`Engine::seal`]; what is full wastes
+    /// nothing.
     pub(crate) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.seal_open(stream, false, out)
     }
@@ -75,13 +97,16 @@ impl Engine {
         }
     }
 
-    /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its segment. There must be no open batch.
+    /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its
+    /// segment. There must be no open batch.
     pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.ledger.move_others();
         let s = self.stream(stream);
         debug_assert!(s.open.is_empty());
         let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
-        let Some(mut plan) = plan_batch(&shape, row, 0, 0) else { return false };
+        let Some(mut plan) = plan_batch(&shape, row, 0, 0) else {
+            return false;
+        };
         plan.rows = shape.chunk_end(row).min(shape.rows) - row;
         plan.padding_blocks = plan.rows * u32::from(shape.data) - plan.head_blocks - 1;
         self.seal_as(stream, plan, out)
@@ -95,9 +120,17 @@ impl Engine {
         let position = s.position;
         let shape = *self.zones.shape(position.segment);
         let ends_segment = position.row + plan.rows == shape.rows;
-        let Some(next) = self.next_segment(stream, ends_segment) else { return false };
+        let Some(next) = self.next_segment(stream, ends_segment) else {
+            return false;
+        };
         let header = self.batch_header(stream, plan.rows, next);
-        self.segments.add_batch(position.segment, position.row, plan.rows, position.seq, self.checkpoint.current());
+        self.segments.add_batch(
+            position.segment,
+            position.row,
+            plan.rows,
+            position.seq,
+            self.checkpoint.current(),
+        );
         let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment);
         self.go_on(stream, plan.rows, ends_segment.then_some(next));
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
@@ -105,14 +138,26 @@ impl Engine {
         if is_user(stream) {
             self.admission.reducing.sums.area_bytes += u64::from(plan.packed_blocks) * BLOCK_BYTES;
         }
-        self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT { bytes } else { 0 };
+        self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
+            bytes
+        } else {
+            0
+        };
         let cause = match stream {
             _ if is_user(stream) => BlockCause::User,
             _ if is_cleaned(stream) => BlockCause::Moved,
             _ => BlockCause::Checkpoint,
         };
-        let items = self.stream(stream).in_flight.back().map_or(&[][..], |batch| &batch.items);
-        let index_pages = if self.shares() && stream == STREAM_USER { index_pages_of(items) } else { Vec::new() };
+        let items = self
+            .stream(stream)
+            .in_flight
+            .back()
+            .map_or(&[][..], |batch| &batch.items);
+        let index_pages = if self.shares() && stream == STREAM_USER {
+            index_pages_of(items)
+        } else {
+            Vec::new()
+        };
         let work = SealWork {
             stream,
             seq: position.seq,
@@ -131,13 +176,18 @@ impl Engine {
         true
     }
 
-    /// The segment that follows the stream's open one; `None` if the batch that ends the open one has to wait for it.
+    /// The segment that follows the stream's open one; `None` if the batch that ends the open one
+    /// has to wait for it.
     fn next_segment(&mut self, stream: usize, ends_segment: bool) -> Option<SegmentId> {
         let next = self.stream(stream).position.next_segment;
         if !ends_segment || next != SegmentId::NONE {
             return Some(next);
         }
-        let taken = if self.may_take_segment(stream) { self.segments.reserve() } else { None };
+        let taken = if self.may_take_segment(stream) {
+            self.segments.reserve()
+        } else {
+            None
+        };
         if taken.is_some() {
             self.ledger.take(stream);
         }
@@ -164,16 +214,29 @@ impl Engine {
     }
 
     /// Moves the open batch to the batches in flight; returns what the seal job needs of it.
-    fn close_open_batch(&mut self, stream: usize, plan: &BatchPlan, last_of_segment: bool) -> (TableWriter, Vec<Payload>) {
+    fn close_open_batch(
+        &mut self,
+        stream: usize,
+        plan: &BatchPlan,
+        last_of_segment: bool,
+    ) -> (TableWriter, Vec<Payload>) {
         let now_ns = self.now_ns;
-        let number = if is_cleaned(stream) { self.cleaner.numbers.give() } else { Seq(0) };
+        let number = if is_cleaned(stream) {
+            self.cleaner.numbers.give()
+        } else {
+            Seq(0)
+        };
         let s = self.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
         if let Some((_, last)) = open.orders {
             s.unsettled.push_back((position, last));
         }
-        let opened_ns = if open.is_empty() { now_ns } else { open.since_ns };
+        let opened_ns = if open.is_empty() {
+            now_ns
+        } else {
+            open.since_ns
+        };
         if let Some((items, payloads)) = s.spare.pop() {
             s.open.items = items;
             s.open.payloads = payloads;
@@ -200,7 +263,8 @@ impl Engine {
         (open.table, open.payloads)
     }
 
-    /// Moves the stream's position behind a sealed batch, to the next segment if that batch ended its own.
+    /// Moves the stream's position behind a sealed batch, to the next segment if that batch ended
+    /// its own.
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
         if next.is_some() {
             let tag = self.policy.tag(stream);
@@ -250,11 +314,26 @@ impl Engine {
                 left += 1;
                 let mut copy = self.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
-                self.send_write(spare, offset, copy, Purpose::ShadowWrite { stream: work.stream, seq: work.seq, column: c as u8 }, written, out);
+                self.send_write(
+                    spare,
+                    offset,
+                    copy,
+                    Purpose::ShadowWrite {
+                        stream: work.stream,
+                        seq: work.seq,
+                        column: c as u8,
+                    },
+                    written,
+                    out,
+                );
             }
             if self.is_online(member) {
                 left += 1;
-                let purpose = Purpose::BatchWrite { stream: work.stream, seq: work.seq, column: c as u8 };
+                let purpose = Purpose::BatchWrite {
+                    stream: work.stream,
+                    seq: work.seq,
+                    column: c as u8,
+                };
                 self.send_write(member, offset, buf, purpose, written, out);
             } else {
                 lost |= 1 << c;
@@ -270,7 +349,14 @@ impl Engine {
     }
 
     /// One column of a batch has been written, or not.
-    pub(crate) fn batch_write_done(&mut self, stream: usize, seq: Seq, column: u8, failed: bool, out: &mut Outbox) {
+    pub(crate) fn batch_write_done(
+        &mut self,
+        stream: usize,
+        seq: Seq,
+        column: u8,
+        failed: bool,
+        out: &mut Outbox,
+    ) {
         if let Some(batch) = self.stream_mut(stream).batch_mut(seq)
             && failed
         {
@@ -283,10 +369,16 @@ impl Engine {
     pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: Seq, out: &mut Outbox) {
         let now_ns = self.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
-            return self.stop(StopReason::Internal("a written batch is not in flight"), out);
+            return self.stop(
+                StopReason::Internal("a written batch is not in flight"),
+                out,
+            );
         };
         let BatchStage::Writing { left } = &mut batch.stage else {
-            return self.stop(StopReason::Internal("a batch was written before it was sealed"), out);
+            return self.stop(
+                StopReason::Internal("a batch was written before it was sealed"),
+                out,
+            );
         };
         *left -= 1;
         if *left == 0 {
@@ -306,10 +398,14 @@ impl Engine {
 
     /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
     pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
-        for stream in STREAMS.into_iter().filter(|stream| *stream != STREAM_CHECKPOINT) {
+        for stream in STREAMS
+            .into_iter()
+            .filter(|stream| *stream != STREAM_CHECKPOINT)
+        {
             let due = self.open_batch_due_ns(stream);
             let s = self.stream(stream);
-            // Moves put nothing at risk: their batch is sealed part-filled only when no more of them can come.
+            // Moves put nothing at risk: their batch is sealed part-filled only when no more of
+            // them can come.
             let wait = is_cleaned(stream) && self.cleaner.is_reading();
             if !s.open.is_empty() && !wait && self.now_ns >= due {
                 self.seal(stream, out);
@@ -321,5 +417,8 @@ impl Engine {
 /// Which of the payloads of these items are pages of the index.
 fn index_pages_of(items: &[Item]) -> Vec<u32> {
     let payloads = (0..).zip(items.iter().filter(|item| item.has_payload()));
-    payloads.filter(|(_, item)| matches!(item, Item::IndexPage { .. })).map(|(number, _)| number).collect()
+    payloads
+        .filter(|(_, item)| matches!(item, Item::IndexPage { .. }))
+        .map(|(number, _)| number)
+        .collect()
 }

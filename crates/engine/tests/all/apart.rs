@@ -9,13 +9,16 @@ use windrow_units::{MemberId, Redundancy, Uuid};
 
 const BLOCKS: u64 = 40;
 
-/// Turns until `count` of them have passed, in which member 1 fails from the moment on at which a superblock is written to it.
+/// Turns until `count` of them have passed, in which member 1 fails from the moment on at which a
+/// superblock is written to it.
 fn fail_at_superblock(machine: &mut Machine, count: usize) {
     machine.held = Some(Vec::new());
     for _ in 0..count {
         machine.turn();
         for command in machine.held.replace(Vec::new()).unwrap_or_default() {
-            if command.member == MemberId(1) && matches!(&command.op, MemberOp::Write { offset, .. } if *offset < 1 << 20) {
+            if command.member == MemberId(1)
+                && matches!(&command.op, MemberOp::Write { offset, .. } if *offset < 1 << 20)
+            {
                 machine.memory.failing[1] = true;
             }
             machine.carry_out(command);
@@ -25,27 +28,44 @@ fn fail_at_superblock(machine: &mut Machine, count: usize) {
     machine.settle();
 }
 
-/// A half of a mirror missed the generation before the one that recorded its loss. It was used by force on another host, where its first generation got the very number at which the
-/// other half had it on record as absent: so it was taken back as if it had done nothing meanwhile, with what it had not got, and the next start took the other host's
-/// writes from it.
+/// A half of a mirror missed the generation before the one that recorded its loss. It was used by
+/// force on another host, where its first generation got the very number at which the other half
+/// had it on record as absent: so it was taken back as if it had done nothing meanwhile, with what
+/// it had not got, and the next start took the other host's writes from it.
 #[test]
 fn half_a_mirror_that_lagged_and_was_used_apart_is_not_taken_back() {
     let mut here = Machine::with(Redundancy::Copies(2), 2, 24, 30);
     let volume = here.volume(8 << 20);
     write(&mut here, volume, 0..BLOCKS, 1);
     for _ in 0..2 {
-        assert_eq!(here.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            here.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
     write(&mut here, volume, 0..20, 2);
-    here.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Checkpoint }));
+    here.events.push(Event::Control(ControlRequest {
+        id: ControlId(1),
+        command: Control::Checkpoint,
+    }));
     fail_at_superblock(&mut here, 200);
     assert_eq!(state(&here, 1), "faulted");
-    let (own, absent_since) = (here.memory.superblock_of(1).generation.0, here.memory.superblock().members[1].absent_since.0);
+    let (own, absent_since) = (
+        here.memory.superblock_of(1).generation.0,
+        here.memory.superblock().members[1].absent_since.0,
+    );
     assert_eq!(own + 2, absent_since, "it lags");
     // There: a short time by force, and the power goes.
     let mut fork = here.memory.clone();
     (fork.present[0], fork.failing[1]) = (false, false);
-    let mut there = Machine::open_with(fork, &OpenOptions { force: true, host: Uuid([7; 16]), ..Machine::options() });
+    let mut there = Machine::open_with(
+        fork,
+        &OpenOptions {
+            force: true,
+            host: Uuid([7; 16]),
+            ..Machine::options()
+        },
+    );
     (0..12).for_each(|lba| write(&mut there, volume, lba..lba + 1, 77));
     // Here: the next start needs no force, as the loss is on record.
     here.memory.present[1] = false;
@@ -54,8 +74,14 @@ fn half_a_mirror_that_lagged_and_was_used_apart_is_not_taken_back() {
     here.memory.data[1] = there.memory.data[1].clone();
     (here.memory.present[1], here.memory.failing[1]) = (true, false);
     let superblock = Box::new(here.memory.superblock_of(1));
-    let answer = here.command(Control::Member { member: MemberId(1), change: MemberChange::BringBack { superblock } });
-    assert!(answer.is_some_and(|answer| answer.is_err()), "it is not taken back");
+    let answer = here.command(Control::Member {
+        member: MemberId(1),
+        change: MemberChange::BringBack { superblock },
+    });
+    assert!(
+        answer.is_some_and(|answer| answer.is_err()),
+        "it is not taken back"
+    );
     pass(&mut here, 50);
     let mut here = Machine::open_with(here.memory, &Machine::options());
     assert_ne!(state(&here, 1), "online");

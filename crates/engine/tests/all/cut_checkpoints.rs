@@ -15,7 +15,14 @@ fn block(number: u64) -> Payload {
 
 fn fill(machine: &mut Machine, volume: windrow_units::VolumeId, blocks: std::ops::Range<u64>) {
     for lba in blocks {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: block(lba), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: block(lba),
+                fua: false,
+            },
+        );
         if lba % 32 == 31 {
             assert!(machine.wait_for(32), "{}", machine.engine.describe());
             machine.completions.clear();
@@ -33,7 +40,9 @@ fn until_root(machine: &mut Machine) -> bool {
             if machine.engine.describe().contains("Root") {
                 return true;
             }
-            std::mem::take(&mut machine.out.commands).into_iter().for_each(|command| machine.carry_out(command));
+            std::mem::take(&mut machine.out.commands)
+                .into_iter()
+                .for_each(|command| machine.carry_out(command));
             for mut job in std::mem::take(&mut machine.out.jobs) {
                 job.run();
                 machine.events.push(Event::Job(job));
@@ -45,28 +54,46 @@ fn until_root(machine: &mut Machine) -> bool {
     false
 }
 
-/// What a checkpoint had written before it was cut off was kept as if a root needed it, and the stream went on behind it; only a checkpoint that got through gave these segments
-/// back. Every start after a crash begins one by itself, so a service that died in each of them used up a pool without any user: in the end there was no segment left for the
-/// checkpoint that would have given them back, and neither a trim nor the end of the pool got through any more. The pool of this test stood still after 28 crashes.
+/// What a checkpoint had written before it was cut off was kept as if a root needed it, and the
+/// stream went on behind it; only a checkpoint that got through gave these segments back. Every
+/// start after a crash begins one by itself, so a service that died in each of them used up a pool
+/// without any user: in the end there was no segment left for the checkpoint that would have given
+/// them back, and neither a trim nor the end of the pool got through any more. The pool of this
+/// test stood still after 28 crashes.
 #[test]
 fn crashes_in_checkpoints_cost_no_segments() {
     let mut machine = Machine::new(3, 24, 30);
     let blocks = machine.engine.status().plan.usable_bytes / 4096 * 95 / 100;
     let volume = machine.volume(blocks * 4096);
     fill(&mut machine, volume, 0..blocks);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     pass(&mut machine, 20);
     // Every page of the map changes.
-    (0..blocks).step_by(256).for_each(|lba| machine.write(volume, lba, 1));
+    (0..blocks)
+        .step_by(256)
+        .for_each(|lba| machine.write(volume, lba, 1));
     machine.flush(volume);
     pass(&mut machine, 3);
     let mut machine = machine.crash();
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Checkpoint }));
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(7),
+        command: Control::Checkpoint,
+    }));
     let mut free = Vec::new();
     // More than there are fences.
     for crash in 0..40 {
-        assert!(until_root(&mut machine), "crash {crash}: {}", machine.engine.describe());
+        assert!(
+            until_root(&mut machine),
+            "crash {crash}: {}",
+            machine.engine.describe()
+        );
         machine = machine.crash();
         free.push(machine.engine.status().free_segments);
         machine.events.push(Event::Tick(1));
@@ -75,9 +102,19 @@ fn crashes_in_checkpoints_cost_no_segments() {
     assert_eq!(machine.engine.self_check(), Ok(()));
     pass(&mut machine, 50);
     machine.completions.clear();
-    machine.request(volume, Op::Trim { offset: 0, length: blocks * 4096 / 2, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 0,
+            length: blocks * 4096 / 2,
+            fua: true,
+        },
+    );
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
     let last = blocks - 1;
     let mut machine = machine.crash();
-    assert_eq!(machine.read(volume, last * 4096, 4096), block(last).to_vec());
+    assert_eq!(
+        machine.read(volume, last * 4096, 4096),
+        block(last).to_vec()
+    );
 }

@@ -1,4 +1,5 @@
-//! Stories of the index of deduplication on flash: what memory has forgotten is found again, and what a page says of content that is gone is believed by nobody.
+//! Stories of the index of deduplication on flash: what memory has forgotten is found again, and
+//! what a page says of content that is gone is believed by nobody.
 
 use crate::machine;
 
@@ -39,28 +40,54 @@ fn pool(dedup: Dedup, index_bytes: u64) -> (Machine, VolumeId) {
 }
 
 fn pool_of(redundancy: Redundancy, dedup: Dedup, index_bytes: u64) -> (Machine, VolumeId) {
-    let mut machine = Machine::open_with(Machine::with(redundancy, 4, 24, 100).memory, &options(index_bytes));
-    let Some(Ok(ControlReply::Volume(volume))) = machine.command(Control::VolumeCreate { name: "v".into(), size_bytes: 64 * MIB }) else {
+    let mut machine = Machine::open_with(
+        Machine::with(redundancy, 4, 24, 100).memory,
+        &options(index_bytes),
+    );
+    let Some(Ok(ControlReply::Volume(volume))) = machine.command(Control::VolumeCreate {
+        name: "v".into(),
+        size_bytes: 64 * MIB,
+    }) else {
         panic!("no volume");
     };
-    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDedup { volume, dedup }),
+        Some(Ok(ControlReply::Done))
+    );
     (machine, volume)
 }
 
 /// Writes contents, in order, from `lba` on.
 fn write(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64]) {
-    for (at, run) in (lba..).step_by(RUN as usize).zip(numbers.chunks(RUN as usize)) {
+    for (at, run) in (lba..)
+        .step_by(RUN as usize)
+        .zip(numbers.chunks(RUN as usize))
+    {
         let bytes: Vec<u8> = run.iter().flat_map(|n| content(*n)).collect();
-        machine.request(volume, Op::Write { offset: at * 4096, data: Payload::copy_of(&bytes), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: at * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
         machine.settle();
     }
 }
 
 fn verify(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64], what: &str) {
-    for (at, run) in (lba..).step_by(RUN as usize).zip(numbers.chunks(RUN as usize)) {
+    for (at, run) in (lba..)
+        .step_by(RUN as usize)
+        .zip(numbers.chunks(RUN as usize))
+    {
         let bytes = machine.read(volume, at * 4096, (run.len() * 4096) as u32);
         for (i, (found, n)) in bytes.chunks_exact(4096).zip(run).enumerate() {
-            assert!(found == content(*n), "{what}: block {} is not content {n}", at + i as u64);
+            assert!(
+                found == content(*n),
+                "{what}: block {} is not content {n}",
+                at + i as u64
+            );
         }
     }
 }
@@ -68,7 +95,10 @@ fn verify(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64], wh
 fn rest(machine: &mut Machine, volume: VolumeId) -> PoolStatus {
     machine.flush(volume);
     pass(machine, 20);
-    machine.engine.self_check().unwrap_or_else(|error| panic!("{error}"));
+    machine
+        .engine
+        .self_check()
+        .unwrap_or_else(|error| panic!("{error}"));
     machine.engine.status()
 }
 
@@ -86,13 +116,30 @@ fn what_memory_has_forgotten_is_found_on_flash() {
         let numbers: Vec<u64> = (0..4000).collect();
         write(&mut machine, volume, 0, &numbers);
         let before = rest(&mut machine, volume).dedup;
-        assert!(before.index_entries_max < 1200 && before.index_bytes <= SMALL, "{before:?}");
-        assert_eq!((before.sums.pages_written, before.sums.pages_dropped, before.index_pages), (23, 0, 23));
+        assert!(
+            before.index_entries_max < 1200 && before.index_bytes <= SMALL,
+            "{before:?}"
+        );
+        assert_eq!(
+            (
+                before.sums.pages_written,
+                before.sums.pages_dropped,
+                before.index_pages
+            ),
+            (23, 0, 23)
+        );
         write(&mut machine, volume, 5000, &numbers);
         let status = rest(&mut machine, volume);
         let after = status.dedup;
-        assert!(after.sums.found >= 3980, "{dedup:?}: {} found", after.sums.found);
-        assert!(after.sums.pages_read <= 2 * 23, "one read for many: {after:?}");
+        assert!(
+            after.sums.found >= 3980,
+            "{dedup:?}: {} found",
+            after.sums.found
+        );
+        assert!(
+            after.sums.pages_read <= 2 * 23,
+            "one read for many: {after:?}"
+        );
         assert_eq!(status.written.index, status.dedup.sums.pages_written * 4096);
         verify(&mut machine, volume, 0, &numbers, "now");
         verify(&mut machine, volume, 5000, &numbers, "now");
@@ -112,9 +159,17 @@ fn after_a_start_the_index_is_won_back() {
         for what in ["replayed", "from a checkpoint"] {
             machine = reopen(machine, index_bytes);
             let status = rest(&mut machine, volume).dedup;
-            assert_eq!((status.index_pages_scanned, status.index_pages_to_scan), (16, 16), "{what}");
+            assert_eq!(
+                (status.index_pages_scanned, status.index_pages_to_scan),
+                (16, 16),
+                "{what}"
+            );
             write(&mut machine, volume, 4000, &numbers);
-            assert!(found(&machine) >= 2650, "{what}, {index_bytes}: {} found", found(&machine));
+            assert!(
+                found(&machine) >= 2650,
+                "{what}, {index_bytes}: {} found",
+                found(&machine)
+            );
             rest(&mut machine, volume);
             machine.command(Control::Checkpoint);
             pass(&mut machine, 20);
@@ -146,7 +201,13 @@ fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
             rest(&mut machine, volume);
         }
         write(&mut machine, volume, 8000, &[&old[..], &new[..]].concat());
-        verify(&mut machine, volume, 8000, &[&old[..], &new[..]].concat(), "all again");
+        verify(
+            &mut machine,
+            volume,
+            8000,
+            &[&old[..], &new[..]].concat(),
+            "all again",
+        );
         assert!(found(&machine) >= 3200, "{} found", found(&machine));
     }
 }
@@ -169,12 +230,20 @@ fn collisions_are_told_apart_by_their_bytes() {
 fn pages_are_written_behind_a_durable_flag() {
     let (machine, _) = pool(Dedup::Hash, SMALL);
     let flag = Features::SHARED | Features::DEDUP_INDEX;
-    assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & flag == flag));
+    assert!(
+        (0..4).all(
+            |member| machine.memory.superblock_of(member).features.incompatible & flag == flag
+        )
+    );
     let plan = machine.engine.status().plan;
-    assert!(plan.index_pages * 169 * 4096 >= plan.usable_bytes, "room for all that may be unique: {plan:?}");
+    assert!(
+        plan.index_pages * 169 * 4096 >= plan.usable_bytes,
+        "room for all that may be unique: {plan:?}"
+    );
 }
 
-/// Blocks that waited for a page went on when it came; what they were to be compared with was never read, as nothing else happened in the pool (seed 1023).
+/// Blocks that waited for a page went on when it came; what they were to be compared with was never
+/// read, as nothing else happened in the pool (seed 1023).
 #[test]
 fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
     let (mut machine, volume) = pool(Dedup::Verify, SMALL);
@@ -184,15 +253,27 @@ fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
     // Long forgotten, a few at a time: a page is read for some of them.
     for first in (0..1690).step_by(64) {
         let bytes: Vec<u8> = (first..first + 8).flat_map(content).collect();
-        machine.request(volume, Op::Write { offset: (5000 + first) * 4096, data: Payload::copy_of(&bytes), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: (5000 + first) * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
         machine.request(volume, Op::Flush);
         machine.settle();
-        assert!(machine.engine.is_quiet(), "content {first}: {:?}", machine.engine.status().dedup);
+        assert!(
+            machine.engine.is_quiet(),
+            "content {first}: {:?}",
+            machine.engine.status().dedup
+        );
     }
     assert!(machine.engine.status().dedup.sums.pages_read > 5);
 }
 
-/// All pages are garbled, and there is no redundancy: duplicates are lost, nothing else, and nobody hears of it.
+/// All pages are garbled, and there is no redundancy: duplicates are lost, nothing else, and nobody
+/// hears of it.
 #[test]
 fn a_damaged_page_loses_duplicates_and_nothing_else() {
     let (mut machine, volume) = pool_of(Redundancy::None, Dedup::Hash, SMALL);
@@ -203,7 +284,10 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     pass(&mut machine, 20);
     let mut hit = 0;
     for member in &mut machine.memory.data {
-        for block in member.chunks_exact_mut(4096).filter(|block| block.starts_with(b"WIDX")) {
+        for block in member
+            .chunks_exact_mut(4096)
+            .filter(|block| block.starts_with(b"WIDX"))
+        {
             block[100..140].fill(0xee);
             hit += 1;
         }
@@ -212,28 +296,46 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     assert_eq!((hit, pages), (20, 20), "each page once");
     write(&mut machine, volume, 5000, &numbers);
     let status = rest(&mut machine, volume).dedup;
-    assert!(status.sums.pages_void >= 15 && status.sums.found < 500, "{status:?}");
-    assert!(status.sums.pages_written >= 35 && status.index_pages < 40, "the damaged ones are written anew: {status:?}");
+    assert!(
+        status.sums.pages_void >= 15 && status.sums.found < 500,
+        "{status:?}"
+    );
+    assert!(
+        status.sums.pages_written >= 35 && status.index_pages < 40,
+        "the damaged ones are written anew: {status:?}"
+    );
     verify(&mut machine, volume, 0, &numbers, "first");
     verify(&mut machine, volume, 5000, &numbers, "second");
     // In the pages that were written anew they are found.
     let before = found(&machine);
     write(&mut machine, volume, 9000, &numbers[..1690]);
-    assert!(found(&machine) - before > 1500, "{} found", found(&machine) - before);
+    assert!(
+        found(&machine) - before > 1500,
+        "{} found",
+        found(&machine) - before
+    );
 }
 
-/// A page named content again that was lost, and in mode `hash` nobody looks: whoever wrote the bytes again, to make the block good, got a reference to what was lost. After a start
-/// nobody knew that it was lost, either.
+/// A page named content again that was lost, and in mode `hash` nobody looks: whoever wrote the
+/// bytes again, to make the block good, got a reference to what was lost. After a start nobody knew
+/// that it was lost, either.
 #[test]
 fn lost_content_that_a_page_names_is_not_referred_to() {
     for restart in [false, true] {
-        let (mut machine, volume) = pool_of(Redundancy::None, Dedup::Hash, if restart { 1 << 20 } else { SMALL });
+        let (mut machine, volume) = pool_of(
+            Redundancy::None,
+            Dedup::Hash,
+            if restart { 1 << 20 } else { SMALL },
+        );
         let numbers: Vec<u64> = (0..3380).collect();
         write(&mut machine, volume, 0, &numbers);
         rest(&mut machine, volume);
         let wanted = content(5);
         for member in &mut machine.memory.data {
-            for block in member.chunks_exact_mut(4096).filter(|block| **block == wanted[..]) {
+            for block in member
+                .chunks_exact_mut(4096)
+                .filter(|block| **block == wanted[..])
+            {
                 block.fill(0xee);
             }
         }
@@ -245,13 +347,21 @@ fn lost_content_that_a_page_names_is_not_referred_to() {
         let before = found(&machine);
         write(&mut machine, volume, 0, &numbers[..32]);
         rest(&mut machine, volume);
-        assert!(!machine.is_lost(volume, 5), "written again, restart {restart}");
-        assert!(found(&machine) - before >= 16, "{} of the others found, restart {restart}", found(&machine) - before);
+        assert!(
+            !machine.is_lost(volume, 5),
+            "written again, restart {restart}"
+        );
+        assert!(
+            found(&machine) - before >= 16,
+            "{} of the others found, restart {restart}",
+            found(&machine) - before
+        );
     }
 }
 
-/// A count of what volumes share took the number of contents anew for each round: where contents came meanwhile, rounds of one content each never ended; without any content
-/// it had nothing to come to the end of.
+/// A count of what volumes share took the number of contents anew for each round: where contents
+/// came meanwhile, rounds of one content each never ended; without any content it had nothing to
+/// come to the end of.
 #[test]
 fn a_count_of_shared_content_ends_while_contents_come() {
     for first in [0, 64] {
@@ -260,14 +370,28 @@ fn a_count_of_shared_content_ends_while_contents_come() {
         write(&mut machine, volume, 0, &numbers);
         rest(&mut machine, volume);
         machine.control.clear();
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::CountSharing }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command: Control::CountSharing,
+        }));
         let mut next = first;
         for turn in 0..400 {
             let bytes: Vec<u8> = (next..next + 8).flat_map(content).collect();
-            machine.request(volume, Op::Write { offset: next * 4096, data: Payload::copy_of(&bytes), fua: false });
+            machine.request(
+                volume,
+                Op::Write {
+                    offset: next * 4096,
+                    data: Payload::copy_of(&bytes),
+                    fua: false,
+                },
+            );
             next += 8;
             machine.turn();
-            if machine.control.iter().any(|answer| answer.id == ControlId(1)) {
+            if machine
+                .control
+                .iter()
+                .any(|answer| answer.id == ControlId(1))
+            {
                 break;
             }
             assert!(turn < 300, "it has not ended");
@@ -275,8 +399,9 @@ fn a_count_of_shared_content_ends_while_contents_come() {
     }
 }
 
-/// What was written last was in no page yet when the pool was shut down: up to 168 contents were found no more after the next start. Now the page is written as it is, and the next start goes on with it: there
-/// are not more and more pages of a few contents each.
+/// What was written last was in no page yet when the pool was shut down: up to 168 contents were
+/// found no more after the next start. Now the page is written as it is, and the next start goes on
+/// with it: there are not more and more pages of a few contents each.
 #[test]
 fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
     for flushed in [true, false] {
@@ -287,18 +412,39 @@ fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
             if flushed {
                 rest(&mut machine, volume);
             }
-            assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                machine.command(Control::Shutdown { export: false }),
+                Some(Ok(ControlReply::Done))
+            );
             machine = reopen(machine, SMALL);
             let status = rest(&mut machine, volume).dedup;
-            assert_eq!((status.index_pages, status.index_pages_scanned, status.sums.pages_void), (2, 2, 0), "start {round}");
+            assert_eq!(
+                (
+                    status.index_pages,
+                    status.index_pages_scanned,
+                    status.sums.pages_void
+                ),
+                (2, 2, 0),
+                "start {round}"
+            );
             write(&mut machine, volume, round * 1000, &numbers);
-            assert_eq!(found(&machine), numbers.len() as u64, "start {round}, flushed {flushed}");
+            assert_eq!(
+                found(&machine),
+                numbers.len() as u64,
+                "start {round}, flushed {flushed}"
+            );
             // A few more, in some of the rounds.
             let more: Vec<u64> = (round * 10_000..round * 10_000 + round % 2 * 7).collect();
             write(&mut machine, volume, round * 1000 + 500, &more);
             numbers.extend(more);
         }
-        verify(&mut machine, volume, 5000, &numbers[..numbers.len() - 7], "at the end");
+        verify(
+            &mut machine,
+            volume,
+            5000,
+            &numbers[..numbers.len() - 7],
+            "at the end",
+        );
         rest(&mut machine, volume);
         // A crash takes nothing but what no page has.
         machine = reopen(machine, SMALL);

@@ -5,10 +5,17 @@ use crate::machine;
 use machine::{Machine, pass, state, verify, why, write};
 use windrow_engine::*;
 use windrow_io::{BufPool, MemberError, MemberIo};
-use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
-const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
+const CODES: [(Redundancy, usize); 4] = [
+    (Redundancy::Copies(2), 2),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 5),
+    (Redundancy::Copies(3), 3),
+];
 const BLOCKS: u64 = 400;
 const NEW: Uuid = Uuid([0xab; 16]);
 
@@ -16,7 +23,10 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     let mut machine = Machine::with(redundancy, members, 24, 100);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     (machine, volume)
 }
 
@@ -24,13 +34,23 @@ type Answer = Option<Result<ControlReply, ControlError>>;
 const DONE: Answer = Some(Ok(ControlReply::Done));
 
 fn change(machine: &mut Machine, member: usize, change: MemberChange) -> Answer {
-    machine.command(Control::Member { member: MemberId(member as u8), change })
+    machine.command(Control::Member {
+        member: MemberId(member as u8),
+        change,
+    })
 }
 
 /// The newest superblock on a member.
 fn superblock_on(machine: &Machine, member: usize) -> Box<Superblock> {
-    let slot = |slot: u64| &machine.memory.data[member][(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES];
-    Box::new((0..SLOT_COUNT).filter_map(|s| Superblock::decode(slot(s)).ok()).max_by_key(|s| s.generation).expect("a superblock"))
+    let slot = |slot: u64| {
+        &machine.memory.data[member][(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]
+    };
+    Box::new(
+        (0..SLOT_COUNT)
+            .filter_map(|s| Superblock::decode(slot(s)).ok())
+            .max_by_key(|s| s.generation)
+            .expect("a superblock"),
+    )
 }
 
 fn take_out(machine: &mut Machine, member: usize) {
@@ -40,26 +60,51 @@ fn take_out(machine: &mut Machine, member: usize) {
 
 fn bring_back(machine: &mut Machine, member: usize) {
     let superblock = superblock_on(machine, member);
-    assert_eq!(change(machine, member, MemberChange::BringBack { superblock }), DONE);
+    assert_eq!(
+        change(machine, member, MemberChange::BringBack { superblock }),
+        DONE
+    );
 }
 
 fn exchange(machine: &mut Machine, member: usize) {
     machine.memory.data[member].fill(0x77);
-    assert_eq!(change(machine, member, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None }), DONE);
+    assert_eq!(
+        change(
+            machine,
+            member,
+            MemberChange::Exchange {
+                uuid: NEW,
+                size_bytes: 24 << 20,
+                power_safe: false,
+                spare: None
+            }
+        ),
+        DONE
+    );
 }
 
 /// A start with these members away.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
-    (0..machine.memory.present.len()).for_each(|member| machine.memory.present[member] = !away.contains(&member));
+    (0..machine.memory.present.len())
+        .for_each(|member| machine.memory.present[member] = !away.contains(&member));
     let force = away.len() * 2 >= machine.memory.present.len();
-    Machine::open_with(machine.memory, &OpenOptions { force, ..Machine::options() })
+    Machine::open_with(
+        machine.memory,
+        &OpenOptions {
+            force,
+            ..Machine::options()
+        },
+    )
 }
 
 /// As many others as the redundancy covers are away: all that they had must come from the rest.
 fn without_others(machine: Machine, member: usize, redundancy: Redundancy) -> Machine {
     let members = machine.memory.data.len();
-    let others: Vec<usize> = (0..members).filter(|other| *other != member).take(redundancy.tolerance()).collect();
+    let others: Vec<usize> = (0..members)
+        .filter(|other| *other != member)
+        .take(redundancy.tolerance())
+        .collect();
     without(machine, &others)
 }
 
@@ -68,8 +113,13 @@ fn a_member_that_was_taken_out_comes_back_and_gets_what_changed() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         take_out(&mut machine, 1);
-        assert_eq!((state(&machine, 1), machine.engine.status().state), ("offline", "degraded"));
-        assert!(machine.out.notices.contains(&Notice::MemberOffline { member: MemberId(1) }));
+        assert_eq!(
+            (state(&machine, 1), machine.engine.status().state),
+            ("offline", "degraded")
+        );
+        assert!(machine.out.notices.contains(&Notice::MemberOffline {
+            member: MemberId(1)
+        }));
         let before = machine.memory.data[1].clone();
         write(&mut machine, volume, 0..40, 2);
         assert!(machine.memory.data[1] == before, "nothing is written to it");
@@ -77,8 +127,16 @@ fn a_member_that_was_taken_out_comes_back_and_gets_what_changed() {
         write(&mut machine, volume, 40..60, 3);
         pass(&mut machine, 50);
         let status = machine.engine.status();
-        assert_eq!((state(&machine, 1), status.state), ("online", "online"), "{redundancy:?}");
-        assert!((1..BLOCKS * 4096 / 2).contains(&status.rebuild.written_bytes), "{redundancy:?}: {} bytes", status.rebuild.written_bytes);
+        assert_eq!(
+            (state(&machine, 1), status.state),
+            ("online", "online"),
+            "{redundancy:?}"
+        );
+        assert!(
+            (1..BLOCKS * 4096 / 2).contains(&status.rebuild.written_bytes),
+            "{redundancy:?}: {} bytes",
+            status.rebuild.written_bytes
+        );
         let mut machine = without_others(machine, 1, redundancy);
         verify(&mut machine, volume, 0..40, 2);
         verify(&mut machine, volume, 40..60, 3);
@@ -119,23 +177,44 @@ fn what_was_taken_out_stays_out_until_it_is_brought_back() {
 fn a_new_device_takes_the_place_of_a_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
-        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None }));
+        let text = why(change(
+            &mut machine,
+            1,
+            MemberChange::Exchange {
+                uuid: NEW,
+                size_bytes: 24 << 20,
+                power_safe: false,
+                spare: None,
+            },
+        ));
         assert!(text.contains("not ended"), "{text}");
         take_out(&mut machine, 1);
-        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 4 << 20, power_safe: false, spare: None }));
+        let text = why(change(
+            &mut machine,
+            1,
+            MemberChange::Exchange {
+                uuid: NEW,
+                size_bytes: 4 << 20,
+                power_safe: false,
+                spare: None,
+            },
+        ));
         assert!(text.contains("needs"), "{text}");
         exchange(&mut machine, 1);
         write(&mut machine, volume, 0..20, 2);
         pass(&mut machine, 50);
-        assert_eq!((state(&machine, 1), machine.engine.status().members[1].uuid), ("online", NEW));
+        assert_eq!(
+            (state(&machine, 1), machine.engine.status().members[1].uuid),
+            ("online", NEW)
+        );
         let mut machine = without_others(machine, 1, redundancy);
         verify(&mut machine, volume, 0..20, 2);
         verify(&mut machine, volume, 20..BLOCKS, 1);
     }
 }
 
-/// The power goes at any moment of an exchange: the pool starts all the same, with or without the new device, and nothing of what the
-/// new one has not got is taken from it.
+/// The power goes at any moment of an exchange: the pool starts all the same, with or without the
+/// new device, and nothing of what the new one has not got is taken from it.
 #[test]
 fn an_exchange_may_be_cut_off_anywhere() {
     for carried_out in 0..30 {
@@ -143,7 +222,16 @@ fn an_exchange_may_be_cut_off_anywhere() {
         take_out(&mut machine, 3);
         machine.memory.data[3].fill(0x77);
         machine.held = Some(Vec::new());
-        change(&mut machine, 3, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None });
+        change(
+            &mut machine,
+            3,
+            MemberChange::Exchange {
+                uuid: NEW,
+                size_bytes: 24 << 20,
+                power_safe: false,
+                spare: None,
+            },
+        );
         machine.request(volume, windrow_io::Op::Flush);
         for _ in 0..carried_out {
             machine.settle();
@@ -176,13 +264,26 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let device = machine.memory.add(24 << 20);
     machine.memory.data[device].fill(0x55);
-    assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: NEW, size_bytes: 24 << 20 }), DONE);
+    assert_eq!(
+        change(
+            &mut machine,
+            4,
+            MemberChange::AddSpare {
+                uuid: NEW,
+                size_bytes: 24 << 20
+            }
+        ),
+        DONE
+    );
     let status = machine.engine.status();
     assert_eq!((state(&machine, 4), status.state), ("spare", "online"));
     // A spare holds nothing, and is no member that could be missed.
     machine.memory.present[4] = false;
     let mut machine = without(machine, &[4]);
-    assert_eq!((state(&machine, 4), machine.engine.status().state), ("spare", "online"));
+    assert_eq!(
+        (state(&machine, 4), machine.engine.status().state),
+        ("spare", "online")
+    );
 
     machine.memory.failing[2] = true;
     write(&mut machine, volume, 0..10, 2);
@@ -190,11 +291,40 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     assert_eq!(change(&mut machine, 2, MemberChange::Settle), DONE);
     machine.memory.data.swap(2, 4);
     machine.memory.failing[2] = false;
-    assert_eq!(change(&mut machine, 2, MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, power_safe: false, spare: Some(MemberId(4)) }), DONE);
+    assert_eq!(
+        change(
+            &mut machine,
+            2,
+            MemberChange::Exchange {
+                uuid: Uuid::default(),
+                size_bytes: 0,
+                power_safe: false,
+                spare: Some(MemberId(4))
+            }
+        ),
+        DONE
+    );
     pass(&mut machine, 50);
-    assert_eq!((state(&machine, 2), state(&machine, 4), machine.engine.status().members[2].uuid), ("online", "removed", NEW));
+    assert_eq!(
+        (
+            state(&machine, 2),
+            state(&machine, 4),
+            machine.engine.status().members[2].uuid
+        ),
+        ("online", "removed", NEW)
+    );
     // The slot is free for another one.
-    assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: Uuid([0xcd; 16]), size_bytes: 1 << 20 }), DONE);
+    assert_eq!(
+        change(
+            &mut machine,
+            4,
+            MemberChange::AddSpare {
+                uuid: Uuid([0xcd; 16]),
+                size_bytes: 1 << 20
+            }
+        ),
+        DONE
+    );
     assert_eq!(change(&mut machine, 4, MemberChange::GiveUp), DONE);
     let text = why(change(&mut machine, 0, MemberChange::GiveUp));
     assert!(text.contains("replace it instead"), "{text}");
@@ -203,21 +333,44 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     verify(&mut machine, volume, 10..BLOCKS, 1);
 }
 
-/// A device put in the place of a spare while the pool was not open became a member in use without a place in any zone: it was rebuilt at once, counted as
-/// whole, and no growth gave it a place (simulator, seed 52392).
+/// A device put in the place of a spare while the pool was not open became a member in use without
+/// a place in any zone: it was rebuilt at once, counted as whole, and no growth gave it a place
+/// (simulator, seed 52392).
 #[test]
 fn no_device_takes_the_place_of_a_spare() {
     let (mut machine, _) = filled(Redundancy::Single, 4);
     machine.memory.add(24 << 20);
-    assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: NEW, size_bytes: 24 << 20 }), DONE);
+    assert_eq!(
+        change(
+            &mut machine,
+            4,
+            MemberChange::AddSpare {
+                uuid: NEW,
+                size_bytes: 24 << 20
+            }
+        ),
+        DONE
+    );
     let mut memory = machine.crash().memory;
     let before = memory.data.clone();
-    let refused = Engine::replace_member(&mut memory, &BufPool::new(1 << 20), &Machine::options(), MemberId(4), Uuid([0xcd; 16]));
-    assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("is a spare")), "{refused:?}");
+    let refused = Engine::replace_member(
+        &mut memory,
+        &BufPool::new(1 << 20),
+        &Machine::options(),
+        MemberId(4),
+        Uuid([0xcd; 16]),
+    );
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|error| error.to_string().contains("is a spare")),
+        "{refused:?}"
+    );
     assert!(memory.data == before, "nothing was written");
 }
 
-/// A member comes in while another is being rebuilt: what was done for the first alone is not taken for done for both.
+/// A member comes in while another is being rebuilt: what was done for the first alone is not taken
+/// for done for both.
 #[test]
 fn a_second_member_comes_in_while_the_first_is_rebuilt() {
     for steps in 0..12 {
@@ -228,8 +381,19 @@ fn a_second_member_comes_in_while_the_first_is_rebuilt() {
         machine.memory.data[1].fill(0x77);
         machine.memory.data[3].fill(0x78);
         machine.held = Some(Vec::new());
-        let exchange = |uuid| MemberChange::Exchange { uuid, size_bytes: 24 << 20, power_safe: false, spare: None };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Member { member: MemberId(1), change: exchange(NEW) } }));
+        let exchange = |uuid| MemberChange::Exchange {
+            uuid,
+            size_bytes: 24 << 20,
+            power_safe: false,
+            spare: None,
+        };
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command: Control::Member {
+                member: MemberId(1),
+                change: exchange(NEW),
+            },
+        }));
         // Some rounds of what the rebuild of the first sends.
         for _ in 0..steps {
             machine.settle();
@@ -237,17 +401,28 @@ fn a_second_member_comes_in_while_the_first_is_rebuilt() {
                 machine.carry_out(command);
             }
         }
-        let second = Control::Member { member: MemberId(3), change: exchange(Uuid([0xcd; 16])) };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: second }));
+        let second = Control::Member {
+            member: MemberId(3),
+            change: exchange(Uuid([0xcd; 16])),
+        };
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(2),
+            command: second,
+        }));
         machine.release();
         pass(&mut machine, 80);
-        assert_eq!((state(&machine, 1), state(&machine, 3)), ("online", "online"), "{steps}");
+        assert_eq!(
+            (state(&machine, 1), state(&machine, 3)),
+            ("online", "online"),
+            "{steps}"
+        );
         let mut machine = without(machine, &[0, 2]);
         verify(&mut machine, volume, 0..BLOCKS, 2);
     }
 }
 
-/// It leaves and is back while its rebuild is under way: what was rebuilt before is rebuilt again where it may have changed.
+/// It leaves and is back while its rebuild is under way: what was rebuilt before is rebuilt again
+/// where it may have changed.
 #[test]
 fn a_member_leaves_its_rebuild_and_comes_back() {
     for steps in 0..12 {
@@ -262,8 +437,14 @@ fn a_member_leaves_its_rebuild_and_comes_back() {
                 machine.carry_out(command);
             }
         }
-        let leave = Control::Member { member: MemberId(2), change: MemberChange::TakeOut };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: leave }));
+        let leave = Control::Member {
+            member: MemberId(2),
+            change: MemberChange::TakeOut,
+        };
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(2),
+            command: leave,
+        }));
         machine.release();
         write(&mut machine, volume, 0..100, 3);
         if state(&machine, 2) == "offline" {
@@ -278,7 +459,8 @@ fn a_member_leaves_its_rebuild_and_comes_back() {
     }
 }
 
-/// While one member is rebuilt, the other leaves and a third device is in its place: what the second device was given does not count.
+/// While one member is rebuilt, the other leaves and a third device is in its place: what the
+/// second device was given does not count.
 #[test]
 fn a_device_that_is_rebuilt_is_exchanged_again() {
     for steps in 0..24 {
@@ -287,19 +469,36 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
         take_out(&mut machine, 3);
         machine.memory.data[1].fill(0x77);
         machine.memory.data[3].fill(0x78);
-        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 24 << 20, power_safe: false, spare: None };
+        let new = |byte| MemberChange::Exchange {
+            uuid: Uuid([byte; 16]),
+            size_bytes: 24 << 20,
+            power_safe: false,
+            spare: None,
+        };
         let post = |machine: &mut Machine, member, change| {
-            machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: Control::Member { member: MemberId(member), change } }));
+            machine.events.push(Event::Control(ControlRequest {
+                id: ControlId(2),
+                command: Control::Member {
+                    member: MemberId(member),
+                    change,
+                },
+            }));
             machine.settle();
         };
         machine.held = Some(Vec::new());
         post(&mut machine, 1, new(0xa1));
         post(&mut machine, 3, new(0xa3));
         let round = |machine: &mut Machine, member: Option<u8>| {
-            let (now, later) = machine.held.take().unwrap_or_default().into_iter().partition(|c| member.is_none_or(|m| c.member.0 == m));
+            let (now, later) = machine
+                .held
+                .take()
+                .unwrap_or_default()
+                .into_iter()
+                .partition(|c| member.is_none_or(|m| c.member.0 == m));
             machine.held = Some(later);
             let now: Vec<windrow_io::MemberCommand> = now;
-            now.into_iter().for_each(|command| machine.carry_out(command));
+            now.into_iter()
+                .for_each(|command| machine.carry_out(command));
             machine.settle();
         };
         (0..steps).for_each(|_| round(&mut machine, None));
@@ -312,26 +511,39 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
             _ => false,
         };
         for _ in 0..4 {
-            let (now, later): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(superblocks);
+            let (now, later): (Vec<_>, Vec<_>) = machine
+                .held
+                .take()
+                .unwrap_or_default()
+                .into_iter()
+                .partition(superblocks);
             machine.held = Some(later);
-            now.into_iter().for_each(|command| machine.carry_out(command));
+            now.into_iter()
+                .for_each(|command| machine.carry_out(command));
             machine.settle();
         }
         machine.control.clear();
         post(&mut machine, 3, MemberChange::Settle);
-        assert!(machine.control.pop().is_some_and(|c| c.result.is_ok()), "{steps}");
+        assert!(
+            machine.control.pop().is_some_and(|c| c.result.is_ok()),
+            "{steps}"
+        );
         machine.memory.data[3].fill(0x79);
         post(&mut machine, 3, new(0xb3));
         machine.release();
         pass(&mut machine, 80);
-        assert_eq!((state(&machine, 1), state(&machine, 3)), ("online", "online"), "{steps}");
+        assert_eq!(
+            (state(&machine, 1), state(&machine, 3)),
+            ("online", "online"),
+            "{steps}"
+        );
         let mut machine = without(machine, &[0, 2]);
         verify(&mut machine, volume, 0..BLOCKS, 1);
     }
 }
 
-/// A segment that was free at a start is rebuilt on nobody: it stayed stale on each member that was exchanged, and a checkpoint has room for four (simulator,
-/// seed 981390).
+/// A segment that was free at a start is rebuilt on nobody: it stayed stale on each member that was
+/// exchanged, and a checkpoint has room for four (simulator, seed 981390).
 #[test]
 fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
     let (mut machine, volume) = filled(Redundancy::Single, 6);
@@ -342,7 +554,19 @@ fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
         take_out(&mut machine, member);
         machine.memory.data[member].fill(0x77);
         let uuid = Uuid([200 + member as u8; 16]);
-        assert_eq!(change(&mut machine, member, MemberChange::Exchange { uuid, size_bytes: 24 << 20, power_safe: false, spare: None }), DONE);
+        assert_eq!(
+            change(
+                &mut machine,
+                member,
+                MemberChange::Exchange {
+                    uuid,
+                    size_bytes: 24 << 20,
+                    power_safe: false,
+                    spare: None
+                }
+            ),
+            DONE
+        );
         pass(&mut machine, 40);
         assert_eq!(state(&machine, member), "online");
     }
@@ -351,17 +575,25 @@ fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
     verify(&mut machine, volume, 0..BLOCKS, 3);
 }
 
-/// A member leaves while it is rebuilt, a checkpoint is written while it is away, and another device comes: the table of segments on the members has to say again what is
-/// stale on it. It did not, as nothing had changed in memory: after a crash the new device was called whole, with nothing on it.
+/// A member leaves while it is rebuilt, a checkpoint is written while it is away, and another
+/// device comes: the table of segments on the members has to say again what is stale on it. It did
+/// not, as nothing had changed in memory: after a crash the new device was called whole, with
+/// nothing on it.
 #[test]
 fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
     for brings_back in [false, true] {
-        // Small segments: the table has several pages, and a checkpoint writes those in which something changed.
+        // Small segments: the table has several pages, and a checkpoint writes those in which
+        // something changed.
         let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 48, 8, 16);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..6000, 1);
         assert_eq!(machine.command(Control::Checkpoint), DONE);
-        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 48 << 20, power_safe: false, spare: None };
+        let new = |byte| MemberChange::Exchange {
+            uuid: Uuid([byte; 16]),
+            size_bytes: 48 << 20,
+            power_safe: false,
+            spare: None,
+        };
         take_out(&mut machine, 1);
         machine.memory.data[1].fill(0x77);
         // The rebuild does not get on: another member does not answer its reads.
@@ -385,7 +617,8 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
     }
 }
 
-/// A batch that was sealed without the member and is committed after it is back would never have reached it.
+/// A batch that was sealed without the member and is committed after it is back would never have
+/// reached it.
 #[test]
 fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -397,11 +630,16 @@ fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
     machine.request(volume, windrow_io::Op::Flush);
     machine.settle();
     let kept = machine.held.take().unwrap_or_default();
-    assert!(kept.iter().any(|command| matches!(command.op, windrow_io::MemberOp::Write { .. })), "batches are on their way");
+    assert!(
+        kept.iter()
+            .any(|command| matches!(command.op, windrow_io::MemberOp::Write { .. })),
+        "batches are on their way"
+    );
     bring_back(&mut machine, 0);
     pass(&mut machine, 50);
     // Everything else has come to its end: only now they arrive.
-    kept.into_iter().for_each(|command| machine.carry_out(command));
+    kept.into_iter()
+        .for_each(|command| machine.carry_out(command));
     pass(&mut machine, 50);
     assert_eq!(state(&machine, 0), "online");
     let mut machine = without(machine, &[1]);
@@ -415,17 +653,28 @@ fn another_device_is_not_brought_back() {
     let (mut machine, _) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 2);
     let stranger = superblock_on(&machine, 1);
-    let text = why(change(&mut machine, 2, MemberChange::BringBack { superblock: stranger }));
+    let text = why(change(
+        &mut machine,
+        2,
+        MemberChange::BringBack {
+            superblock: stranger,
+        },
+    ));
     assert!(text.contains("not the one"), "{text}");
     let old = superblock_on(&machine, 2);
     exchange(&mut machine, 2);
     pass(&mut machine, 50);
     take_out(&mut machine, 2);
-    let text = why(change(&mut machine, 2, MemberChange::BringBack { superblock: old }));
+    let text = why(change(
+        &mut machine,
+        2,
+        MemberChange::BringBack { superblock: old },
+    ));
     assert!(text.contains("not the one"), "{text}");
 }
 
-/// The old device is put back after its replacement, and the new one is gone: a start used to refuse the whole pool for it.
+/// The old device is put back after its replacement, and the new one is gone: a start used to
+/// refuse the whole pool for it.
 #[test]
 fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
     for (redundancy, members) in CODES {
@@ -435,17 +684,41 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
         exchange(&mut machine, 1);
         write(&mut machine, volume, 0..20, 2);
         pass(&mut machine, 50);
-        assert_eq!((state(&machine, 1), machine.command(Control::Shutdown { export: false })), ("online", DONE));
+        assert_eq!(
+            (
+                state(&machine, 1),
+                machine.command(Control::Shutdown { export: false })
+            ),
+            ("online", DONE)
+        );
         let new = std::mem::replace(&mut machine.memory.data[1], old.clone());
         // One of two members is not enough to go on without being told to.
-        let options = OpenOptions { force: members == 2, ..Machine::options() };
-        let (_, report) = Engine::open(&mut machine.memory.clone(), windrow_io::BufPool::new(1 << 20), &options).expect("it starts");
-        assert!(report.notes.iter().any(|note| note.contains("member 1")), "{:?}", report.notes);
+        let options = OpenOptions {
+            force: members == 2,
+            ..Machine::options()
+        };
+        let (_, report) = Engine::open(
+            &mut machine.memory.clone(),
+            windrow_io::BufPool::new(1 << 20),
+            &options,
+        )
+        .expect("it starts");
+        assert!(
+            report.notes.iter().any(|note| note.contains("member 1")),
+            "{:?}",
+            report.notes
+        );
         let mut machine = Machine::open_with(machine.memory, &options);
-        assert_eq!((state(&machine, 1), machine.engine.status().state), ("missing", "degraded"));
+        assert_eq!(
+            (state(&machine, 1), machine.engine.status().state),
+            ("missing", "degraded")
+        );
         write(&mut machine, volume, 30..40, 3);
         assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
-        assert!(machine.memory.data[1] == old, "{redundancy:?}: not a byte is written to it");
+        assert!(
+            machine.memory.data[1] == old,
+            "{redundancy:?}: not a byte is written to it"
+        );
         // The right one is found again.
         machine.memory.data[1] = new;
         let mut machine = Machine::open(machine.memory);
@@ -457,8 +730,8 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
     }
 }
 
-/// A member was called whole, and counted, before that was on record: after a power cut it was rebuilt again, and what had been taken out in its
-/// place was missing.
+/// A member was called whole, and counted, before that was on record: after a power cut it was
+/// rebuilt again, and what had been taken out in its place was missing.
 #[test]
 fn a_member_counts_as_whole_when_that_is_on_record() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -468,14 +741,28 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
     for _ in 0..200 {
         pass(&mut machine, 1);
         let to_superblock = |c: &windrow_io::MemberCommand| matches!(&c.op, windrow_io::MemberOp::Write { offset, .. } if *offset < 1 << 20);
-        let (kept, now): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(to_superblock);
+        let (kept, now): (Vec<_>, Vec<_>) = machine
+            .held
+            .take()
+            .unwrap_or_default()
+            .into_iter()
+            .partition(to_superblock);
         machine.held = Some(kept);
-        now.into_iter().for_each(|command| machine.carry_out(command));
+        now.into_iter()
+            .for_each(|command| machine.carry_out(command));
     }
-    assert!(machine.held.as_ref().is_some_and(|held| !held.is_empty()), "it waits to be put on record");
-    assert!(!machine.out.notices.contains(&Notice::MemberRebuilt { member: MemberId(1) }));
+    assert!(
+        machine.held.as_ref().is_some_and(|held| !held.is_empty()),
+        "it waits to be put on record"
+    );
+    assert!(!machine.out.notices.contains(&Notice::MemberRebuilt {
+        member: MemberId(1)
+    }));
     let text = why(change(&mut machine, 2, MemberChange::TakeOut));
-    assert!(text.contains("does not cover") && state(&machine, 1) == "rebuilding", "{text}");
+    assert!(
+        text.contains("does not cover") && state(&machine, 1) == "rebuilding",
+        "{text}"
+    );
     machine.release();
     pass(&mut machine, 2);
     assert_eq!(state(&machine, 1), "online");
@@ -518,28 +805,44 @@ impl MemberIo for Cached {
     }
 }
 
-/// The power goes while a device is exchanged: a member with a superblock and no label would be in the pool, and no host would find it.
+/// The power goes while a device is exchanged: a member with a superblock and no label would be in
+/// the pool, and no host would find it.
 #[test]
 fn a_new_device_has_its_label_before_any_superblock_names_it() {
     for (redundancy, members) in CODES {
         let (mut machine, _) = filled(redundancy, members);
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
         let mut memory = machine.memory;
         memory.data[1].fill(0);
         // Half of two members is no quorum by itself.
-        let options = OpenOptions { force: true, ..Machine::options() };
-        let mut io = Cached { memory, unflushed: Vec::new(), writes: Vec::new() };
-        Engine::replace_member(&mut io, &BufPool::new(1 << 20), &options, MemberId(1), NEW).expect("replaced");
+        let options = OpenOptions {
+            force: true,
+            ..Machine::options()
+        };
+        let mut io = Cached {
+            memory,
+            unflushed: Vec::new(),
+            writes: Vec::new(),
+        };
+        Engine::replace_member(&mut io, &BufPool::new(1 << 20), &options, MemberId(1), NEW)
+            .expect("replaced");
         let label = (MemberId(1), LABEL_OFFSET);
         assert!(io.writes.iter().any(|(at, _)| *at == label) && io.writes.len() > members);
         for (at, unflushed) in io.writes {
-            assert!(!unflushed.contains(&label), "{redundancy:?}: {at:?} is written before the label is durable");
+            assert!(
+                !unflushed.contains(&label),
+                "{redundancy:?}: {at:?} is written before the label is durable"
+            );
         }
     }
 }
 
-/// A member bears an old image when another one is replaced at rest. It was put on record as absent since generation 0: every superblock that it could bear is newer than that,
-/// so it was taken for one that was used without the pool, and stayed out for ever.
+/// A member bears an old image when another one is replaced at rest. It was put on record as absent
+/// since generation 0: every superblock that it could bear is newer than that, so it was taken for
+/// one that was used without the pool, and stayed out for ever.
 #[test]
 fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest() {
     let (mut machine, volume) = filled(Redundancy::Double, 5);
@@ -548,10 +851,20 @@ fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest()
     (0..3).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), DONE));
     machine.memory.data[1] = old;
     machine.memory.data[3].fill(0);
-    Engine::replace_member(&mut machine.memory, &BufPool::new(1 << 20), &Machine::options(), MemberId(3), NEW).expect("replaced");
+    Engine::replace_member(
+        &mut machine.memory,
+        &BufPool::new(1 << 20),
+        &Machine::options(),
+        MemberId(3),
+        NEW,
+    )
+    .expect("replaced");
     let mut machine = machine.crash();
     pass(&mut machine, 80);
-    assert_eq!((state(&machine, 1), state(&machine, 3)), ("online", "online"));
+    assert_eq!(
+        (state(&machine, 1), state(&machine, 3)),
+        ("online", "online")
+    );
     let mut machine = without(machine, &[0, 2]);
     verify(&mut machine, volume, 0..100, 2);
     verify(&mut machine, volume, 100..BLOCKS, 1);
@@ -566,8 +879,17 @@ fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
     exchange(&mut machine, 1);
     assert_eq!(machine.command(Control::Checkpoint), DONE);
     assert_eq!(state(&machine, 1), "rebuilding");
-    Engine::rebuild_map(&mut machine.memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
-        .expect("rebuilt");
+    Engine::rebuild_map(
+        &mut machine.memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork {
+            write: true,
+            ..Default::default()
+        },
+        &mut |_| {},
+    )
+    .expect("rebuilt");
     let mut machine = machine.crash();
     pass(&mut machine, 80);
     assert_eq!(state(&machine, 1), "online");
@@ -575,43 +897,77 @@ fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// A read had found a bad place and waited for another member, which hung. When it ended, the device with the bad place had been exchanged and the new one rebuilt:
-/// the new one was called damaged, and what it held was written anew. (Simulator, seed 10564191.) Then the same where the other one fails at last, so that all are asked again.
+/// A read had found a bad place and waited for another member, which hung. When it ended, the
+/// device with the bad place had been exchanged and the new one rebuilt: the new one was called
+/// damaged, and what it held was written anew. (Simulator, seed 10564191.) Then the same where the
+/// other one fails at last, so that all are asked again.
 #[test]
 fn what_was_bad_on_the_old_device_is_not_held_against_the_new_one() {
     for fails in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let start = machine.engine.status().plan.zones[0].start as usize;
-        let bad = |member| (start..24 << 20).step_by(4096).map(move |at| (member, at)).collect();
+        let bad = |member| {
+            (start..24 << 20)
+                .step_by(4096)
+                .map(move |at| (member, at))
+                .collect()
+        };
         machine.memory.bad = bad(0);
         machine.stalled = vec![1];
         machine.completions.clear();
         for lba in 0..6 {
-            machine.request(volume, windrow_io::Op::Read { offset: lba * 4096, length: 4096 });
+            machine.request(
+                volume,
+                windrow_io::Op::Read {
+                    offset: lba * 4096,
+                    length: 4096,
+                },
+            );
         }
         machine.settle();
         let waits = 6 - machine.completions.len();
-        assert!(waits >= 2, "for member 1: what lies on it, and what lies on member 0");
+        assert!(
+            waits >= 2,
+            "for member 1: what lies on it, and what lies on member 0"
+        );
         machine.stalled.clear();
         take_out(&mut machine, 0);
         machine.memory.bad.clear();
         exchange(&mut machine, 0);
         pass(&mut machine, 80);
-        assert_eq!((state(&machine, 0), machine.completions.len()), ("online", 6 - waits), "rebuilt, and the reads still wait");
+        assert_eq!(
+            (state(&machine, 0), machine.completions.len()),
+            ("online", 6 - waits),
+            "rebuilt, and the reads still wait"
+        );
         let late = std::mem::take(&mut machine.late);
         if fails {
             // What is asked again of member 0 comes last.
             machine.memory.bad = bad(1);
             machine.stalled = vec![0];
         }
-        late.into_iter().for_each(|command| machine.carry_out(command));
+        late.into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.memory.bad.clear();
         machine.settle();
         machine.stalled.clear();
-        std::mem::take(&mut machine.late).into_iter().for_each(|command| machine.carry_out(command));
+        std::mem::take(&mut machine.late)
+            .into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
-        assert!(machine.completions.len() == 6 && machine.completions.iter().all(|c| c.result.is_ok()), "{fails}");
-        let repaired = |notice: &&Notice| matches!(notice, Notice::Repaired { member: MemberId(0), .. });
+        assert!(
+            machine.completions.len() == 6 && machine.completions.iter().all(|c| c.result.is_ok()),
+            "{fails}"
+        );
+        let repaired = |notice: &&Notice| {
+            matches!(
+                notice,
+                Notice::Repaired {
+                    member: MemberId(0),
+                    ..
+                }
+            )
+        };
         assert_eq!(machine.out.notices.iter().find(repaired), None, "{fails}");
     }
 }

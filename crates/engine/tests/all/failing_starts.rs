@@ -1,4 +1,5 @@
-//! Starts in which a member can be read and not written, as an SSD at the end of its life: it is left out, and what it says is not.
+//! Starts in which a member can be read and not written, as an SSD at the end of its life: it is
+//! left out, and what it says is not.
 
 use crate::machine;
 
@@ -7,8 +8,10 @@ use windrow_engine::*;
 use windrow_io::BufPool;
 use windrow_units::Redundancy;
 
-/// A mirror of two: the second member has been away for long, and is there again when the first one fails its first write. Its loss is on record on the first one alone; that one was left out of the search
-/// for the newest superblock, and counted for the quorum: the pool was what it had been before the second member left, and went on from there.
+/// A mirror of two: the second member has been away for long, and is there again when the first one
+/// fails its first write. Its loss is on record on the first one alone; that one was left out of
+/// the search for the newest superblock, and counted for the quorum: the pool was what it had been
+/// before the second member left, and went on from there.
 #[test]
 fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written() {
     for vanishes in [false, true] {
@@ -17,15 +20,28 @@ fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written
         write(&mut machine, volume, 0..100, 1);
         // The first superblock that calls the second member absent is written without it.
         machine.memory.present[1] = false;
-        let options = OpenOptions { force: true, ..Machine::options() };
+        let options = OpenOptions {
+            force: true,
+            ..Machine::options()
+        };
         let mut machine = Machine::open_with(machine.memory, &options);
         write(&mut machine, volume, 0..100, 2);
-        (0..3).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));
+        (0..3).for_each(|_| {
+            assert_eq!(
+                machine.command(Control::Checkpoint),
+                Some(Ok(ControlReply::Done))
+            )
+        });
         let mut memory = machine.memory;
         memory.present[1] = true;
         (memory.failing[0], memory.vanishing[0]) = (true, vanishes);
-        let opened = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(|(engine, _)| engine.status().members[0].state);
-        assert!(matches!(opened, Err(OpenError::TooManyMissing { .. })), "{:?}", opened.map_err(|error| error.to_string()));
+        let opened = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options())
+            .map(|(engine, _)| engine.status().members[0].state);
+        assert!(
+            matches!(opened, Err(OpenError::TooManyMissing { .. })),
+            "{:?}",
+            opened.map_err(|error| error.to_string())
+        );
         // Nothing is lost: the first one can be read again.
         (memory.failing[0], memory.present[0]) = (false, true);
         let mut machine = Machine::open(memory);
@@ -33,7 +49,8 @@ fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written
     }
 }
 
-/// Where the other one is as new, the pool starts with it, also if a crash let the newest superblock reach only the one that fails now.
+/// Where the other one is as new, the pool starts with it, also if a crash let the newest
+/// superblock reach only the one that fails now.
 #[test]
 fn the_other_one_goes_on_if_it_has_missed_nothing() {
     for (vanishes, lags) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -43,9 +60,16 @@ fn the_other_one_goes_on_if_it_has_missed_nothing() {
         let before = machine.memory.data[1].clone();
         if lags {
             let mut memory = machine.memory.clone();
-            drop(Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("opened"));
+            drop(
+                Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options())
+                    .expect("opened"),
+            );
             machine.memory.data[0] = memory.data[0].clone();
-            assert!(machine.memory.data[1] == before && machine.memory.superblock_of(0).generation > machine.memory.superblock_of(1).generation);
+            assert!(
+                machine.memory.data[1] == before
+                    && machine.memory.superblock_of(0).generation
+                        > machine.memory.superblock_of(1).generation
+            );
         }
         let mut memory = machine.memory;
         (memory.failing[0], memory.vanishing[0]) = (true, vanishes);

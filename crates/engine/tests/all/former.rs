@@ -1,5 +1,6 @@
-//! What a member still has of a former life of its segments, because a write to it was lost, is never taken for what lives there; what the
-//! redundancy covers is found and moved all the same; and cleaning always gets on.
+//! What a member still has of a former life of its segments, because a write to it was lost, is
+//! never taken for what lives there; what the redundancy covers is found and moved all the same;
+//! and cleaning always gets on.
 
 use crate::machine;
 
@@ -9,15 +10,23 @@ use windrow_engine::*;
 use windrow_io::{BufPool, Op, Reply};
 use windrow_units::{Redundancy, VolumeId};
 
-const CODES: [(Redundancy, usize); 5] =
-    [(Redundancy::Copies(2), 2), (Redundancy::Copies(3), 3), (Redundancy::Single, 3), (Redundancy::Single, 4), (Redundancy::Double, 5)];
+const CODES: [(Redundancy, usize); 5] = [
+    (Redundancy::Copies(2), 2),
+    (Redundancy::Copies(3), 3),
+    (Redundancy::Single, 3),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 5),
+];
 
 /// Blocks at the same places in each life: two lives of one pool that went apart in a power cut.
 fn life(memory: &Memory, volume: VolumeId, blocks: std::ops::Range<u64>, round: u64) -> Machine {
     let mut machine = Machine::open(memory.clone());
     blocks.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
     machine.flush(volume);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     machine
 }
 
@@ -25,7 +34,10 @@ fn life(memory: &Memory, volume: VolumeId, blocks: std::ops::Range<u64>, round: 
 fn empty(redundancy: Redundancy, members: usize) -> (Memory, VolumeId, u64) {
     let mut machine = Machine::with(redundancy, members, 12, 100);
     let volume = machine.volume(1 << 30);
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     let blocks = machine.engine.status().plan.usable_bytes / 4096 * 8 / 10;
     (machine.memory, volume, blocks)
 }
@@ -36,25 +48,47 @@ fn take_over(machine: &mut Machine, member: usize, former: &Machine) {
     machine.memory.data[member][start..].copy_from_slice(&former.memory.data[member][start..]);
 }
 
-/// Every other block is written again and again: what is between them is moved. How many segments were cleaned.
-fn churn(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>, rounds: std::ops::Range<u64>) -> u64 {
+/// Every other block is written again and again: what is between them is moved. How many segments
+/// were cleaned.
+fn churn(
+    machine: &mut Machine,
+    volume: VolumeId,
+    blocks: std::ops::Range<u64>,
+    rounds: std::ops::Range<u64>,
+) -> u64 {
     let before = machine.engine.status().segments_cleaned;
     for round in rounds {
-        blocks.clone().step_by(2).for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
+        blocks
+            .clone()
+            .step_by(2)
+            .for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
         machine.flush(volume);
     }
     machine.engine.status().segments_cleaned - before
 }
 
 /// Blocks that no read gives; all others hold what they must.
-fn unreadable(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>, round: impl Fn(u64) -> u64) -> BTreeSet<u64> {
+fn unreadable(
+    machine: &mut Machine,
+    volume: VolumeId,
+    blocks: std::ops::Range<u64>,
+    round: impl Fn(u64) -> u64,
+) -> BTreeSet<u64> {
     let mut lost = BTreeSet::new();
     for lba in blocks {
         machine.completions.clear();
-        machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        machine.request(
+            volume,
+            Op::Read {
+                offset: lba * 4096,
+                length: 4096,
+            },
+        );
         machine.settle();
         match machine.completions.pop().expect("an answer").result {
-            Ok(Reply::Data(parts)) => assert_eq!(parts[0][1], (lba * 3 + round(lba)) as u8, "block {lba}"),
+            Ok(Reply::Data(parts)) => {
+                assert_eq!(parts[0][1], (lba * 3 + round(lba)) as u8, "block {lba}")
+            }
             Ok(other) => panic!("{other:?}"),
             Err(_) => _ = lost.insert(lba),
         }
@@ -62,9 +96,10 @@ fn unreadable(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u
     lost
 }
 
-/// Cleaning took the table of the former life for that of the batch: its blocks have their places and the right checksums for their own bytes,
-/// and were moved as what lives there. With parity it rebuilt head and tail of a batch both, the one from a wrong column: it had neither, set
-/// segment after segment aside, and stood still when none was left.
+/// Cleaning took the table of the former life for that of the batch: its blocks have their places
+/// and the right checksums for their own bytes, and were moved as what lives there. With parity it
+/// rebuilt head and tail of a batch both, the one from a wrong column: it had neither, set segment
+/// after segment aside, and stood still when none was left.
 #[test]
 fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
     for (redundancy, members) in CODES {
@@ -74,21 +109,27 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
             let mut machine = life(&memory, volume, 0..blocks, 2);
             take_over(&mut machine, liar, &former);
             let cleaned = churn(&mut machine, volume, 0..blocks, 3..6);
-            assert!(cleaned > 4, "{redundancy:?}: {cleaned} cleaned; {}", machine.engine.describe());
+            assert!(
+                cleaned > 4,
+                "{redundancy:?}: {cleaned} cleaned; {}",
+                machine.engine.describe()
+            );
             // (Segments of pages are, until two checkpoints have written these anew.)
             let none_is_aside = (0..4).any(|_| {
                 let none = machine.engine.describe().contains(" 0 aside");
                 none || machine.command(Control::Checkpoint).is_none()
             });
             assert!(none_is_aside, "{}", machine.engine.describe());
-            let lost = unreadable(&mut machine, volume, 0..blocks, |lba| if lba % 2 == 0 { 5 } else { 2 });
+            let lost = unreadable(&mut machine, volume, 0..blocks, |lba| {
+                if lba % 2 == 0 { 5 } else { 2 }
+            });
             assert_eq!(lost, BTreeSet::new(), "{redundancy:?}, member {liar}");
         }
     }
 }
 
-/// A former batch with other blocks in the same place contradicts nothing in the map. What lived there was left behind, and its segment was
-/// cleaned again and again without an end.
+/// A former batch with other blocks in the same place contradicts nothing in the map. What lived
+/// there was left behind, and its segment was cleaned again and again without an end.
 #[test]
 fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
     for (redundancy, members) in CODES {
@@ -97,22 +138,39 @@ fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
         let mut machine = life(&memory, volume, 0..blocks, 2);
         take_over(&mut machine, 0, &former);
         let cleaned = churn(&mut machine, volume, 0..blocks, 3..6);
-        assert!(cleaned > 4, "{redundancy:?}: {cleaned} cleaned; {}", machine.engine.describe());
-        let lost = unreadable(&mut machine, volume, 0..blocks, |lba| if lba % 2 == 0 { 5 } else { 2 });
+        assert!(
+            cleaned > 4,
+            "{redundancy:?}: {cleaned} cleaned; {}",
+            machine.engine.describe()
+        );
+        let lost = unreadable(&mut machine, volume, 0..blocks, |lba| {
+            if lba % 2 == 0 { 5 } else { 2 }
+        });
         assert_eq!(lost, BTreeSet::new(), "{redundancy:?}");
     }
 }
 
-/// One member more than the redundancy covers has the former life. What can not be had is named, block by block, and nothing goes round in
-/// circles: when all moves are done nothing is under way any more.
+/// One member more than the redundancy covers has the former life. What can not be had is named,
+/// block by block, and nothing goes round in circles: when all moves are done nothing is under way
+/// any more.
 #[test]
 fn what_more_members_lost_than_the_redundancy_covers_is_named() {
     for (redundancy, members) in CODES {
         for other_blocks in [false, true] {
             let (memory, volume, blocks) = empty(redundancy, members);
-            let former = life(&memory, volume, if other_blocks { blocks..blocks * 2 } else { 0..blocks }, 1);
+            let former = life(
+                &memory,
+                volume,
+                if other_blocks {
+                    blocks..blocks * 2
+                } else {
+                    0..blocks
+                },
+                1,
+            );
             let mut machine = life(&memory, volume, 0..blocks, 2);
-            (0..=redundancy.tolerance()).for_each(|member| take_over(&mut machine, member, &former));
+            (0..=redundancy.tolerance())
+                .for_each(|member| take_over(&mut machine, member, &former));
             let round = |lba: u64| if lba.is_multiple_of(2) { 3 } else { 2 };
             churn(&mut machine, volume, 0..blocks / 4, 3..4);
             let victims = machine.engine.status().segments_cleaned;
@@ -121,30 +179,69 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
             assert!(!lost.is_empty(), "{redundancy:?}");
             machine.out.notices.clear();
             // It ends, and it names exactly what is lost.
-            assert_eq!(machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 })), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                machine.command(Control::Scrub(ScrubCommand::Start {
+                    unix_s: 5,
+                    bytes_per_second: 0
+                })),
+                Some(Ok(ControlReply::Done))
+            );
             pass(&mut machine, 300);
             let scrub = machine.engine.status().scrub;
-            assert_eq!(scrub.state, ScrubState::Completed, "{redundancy:?}: {}", machine.engine.describe());
-            let told: BTreeSet<u64> =
-                machine.out.notices.iter().flat_map(|n| if let Notice::Unrecoverable { lba, blocks, .. } = n { *lba..lba + blocks } else { 0..0 }).collect();
+            assert_eq!(
+                scrub.state,
+                ScrubState::Completed,
+                "{redundancy:?}: {}",
+                machine.engine.describe()
+            );
+            let told: BTreeSet<u64> = machine
+                .out
+                .notices
+                .iter()
+                .flat_map(|n| {
+                    if let Notice::Unrecoverable { lba, blocks, .. } = n {
+                        *lba..lba + blocks
+                    } else {
+                        0..0
+                    }
+                })
+                .collect();
             assert_eq!(told.len() as u64, scrub.lost_blocks, "{redundancy:?}");
-            let all = unreadable(&mut machine, volume, 0..blocks, |lba| if lba < blocks / 4 { round(lba) } else { 2 });
-            assert_eq!(told, all, "{redundancy:?}, other blocks: {other_blocks}, cleaned {victims}");
-            // What the reads could rebuild is moved as far as there is room, and then all is at rest.
+            let all = unreadable(&mut machine, volume, 0..blocks, |lba| {
+                if lba < blocks / 4 { round(lba) } else { 2 }
+            });
+            assert_eq!(
+                told, all,
+                "{redundancy:?}, other blocks: {other_blocks}, cleaned {victims}"
+            );
+            // What the reads could rebuild is moved as far as there is room, and then all is at
+            // rest.
             pass(&mut machine, 300);
-            assert!(machine.engine.is_quiet(), "{redundancy:?}: {}", machine.engine.describe());
+            assert!(
+                machine.engine.is_quiet(),
+                "{redundancy:?}: {}",
+                machine.engine.describe()
+            );
         }
     }
 }
 
-/// A batch that a start refused, on the one member that it had reached: that missed the batch which then got number and place, and which is longer. No fence is kept any more that
-/// says so. The rebuild of a map took the refused one, as its number is the next, found nothing behind it, and told of the rest of the segment as lost (simulator, seed 10164104).
+/// A batch that a start refused, on the one member that it had reached: that missed the batch which
+/// then got number and place, and which is longer. No fence is kept any more that says so. The
+/// rebuild of a map took the refused one, as its number is the next, found nothing behind it, and
+/// told of the rest of the segment as lost (simulator, seed 10164104).
 #[test]
 fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
-    let newest =
-        |memory: &Memory| memory.headers().into_iter().filter(|found| found.2.stream.0 == 0).max_by_key(|found| (found.2.epoch, found.2.seq)).expect("a batch");
+    let newest = |memory: &Memory| {
+        memory
+            .headers()
+            .into_iter()
+            .filter(|found| found.2.stream.0 == 0)
+            .max_by_key(|found| (found.2.epoch, found.2.seq))
+            .expect("a batch")
+    };
     (0..20).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
     machine.write(volume, 20, 6);
@@ -154,30 +251,65 @@ fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let places = machine.memory.blocks(segment, row..row + refused.rows);
     let (first, at) = places[0];
     let former = machine.memory.data[first][at..at + 4096].to_vec();
-    places.iter().filter(|(member, _)| *member != first).for_each(|(member, at)| machine.memory.data[*member][*at..*at + 4096].fill(0));
+    places
+        .iter()
+        .filter(|(member, _)| *member != first)
+        .for_each(|(member, at)| machine.memory.data[*member][*at..*at + 4096].fill(0));
 
     let mut machine = machine.crash();
     (20..27).for_each(|lba| machine.write(volume, lba, 7));
     machine.flush(volume);
     let (_, _, counts) = newest(&machine.memory);
-    assert_eq!((counts.segment, counts.row, counts.seq), (segment, row, refused.seq));
-    assert!(counts.epoch > refused.epoch && counts.rows > refused.rows, "{counts:?} after {refused:?}");
+    assert_eq!(
+        (counts.segment, counts.row, counts.seq),
+        (segment, row, refused.seq)
+    );
+    assert!(
+        counts.epoch > refused.epoch && counts.rows > refused.rows,
+        "{counts:?} after {refused:?}"
+    );
     (27..200).for_each(|lba| machine.write(volume, lba, 8));
     machine.flush(volume);
-    while machine.memory.superblock().fences.iter().any(|fence| fence.epoch <= counts.epoch) {
+    while machine
+        .memory
+        .superblock()
+        .fences
+        .iter()
+        .any(|fence| fence.epoch <= counts.epoch)
+    {
         machine = machine.crash();
         machine.write(volume, 300, 9);
-        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
 
     let mut memory = machine.memory;
     memory.data[first][at..at + 4096].copy_from_slice(&former);
     for without_checkpoint in [false, true] {
         let mut memory = memory.clone();
-        let work = RebuildWork { write: true, without_checkpoint };
-        let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt");
-        assert_eq!((report.losses.len(), report.lost_orders), (0, None), "{report:?}");
+        let work = RebuildWork {
+            write: true,
+            without_checkpoint,
+        };
+        let report = Engine::rebuild_map(
+            &mut memory,
+            BufPool::new(64 << 20),
+            &Machine::options(),
+            work,
+            &mut |_| {},
+        )
+        .expect("rebuilt");
+        assert_eq!(
+            (report.losses.len(), report.lost_orders),
+            (0, None),
+            "{report:?}"
+        );
         let mut machine = Machine::open(memory);
         let byte = |lba: u64| [5, 7, 8][usize::from(lba >= 20) + usize::from(lba >= 27)];
         (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), byte(lba), "block {lba}"));

@@ -1,4 +1,5 @@
-//! Growth: a pool takes further members, and what lies in the old layout moves to the new one while it serves.
+//! Growth: a pool takes further members, and what lies in the old layout moves to the new one while
+//! it serves.
 
 use crate::machine;
 
@@ -6,7 +7,9 @@ use machine::{Machine, Memory, pass, verify, write};
 use std::collections::BTreeSet;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
 use windrow_units::{MemberId, Redundancy, SegmentId, VolumeId, ZoneMap};
 
 /// A pool with spares of so many MiB.
@@ -17,12 +20,20 @@ fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usi
 }
 
 fn shut_down(mut machine: Machine) -> Machine {
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     machine
 }
 
-fn grow(machine: &mut Machine, members: std::ops::Range<u8>) -> Option<Result<ControlReply, ControlError>> {
-    machine.command(Control::Grow { members: members.map(MemberId).collect() })
+fn grow(
+    machine: &mut Machine,
+    members: std::ops::Range<u8>,
+) -> Option<Result<ControlReply, ControlError>> {
+    machine.command(Control::Grow {
+        members: members.map(MemberId).collect(),
+    })
 }
 
 /// Time goes by, and somebody writes a little, until nothing is left in the old layout.
@@ -35,7 +46,11 @@ fn restripe(machine: &mut Machine, volume: VolumeId) -> u32 {
         machine.flush(volume);
         pass(machine, 3);
     }
-    panic!("restriping does not end: {:?}\n{}", machine.engine.status().restripe, machine.engine.describe());
+    panic!(
+        "restriping does not end: {:?}\n{}",
+        machine.engine.status().restripe,
+        machine.engine.describe()
+    );
 }
 
 #[test]
@@ -54,16 +69,37 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
         write(&mut machine, volume, 0..900, 1);
         let before = machine.engine.status();
         let last = (members + spares.len()) as u8;
-        assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)), "{redundancy:?} {members}");
+        assert_eq!(
+            grow(&mut machine, members as u8..last),
+            Some(Ok(ControlReply::Done)),
+            "{redundancy:?} {members}"
+        );
         let status = machine.engine.status();
-        assert!(status.restripe.active && status.plan.usable_bytes >= before.plan.usable_bytes, "{:?}", status.restripe);
+        assert!(
+            status.restripe.active && status.plan.usable_bytes >= before.plan.usable_bytes,
+            "{:?}",
+            status.restripe
+        );
         verify(&mut machine, volume, 0..900, 1);
         let rounds = restripe(&mut machine, volume);
         let status = machine.engine.status();
-        assert!(status.plan.usable_bytes > before.plan.usable_bytes && status.plan.zones.len() == machine.memory.superblock().zones.len());
-        assert!(rounds > 0 && status.restripe.segments_done == status.restripe.segments_total, "{:?}", status.restripe);
-        // (The table still has the places of the layout that is gone: what the pool holds was told as nothing.)
-        assert!(status.physical_bytes > before.physical_bytes / 2, "{} bytes, before {}", status.physical_bytes, before.physical_bytes);
+        assert!(
+            status.plan.usable_bytes > before.plan.usable_bytes
+                && status.plan.zones.len() == machine.memory.superblock().zones.len()
+        );
+        assert!(
+            rounds > 0 && status.restripe.segments_done == status.restripe.segments_total,
+            "{:?}",
+            status.restripe
+        );
+        // (The table still has the places of the layout that is gone: what the pool holds was told
+        // as nothing.)
+        assert!(
+            status.physical_bytes > before.physical_bytes / 2,
+            "{} bytes, before {}",
+            status.physical_bytes,
+            before.physical_bytes
+        );
         verify(&mut machine, volume, 0..900, 1);
         let mut machine = shut_down(machine).crash();
         verify(&mut machine, volume, 0..900, 1);
@@ -71,7 +107,8 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
     }
 }
 
-/// A pool whose power is cut now and then while it works: what was written since the last flush of a member may be there or not.
+/// A pool whose power is cut now and then while it works: what was written since the last flush of
+/// a member may be there or not.
 struct Fragile {
     machine: Machine,
     /// Writes that no flush of their member covers: member, offset, what was there before.
@@ -82,10 +119,16 @@ struct Fragile {
 
 impl Fragile {
     fn new(machine: Machine) -> Self {
-        Self { machine, unflushed: Vec::new(), commands: 0, cuts: 0 }
+        Self {
+            machine,
+            unflushed: Vec::new(),
+            commands: 0,
+            cuts: 0,
+        }
     }
 
-    /// Carries out what is under way; each so many commands `cut` gets what a power cut would leave.
+    /// Carries out what is under way; each so many commands `cut` gets what a power cut would
+    /// leave.
     fn run(&mut self, every: u64, cut: &mut dyn FnMut(Memory, u64)) {
         loop {
             self.machine.held = Some(Vec::new());
@@ -98,7 +141,11 @@ impl Fragile {
                 let member = command.member.index();
                 if let MemberOp::Write { offset, buf } = &command.op {
                     let range = *offset as usize..*offset as usize + buf.len();
-                    self.unflushed.push((member, range.start, self.machine.memory.data[member][range].to_vec()));
+                    self.unflushed.push((
+                        member,
+                        range.start,
+                        self.machine.memory.data[member][range].to_vec(),
+                    ));
                 }
                 if let MemberOp::Flush = &command.op {
                     self.unflushed.retain(|w| w.0 != member);
@@ -119,7 +166,9 @@ impl Fragile {
         let mut memory = self.machine.memory.clone();
         let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for (member, at, before) in self.unflushed.iter().rev() {
-            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            bits = bits
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let lost = match seed % 4 {
                 0 => true,
                 1 => false,
@@ -154,41 +203,73 @@ fn power_may_go_at_any_time_of_a_growth() {
             let grown = status.plan.zones[0].layout > 0;
             seen[usize::from(grown) + usize::from(grown && !status.restripe.active)] += 1;
             let every = if cuts.is_multiple_of(8) { 1 } else { 7 };
-            (0..500).step_by(every).for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + 1) as u8, "block {lba} after cut {cuts}"));
+            (0..500).step_by(every).for_each(|lba| {
+                assert_eq!(
+                    machine.byte(volume, lba),
+                    (lba * 3 + 1) as u8,
+                    "block {lba} after cut {cuts}"
+                )
+            });
             let churned = u64::from(machine.byte(volume, 6000));
             assert!(churned >= flushed, "{churned}, {flushed} was flushed");
             if cuts.is_multiple_of(8) {
                 if grown {
                     restripe(&mut machine, volume);
                 } else {
-                    assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)));
+                    assert_eq!(
+                        grow(&mut machine, members as u8..last),
+                        Some(Ok(ControlReply::Done))
+                    );
                 }
                 verify(&mut machine, volume, 0..500, 1);
                 let mut machine = machine.crash();
                 verify(&mut machine, volume, 0..500, 1);
             }
         };
-        let grow = Control::Grow { members: (members as u8..last).map(MemberId).collect() };
-        fragile.machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: grow }));
+        let grow = Control::Grow {
+            members: (members as u8..last).map(MemberId).collect(),
+        };
+        fragile.machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command: grow,
+        }));
         for round in 1..=250u64 {
             let lba = 5000 + round % 50;
             for (lba, byte) in [(lba, round as u8), (6000, round as u8)] {
-                fragile.machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[byte; 4096]), fua: false });
+                fragile.machine.request(
+                    volume,
+                    Op::Write {
+                        offset: lba * 4096,
+                        data: Payload::copy_of(&[byte; 4096]),
+                        fua: false,
+                    },
+                );
             }
             fragile.machine.request(volume, Op::Flush);
             fragile.run(every, &mut |memory, cuts| check(memory, cuts, flushed));
             flushed = round;
             for _ in 0..3 {
                 fragile.machine.now_ns += 30_000_000;
-                fragile.machine.events.push(Event::Tick(fragile.machine.now_ns));
+                fragile
+                    .machine
+                    .events
+                    .push(Event::Tick(fragile.machine.now_ns));
                 fragile.run(every, &mut |memory, cuts| check(memory, cuts, flushed));
             }
             if !fragile.machine.engine.status().restripe.active && round > 5 {
                 break;
             }
         }
-        assert!(!fragile.machine.engine.status().restripe.active, "{:?}", fragile.machine.engine.status().restripe);
-        assert!(seen[0] > 5 && seen[1] > 30, "{redundancy:?} {members}: {seen:?} of {} commands", fragile.commands);
+        assert!(
+            !fragile.machine.engine.status().restripe.active,
+            "{:?}",
+            fragile.machine.engine.status().restripe
+        );
+        assert!(
+            seen[0] > 5 && seen[1] > 30,
+            "{redundancy:?} {members}: {seen:?} of {} commands",
+            fragile.commands
+        );
     }
 }
 
@@ -202,11 +283,18 @@ fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
     let first = machine.memory.superblock().zones[0].clone();
     assert!(first.first_segment > 0 && first.layout == 1);
     write(&mut machine, volume, 200..900, 2);
-    // The second time two at once, one of them larger: its rest is a zone that is too narrow to be used.
+    // The second time two at once, one of them larger: its rest is a zone that is too narrow to be
+    // used.
     [12, 20].iter().for_each(|mib| machine.add_spare(*mib));
     assert_eq!(grow(&mut machine, 5..7), Some(Ok(ControlReply::Done)));
     let zones = machine.memory.superblock().zones;
-    assert_eq!(zones.iter().map(|z| (z.first_segment, z.layout)).collect::<Vec<_>>(), [(0, 2), (first.first_segment, 1)]);
+    assert_eq!(
+        zones
+            .iter()
+            .map(|z| (z.first_segment, z.layout))
+            .collect::<Vec<_>>(),
+        [(0, 2), (first.first_segment, 1)]
+    );
     let mut machine = machine.crash();
     verify(&mut machine, volume, 0..200, 1);
     verify(&mut machine, volume, 200..900, 2);
@@ -225,14 +313,28 @@ fn a_pool_grows_again_before_it_has_moved() {
         write(&mut machine, volume, 0..800, 1);
         let mut usable = machine.engine.status().plan.usable_bytes;
         for member in members as u8..members as u8 + 3 {
-            assert_eq!(grow(&mut machine, member..member + 1), Some(Ok(ControlReply::Done)));
-            write(&mut machine, volume, u64::from(member) * 50..u64::from(member) * 50 + 50, 2);
+            assert_eq!(
+                grow(&mut machine, member..member + 1),
+                Some(Ok(ControlReply::Done))
+            );
+            write(
+                &mut machine,
+                volume,
+                u64::from(member) * 50..u64::from(member) * 50 + 50,
+                2,
+            );
             let now = machine.engine.status().plan.usable_bytes;
             assert!(now >= usable, "{now} bytes after {usable}");
             usable = now;
             machine = machine.crash();
         }
-        let layouts: std::collections::BTreeSet<u32> = machine.memory.superblock().zones.iter().map(|z| z.layout).collect();
+        let layouts: std::collections::BTreeSet<u32> = machine
+            .memory
+            .superblock()
+            .zones
+            .iter()
+            .map(|z| z.layout)
+            .collect();
         assert!(layouts.len() > 2, "{layouts:?}");
         restripe(&mut machine, volume);
         let mut machine = machine.crash();
@@ -240,18 +342,34 @@ fn a_pool_grows_again_before_it_has_moved() {
         verify(&mut machine, volume, 0..first, 1);
         verify(&mut machine, volume, first..first + 150, 2);
         verify(&mut machine, volume, first + 150..800, 1);
-        assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(3));
+        assert_eq!(
+            machine
+                .memory
+                .superblock()
+                .zones
+                .iter()
+                .map(|z| z.layout)
+                .max(),
+            Some(3)
+        );
     }
 }
 
 #[test]
 fn a_member_may_fail_while_data_moves_and_is_rebuilt_in_both_layouts() {
-    for (redundancy, members) in [(Redundancy::Single, 3), (Redundancy::Copies(2), 3), (Redundancy::Double, 5)] {
+    for (redundancy, members) in [
+        (Redundancy::Single, 3),
+        (Redundancy::Copies(2), 3),
+        (Redundancy::Double, 5),
+    ] {
         for away in [0, members] {
             let mut machine = with_spares(redundancy, members, 12, &[12, 12]);
             let volume = machine.volume(1 << 30);
             write(&mut machine, volume, 0..600, 1);
-            assert_eq!(grow(&mut machine, members as u8..members as u8 + 2), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                grow(&mut machine, members as u8..members as u8 + 2),
+                Some(Ok(ControlReply::Done))
+            );
             machine.memory.failing[away] = true;
             write(&mut machine, volume, 0..100, 2);
             assert_eq!(machine.engine.status().members[away].state, "faulted");
@@ -266,7 +384,13 @@ fn a_member_may_fail_while_data_moves_and_is_rebuilt_in_both_layouts() {
             // Now another one goes, and everything is there.
             let other = (away + 1) % members;
             machine.memory.present[other] = false;
-            let mut machine = Machine::open_with(machine.memory, &OpenOptions { force: true, ..Machine::options() });
+            let mut machine = Machine::open_with(
+                machine.memory,
+                &OpenOptions {
+                    force: true,
+                    ..Machine::options()
+                },
+            );
             verify(&mut machine, volume, 0..100, 2);
             verify(&mut machine, volume, 100..600, 1);
         }
@@ -298,21 +422,39 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
         });
         machine.flush(volume);
         pass(&mut machine, 3);
-        assert!(machine.completions.drain(..).all(|c| c.result.is_ok()), "a write was refused");
+        assert!(
+            machine.completions.drain(..).all(|c| c.result.is_ok()),
+            "a write was refused"
+        );
     }
     let status = machine.engine.status();
     let moved = status.written.moved - moved_before;
-    assert!(moved <= blocks * 4096 * 3 / 2, "{moved} bytes moved for {blocks} blocks");
+    assert!(
+        moved <= blocks * 4096 * 3 / 2,
+        "{moved} bytes moved for {blocks} blocks"
+    );
     // The new space can be filled.
     let more = status.plan.usable_bytes / 4096 - blocks;
     assert!(more > blocks / 2, "{more} of {blocks}");
     write(&mut machine, volume, blocks..blocks + more, 3);
-    assert!(machine.completions.drain(..).all(|c| c.result.is_ok()), "the new space is not there");
+    assert!(
+        machine.completions.drain(..).all(|c| c.result.is_ok()),
+        "the new space is not there"
+    );
     verify(&mut machine, volume, blocks..blocks + more, 3);
-    assert_eq!(machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 1, bytes_per_second: 0 })), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Scrub(ScrubCommand::Start {
+            unix_s: 1,
+            bytes_per_second: 0
+        })),
+        Some(Ok(ControlReply::Done))
+    );
     pass(&mut machine, 50);
     let scrub = machine.engine.status().scrub;
-    assert_eq!((scrub.state, scrub.wrong_blocks, scrub.lost_blocks), (ScrubState::Completed, 0, 0));
+    assert_eq!(
+        (scrub.state, scrub.wrong_blocks, scrub.lost_blocks),
+        (ScrubState::Completed, 0, 0)
+    );
 }
 
 #[test]
@@ -328,7 +470,9 @@ fn what_can_not_grow_is_refused_in_words() {
     // A small one takes the others' extents down to its own.
     assert!(why(grow(&mut machine, 5..6)).contains("not have more usable space"));
     // Beside a larger one it would be a member for ever, with a vote and nothing to hold.
-    let with_tiny = Control::Grow { members: vec![MemberId(4), MemberId(6)] };
+    let with_tiny = Control::Grow {
+        members: vec![MemberId(4), MemberId(6)],
+    };
     assert!(why(machine.command(with_tiny)).contains("member 6: it is too small"));
     machine.memory.failing[1] = true;
     let volume = machine.volume(1 << 20);
@@ -340,7 +484,14 @@ fn what_can_not_grow_is_refused_in_words() {
     machine.memory.failing[4] = true;
     assert!(why(grow(&mut machine, 4..5)).contains("member 4: it failed"));
     let status = machine.engine.status();
-    assert_eq!((status.members[4].state, status.state, status.restripe.active), ("spare", "online", false));
+    assert_eq!(
+        (
+            status.members[4].state,
+            status.state,
+            status.restripe.active
+        ),
+        ("spare", "online", false)
+    );
     machine.memory.failing[4] = false;
     assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
 }
@@ -359,9 +510,17 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
         let rewritten = rounds * 40;
         assert!(machine.engine.status().restripe.active);
         let mut memory = shut_down(machine).memory;
-        let report =
-            Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
-                .expect("a rebuild");
+        let report = Engine::rebuild_map(
+            &mut memory,
+            BufPool::new(64 << 20),
+            &Machine::options(),
+            RebuildWork {
+                write: true,
+                ..Default::default()
+            },
+            &mut |_| {},
+        )
+        .expect("a rebuild");
         assert!(report.losses.is_empty(), "{:?}", report.losses);
         let mut machine = Machine::open(memory);
         verify(&mut machine, volume, 0..rewritten, 2);
@@ -373,7 +532,17 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
 }
 
 fn rebuild_map(memory: &mut Memory, write: bool) -> RebuildReport {
-    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write, ..Default::default() }, &mut |_| {}).expect("a rebuild")
+    Engine::rebuild_map(
+        memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork {
+            write,
+            ..Default::default()
+        },
+        &mut |_| {},
+    )
+    .expect("a rebuild")
 }
 
 /// A pool in the middle of a growth.
@@ -381,22 +550,30 @@ struct HalfGrown {
     memory: Memory,
     volume: VolumeId,
     blocks: u64,
-    /// Second batches of segments of the new layout in whose extents segments of the old one had been, but for checkpoints.
+    /// Second batches of segments of the new layout in whose extents segments of the old one had
+    /// been, but for checkpoints.
     newer: Vec<(SegmentId, u32)>,
     /// All batches of those that can be found.
     remains: Vec<(SegmentId, u32)>,
 }
 
-/// Lets a pool grow until segments of the new layout have been begun, but not filled, where the old one has left something; shuts it down.
+/// Lets a pool grow until segments of the new layout have been begun, but not filled, where the old
+/// one has left something; shuts it down.
 fn half_grown(redundancy: Redundancy, members: usize, spares: &[usize]) -> HalfGrown {
     let mut machine = with_spares(redundancy, members, 12, spares);
     let volume = machine.volume(1 << 30);
     let blocks = machine.engine.status().plan.usable_bytes / 4096 * 82 / 100;
     write(&mut machine, volume, 0..blocks, 1);
     let last = (members + spares.len()) as u8;
-    assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        grow(&mut machine, members as u8..last),
+        Some(Ok(ControlReply::Done))
+    );
     for _ in 0..2000 {
-        assert!(machine.engine.status().restripe.active, "{redundancy:?} {members}: it has grown");
+        assert!(
+            machine.engine.status().restripe.active,
+            "{redundancy:?} {members}: it has grown"
+        );
         write(&mut machine, volume, 0..10, 2);
         machine.flush(volume);
         pass(&mut machine, 1);
@@ -407,7 +584,13 @@ fn half_grown(redundancy: Redundancy, members: usize, spares: &[usize]) -> HalfG
         let memory = shut_down(machine).memory;
         let (newer, remains) = shared_extents(&memory);
         if !newer.is_empty() && !remains.is_empty() {
-            return HalfGrown { memory, volume, blocks, newer, remains };
+            return HalfGrown {
+                memory,
+                volume,
+                blocks,
+                newer,
+                remains,
+            };
         }
         machine = Machine::open(memory);
     }
@@ -421,13 +604,28 @@ fn shared_extents(memory: &Memory) -> (Batches, Batches) {
     let zones = ZoneMap::new(memory.superblock().zones);
     let headers = memory.headers();
     let written: BTreeSet<SegmentId> = headers.iter().map(|(segment, ..)| *segment).collect();
-    let is_shared = |id: SegmentId| zones.overlapping(id).iter().any(|other| written.contains(other));
+    let is_shared = |id: SegmentId| {
+        zones
+            .overlapping(id)
+            .iter()
+            .any(|other| written.contains(other))
+    };
     let (mut newer, mut remains) = (Vec::new(), Vec::new());
-    for (at, (segment, row, header)) in headers.iter().enumerate().filter(|(_, (segment, ..))| is_shared(*segment)) {
+    for (at, (segment, row, header)) in headers
+        .iter()
+        .enumerate()
+        .filter(|(_, (segment, ..))| is_shared(*segment))
+    {
         if zones.zone(*segment).layout != zones.layout() {
             remains.push((*segment, *row));
         } else if let Some((_, _, first)) = at.checked_sub(1).map(|before| &headers[before])
-            && (first.segment, first.row, first.rows, first.stream, first.seq.next()) == (*segment, 0, *row, header.stream, header.seq)
+            && (
+                first.segment,
+                first.row,
+                first.rows,
+                first.stream,
+                first.seq.next(),
+            ) == (*segment, 0, *row, header.stream, header.seq)
             && header.stream.0 != 3
         {
             newer.push((*segment, *row));
@@ -436,49 +634,84 @@ fn shared_extents(memory: &Memory) -> (Batches, Batches) {
     (newer, remains)
 }
 
-/// A rebuild in the middle of a growth took segments of both layouts that share extents for one another's remains, and left out without a word
-/// what it could not read in either.
+/// A rebuild in the middle of a growth took segments of both layouts that share extents for one
+/// another's remains, and left out without a word what it could not read in either.
 #[test]
 fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_are_not_missed() {
-    for (redundancy, members, spares) in [(Redundancy::Single, 3, vec![12, 12]), (Redundancy::Copies(2), 3, vec![12])] {
-        let HalfGrown { memory, volume, blocks, newer, remains } = half_grown(redundancy, members, &spares);
+    for (redundancy, members, spares) in [
+        (Redundancy::Single, 3, vec![12, 12]),
+        (Redundancy::Copies(2), 3, vec![12]),
+    ] {
+        let HalfGrown {
+            memory,
+            volume,
+            blocks,
+            newer,
+            remains,
+        } = half_grown(redundancy, members, &spares);
         for (segment, row) in newer {
             let mut memory = memory.clone();
             memory.overwrite(segment, row..row + 1, 0xee);
             let losses = rebuild_map(&mut memory, false).losses;
-            let listed: Vec<(SegmentId, u32)> = losses.iter().map(|loss| (loss.segment, loss.row)).collect();
+            let listed: Vec<(SegmentId, u32)> =
+                losses.iter().map(|loss| (loss.segment, loss.row)).collect();
             assert_eq!(listed, [(segment, row)], "{redundancy:?} {members}");
         }
         // All that is left of the old layout there may go.
         let mut memory = memory;
-        remains.iter().for_each(|(segment, row)| memory.overwrite(*segment, *row..*row + 1, 0xee));
-        assert_eq!(rebuild_map(&mut memory, true).losses, [], "{redundancy:?} {members}");
+        remains
+            .iter()
+            .for_each(|(segment, row)| memory.overwrite(*segment, *row..*row + 1, 0xee));
+        assert_eq!(
+            rebuild_map(&mut memory, true).losses,
+            [],
+            "{redundancy:?} {members}"
+        );
         let mut machine = Machine::open(memory);
         verify(&mut machine, volume, 0..10, 2);
         verify(&mut machine, volume, 10..blocks, 1);
     }
 }
 
-/// Blocks whose moved copies in the new layout were lost came back from the segments that they had been moved out of; so segments of both
-/// layouts were in use over the same extents.
+/// Blocks whose moved copies in the new layout were lost came back from the segments that they had
+/// been moved out of; so segments of both layouts were in use over the same extents.
 #[test]
 fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
-    for (redundancy, members, spares) in [(Redundancy::Single, 3, vec![12, 12]), (Redundancy::Copies(2), 3, vec![12])] {
-        let HalfGrown { mut memory, volume, blocks, newer, .. } = half_grown(redundancy, members, &spares);
+    for (redundancy, members, spares) in [
+        (Redundancy::Single, 3, vec![12, 12]),
+        (Redundancy::Copies(2), 3, vec![12]),
+    ] {
+        let HalfGrown {
+            mut memory,
+            volume,
+            blocks,
+            newer,
+            ..
+        } = half_grown(redundancy, members, &spares);
         let kept: BTreeSet<SegmentId> = newer.iter().map(|(segment, _)| *segment).collect();
-        let moved = memory.headers().into_iter().filter(|(segment, _, h)| h.stream.0 == 2 && !kept.contains(segment));
+        let moved = memory
+            .headers()
+            .into_iter()
+            .filter(|(segment, _, h)| h.stream.0 == 2 && !kept.contains(segment));
         moved.for_each(|(segment, row, _)| memory.overwrite(segment, row..row + 1, 0xee));
         rebuild_map(&mut memory, true);
         let mut machine = Machine::open(memory);
-        machine.engine.self_check().unwrap_or_else(|text| panic!("{redundancy:?} {members}: {text}"));
+        machine
+            .engine
+            .self_check()
+            .unwrap_or_else(|text| panic!("{redundancy:?} {members}: {text}"));
         write(&mut machine, volume, 0..blocks, 3);
-        machine.engine.self_check().unwrap_or_else(|text| panic!("{redundancy:?} {members}: {text}"));
+        machine
+            .engine
+            .self_check()
+            .unwrap_or_else(|text| panic!("{redundancy:?} {members}: {text}"));
         verify(&mut machine, volume, 0..blocks, 3);
     }
 }
 
-/// With mirrors of an odd number of members a new segment waits for several old ones. In a full pool that has been written over for long
-/// hardly any has got all of them: a rebuild found too few to write its checkpoint to.
+/// With mirrors of an odd number of members a new segment waits for several old ones. In a full
+/// pool that has been written over for long hardly any has got all of them: a rebuild found too few
+/// to write its checkpoint to.
 #[test]
 fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
     for (mib, percent) in [(5, 97), (6, 97), (7, 92), (8, 97)] {
@@ -488,19 +721,34 @@ fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * percent / 100;
         write(&mut machine, volume, 0..blocks, 1);
         // Two thirds once more, in an order that leaves no segment whole.
-        (0..blocks).filter(|at| at % 3 > 0).for_each(|at| machine.write(volume, at * 1009 % blocks, 0));
+        (0..blocks)
+            .filter(|at| at % 3 > 0)
+            .for_each(|at| machine.write(volume, at * 1009 % blocks, 0));
         machine.flush(volume);
         write(&mut machine, volume, 0..blocks / 8, 1);
         assert_eq!(grow(&mut machine, 3..4), Some(Ok(ControlReply::Done)));
         let expected: Vec<u8> = (0..blocks).map(|lba| machine.byte(volume, lba)).collect();
         let mut memory = shut_down(machine).memory;
-        assert_eq!(rebuild_map(&mut memory, true).losses, [], "{mib} MiB, {percent} % full");
+        assert_eq!(
+            rebuild_map(&mut memory, true).losses,
+            [],
+            "{mib} MiB, {percent} % full"
+        );
         let mut machine = Machine::open(memory);
-        machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
-        assert!((0..blocks).all(|lba| machine.byte(volume, lba) == expected[lba as usize]), "{mib} MiB, {percent} % full");
+        machine
+            .engine
+            .self_check()
+            .unwrap_or_else(|text| panic!("{text}"));
+        assert!(
+            (0..blocks).all(|lba| machine.byte(volume, lba) == expected[lba as usize]),
+            "{mib} MiB, {percent} % full"
+        );
         write(&mut machine, volume, 0..blocks / 4, 2);
         verify(&mut machine, volume, 0..blocks / 4, 2);
-        machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
+        machine
+            .engine
+            .self_check()
+            .unwrap_or_else(|text| panic!("{text}"));
     }
 }
 
@@ -510,58 +758,105 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
         let mut machine = with_spares(redundancy, members, 12, &[12]);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..300, 1);
-        assert_eq!(grow(&mut machine, members as u8..members as u8 + 1), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            grow(&mut machine, members as u8..members as u8 + 1),
+            Some(Ok(ControlReply::Done))
+        );
         let order = machine.engine.status().order;
         pass(&mut machine, 60);
         let status = machine.engine.status();
-        assert!(!status.restripe.active && status.order == order, "{:?}\n{}", status.restripe, machine.engine.describe());
+        assert!(
+            !status.restripe.active && status.order == order,
+            "{:?}\n{}",
+            status.restripe,
+            machine.engine.describe()
+        );
         verify(&mut machine, volume, 0..300, 1);
         let mut machine = machine.crash();
         verify(&mut machine, volume, 0..300, 1);
-        assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(1));
+        assert_eq!(
+            machine
+                .memory
+                .superblock()
+                .zones
+                .iter()
+                .map(|z| z.layout)
+                .max(),
+            Some(1)
+        );
     }
 }
 
-/// A grow takes pages for its larger segment table. What was written between the request and the moment in which the layout was in force could exceed
-/// what fits from then on: now the smaller plan counts from the request on.
+/// A grow takes pages for its larger segment table. What was written between the request and the
+/// moment in which the layout was in force could exceed what fits from then on: now the smaller
+/// plan counts from the request on.
 #[test]
 fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
     let pool = || with_spares(Redundancy::Single, 3, 10, &[10; 6]);
-    let grow = || Control::Grow { members: (3..9).map(MemberId).collect() };
+    let grow = || Control::Grow {
+        members: (3..9).map(MemberId).collect(),
+    };
     // How full it may be for the growth to be accepted.
     let full = pool().engine.status().plan.usable_bytes / 4096;
     let mut machine = pool();
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..full, 1);
     let refusal = machine.command(grow());
-    assert!(matches!(refusal, Some(Err(ControlError::NoSpace(_)))), "a full pool has no room for the tables: {refusal:?}");
+    assert!(
+        matches!(refusal, Some(Err(ControlError::NoSpace(_)))),
+        "a full pool has no room for the tables: {refusal:?}"
+    );
     let mut machine = pool();
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..full / 2, 1);
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command: grow() }));
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(77),
+        command: grow(),
+    }));
     machine.held = Some(Vec::new());
     machine.settle();
     // Its superblocks are on their way for long, and writes are not.
     machine.completions.clear();
     for lba in full / 2..full {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[1; 4096]), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&[1; 4096]),
+                fua: false,
+            },
+        );
         machine.settle();
         let held = machine.held.take().unwrap_or_default();
-        let (slots, others): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|c| matches!(&c.op, MemberOp::Write { offset, .. } if *offset < 1 << 20) || matches!(c.op, MemberOp::Flush));
-        others.into_iter().for_each(|command| machine.carry_out(command));
+        let (slots, others): (Vec<_>, Vec<_>) = held.into_iter().partition(|c| {
+            matches!(&c.op, MemberOp::Write { offset, .. } if *offset < 1 << 20)
+                || matches!(c.op, MemberOp::Flush)
+        });
+        others
+            .into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.held = Some(slots);
     }
-    let refused = machine.completions.iter().filter(|c| c.result.is_err()).count();
+    let refused = machine
+        .completions
+        .iter()
+        .filter(|c| c.result.is_err())
+        .count();
     machine.release();
     let status = machine.engine.status();
     assert!(status.restripe.active && refused > 0, "{refused} refused");
-    assert!(status.used_bytes <= status.plan.usable_bytes, "{} bytes used of {}", status.used_bytes, status.plan.usable_bytes);
+    assert!(
+        status.used_bytes <= status.plan.usable_bytes,
+        "{} bytes used of {}",
+        status.used_bytes,
+        status.plan.usable_bytes
+    );
 }
 
-/// Segments of a wider layout bring payload, payload brings pages of the map, and their room in the reserve is reckoned in segments of the narrowest layout:
-/// a second growth before the first had moved took back space that had been promised when it was asked for. A large write that was being admitted in
-/// parts was refused in the middle (simulator, seed 37291).
+/// Segments of a wider layout bring payload, payload brings pages of the map, and their room in the
+/// reserve is reckoned in segments of the narrowest layout: a second growth before the first had
+/// moved took back space that had been promised when it was asked for. A large write that was being
+/// admitted in parts was refused in the middle (simulator, seed 37291).
 #[test]
 fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
     let mut lowered = Vec::new();
@@ -578,56 +873,107 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
             pass(&mut machine, 1);
         }
         let members = (4..6).map(MemberId).collect();
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command: Control::Grow { members } }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(77),
+            command: Control::Grow { members },
+        }));
         machine.held = Some(Vec::new());
         machine.settle();
         let promised = machine.engine.status().plan.usable_bytes;
         machine.release();
         let status = machine.engine.status();
-        assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(2));
+        assert_eq!(
+            machine
+                .memory
+                .superblock()
+                .zones
+                .iter()
+                .map(|z| z.layout)
+                .max(),
+            Some(2)
+        );
         if status.plan.usable_bytes < promised {
             lowered.push((rounds, promised, status.plan.usable_bytes));
         }
     }
-    assert!(lowered.is_empty(), "(rounds of the first growth, bytes promised, bytes there) {lowered:?}");
+    assert!(
+        lowered.is_empty(),
+        "(rounds of the first growth, bytes promised, bytes there) {lowered:?}"
+    );
 }
 
-/// A volume is deleted, its segments of the old layout come free, and segments of the new one are written in their extents. A start from a checkpoint of the
-/// time before found the volume's blocks in its map again, until it had deleted them again: then the old segments came free once more, and what the
-/// new ones hold was discarded (simulator, seed 53868).
+/// A volume is deleted, its segments of the old layout come free, and segments of the new one are
+/// written in their extents. A start from a checkpoint of the time before found the volume's blocks
+/// in its map again, until it had deleted them again: then the old segments came free once more,
+/// and what the new ones hold was discarded (simulator, seed 53868).
 #[test]
 fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layout() {
     let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
-    let discard = Properties { discard: true, ..machine::PROPERTIES };
-    assert_eq!(machine.command(Control::SetProperties(discard)), Some(Ok(ControlReply::Done)));
+    let discard = Properties {
+        discard: true,
+        ..machine::PROPERTIES
+    };
+    assert_eq!(
+        machine.command(Control::SetProperties(discard)),
+        Some(Ok(ControlReply::Done))
+    );
     let kept = machine.volume(1 << 30);
-    let create = Control::VolumeCreate { name: "deleted".into(), size_bytes: 4 << 20 };
-    let Some(Ok(ControlReply::Volume(deleted))) = machine.command(create) else { panic!("no volume") };
+    let create = Control::VolumeCreate {
+        name: "deleted".into(),
+        size_bytes: 4 << 20,
+    };
+    let Some(Ok(ControlReply::Volume(deleted))) = machine.command(create) else {
+        panic!("no volume")
+    };
     write(&mut machine, deleted, 0..1000, 1);
     write(&mut machine, kept, 0..100, 1);
-    (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));
+    (0..2).for_each(|_| {
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        )
+    });
     assert_eq!(grow(&mut machine, 3..5), Some(Ok(ControlReply::Done)));
-    assert_eq!(machine.command(Control::VolumeDelete { volume: deleted }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDelete { volume: deleted }),
+        Some(Ok(ControlReply::Done))
+    );
     let checkpoint = machine.engine.status().checkpoints;
     write(&mut machine, kept, 100..600, 2);
-    assert_eq!(machine.engine.status().checkpoints, checkpoint, "the start begins before the delete");
+    assert_eq!(
+        machine.engine.status().checkpoints,
+        checkpoint,
+        "the start begins before the delete"
+    );
     let freed = machine.engine.status().restripe.segments_done;
     let mut machine = machine.crash();
-    assert_eq!(machine.engine.status().restripe.segments_done, freed, "no segment that came free is in use again");
+    assert_eq!(
+        machine.engine.status().restripe.segments_done,
+        freed,
+        "no segment that came free is in use again"
+    );
     pass(&mut machine, 20);
     verify(&mut machine, kept, 0..100, 1);
     verify(&mut machine, kept, 100..600, 2);
 }
 
-/// Restriping took two segments at a time whatever users did. Now it gives way to them as a rebuild does, and the bounds of a rebuild are its own.
+/// Restriping took two segments at a time whatever users did. Now it gives way to them as a rebuild
+/// does, and the bounds of a rebuild are its own.
 #[test]
 fn restriping_gives_way_to_users_and_keeps_its_rates() {
     let took = |rebuild_rate, rebuild_rate_min| {
         let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..800, 1);
-        let properties = Properties { rebuild_rate, rebuild_rate_min, ..machine::PROPERTIES };
-        assert_eq!(machine.command(Control::SetProperties(properties)), Some(Ok(ControlReply::Done)));
+        let properties = Properties {
+            rebuild_rate,
+            rebuild_rate_min,
+            ..machine::PROPERTIES
+        };
+        assert_eq!(
+            machine.command(Control::SetProperties(properties)),
+            Some(Ok(ControlReply::Done))
+        );
         assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
         for ms in 1..600_000u64 {
             machine.byte(volume, ms % 800);
@@ -646,14 +992,30 @@ fn restriping_gives_way_to_users_and_keeps_its_rates() {
     let (bounded, moved) = took(1 << 20, 1 << 20);
     // Three columns of data; at most 20 ms are made up for.
     let at_the_bound = moved / 3 * 1000 / (1 << 20);
-    assert!(guaranteed * 4 < gives_way, "{guaranteed} ms with a high rate that is guaranteed, {gives_way} with a low one");
-    assert!(guaranteed < at_the_bound && at_the_bound < bounded + 20 + at_the_bound / 10, "{guaranteed} and {bounded} ms, {at_the_bound} at the bound");
+    assert!(
+        guaranteed * 4 < gives_way,
+        "{guaranteed} ms with a high rate that is guaranteed, {gives_way} with a low one"
+    );
+    assert!(
+        guaranteed < at_the_bound && at_the_bound < bounded + 20 + at_the_bound / 10,
+        "{guaranteed} and {bounded} ms, {at_the_bound} at the bound"
+    );
 }
 
-/// Sends a request to grow and carries out what comes of it; before each command `watch` may look at it and at the members.
-fn grow_watched(machine: &mut Machine, members: std::ops::Range<u8>, watch: &mut dyn FnMut(&mut Memory, &MemberCommand)) {
-    let command = Control::Grow { members: members.map(MemberId).collect() };
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command }));
+/// Sends a request to grow and carries out what comes of it; before each command `watch` may look
+/// at it and at the members.
+fn grow_watched(
+    machine: &mut Machine,
+    members: std::ops::Range<u8>,
+    watch: &mut dyn FnMut(&mut Memory, &MemberCommand),
+) {
+    let command = Control::Grow {
+        members: members.map(MemberId).collect(),
+    };
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(77),
+        command,
+    }));
     loop {
         machine.held = Some(Vec::new());
         machine.settle();
@@ -669,13 +1031,16 @@ fn grow_watched(machine: &mut Machine, members: std::ops::Range<u8>, watch: &mut
 }
 
 fn is_growth(command: &MemberCommand) -> bool {
-    let MemberOp::Write { buf, .. } = &command.op else { return false };
+    let MemberOp::Write { buf, .. } = &command.op else {
+        return false;
+    };
     Superblock::decode(&buf[..]).is_ok_and(|s| s.zones.iter().any(|zone| zone.layout > 0))
 }
 
-/// New members failed while the generation that makes them members was written, more than the redundancy covers. The pool stopped, and started only
-/// when they were back. Nothing was written by the new layout yet: now the growth is taken back, and the pool goes on without a pause; and the new
-/// members, when they return, are spares, whatever they bear.
+/// New members failed while the generation that makes them members was written, more than the
+/// redundancy covers. The pool stopped, and started only when they were back. Nothing was written
+/// by the new layout yet: now the growth is taken back, and the pool goes on without a pause; and
+/// the new members, when they return, are spares, whatever they bear.
 #[test]
 fn a_growth_whose_new_members_fail_is_taken_back() {
     for (redundancy, members, spares, lost) in [
@@ -695,13 +1060,26 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
                 lost.iter().for_each(|m| memory.failing[*m] = true);
             }
         });
-        let answer = machine.control.iter().find(|c| c.id == ControlId(77)).map(|c| c.result.clone());
-        assert!(matches!(answer, Some(Err(ControlError::Member { .. }))), "{redundancy:?}: {answer:?}");
+        let answer = machine
+            .control
+            .iter()
+            .find(|c| c.id == ControlId(77))
+            .map(|c| c.result.clone());
+        assert!(
+            matches!(answer, Some(Err(ControlError::Member { .. }))),
+            "{redundancy:?}: {answer:?}"
+        );
         let status = machine.engine.status();
-        assert!(!machine.engine.is_stopped() && !status.restripe.active && status.plan.usable_bytes == usable, "{redundancy:?}");
+        assert!(
+            !machine.engine.is_stopped()
+                && !status.restripe.active
+                && status.plan.usable_bytes == usable,
+            "{redundancy:?}"
+        );
         assert!((members..usize::from(last)).all(|m| status.members[m].state == "spare"));
         write(&mut machine, volume, 0..20, 2);
-        // The new devices are gone, then back: with the growth on record or without, it is not in force.
+        // The new devices are gone, then back: with the growth on record or without, it is not in
+        // force.
         let mut memory = machine.crash().memory;
         (members..usize::from(last)).for_each(|m| memory.present[m] = false);
         let machine = Machine::open(memory);
@@ -714,32 +1092,46 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
         verify(&mut machine, volume, 20..300, 1);
         pass(&mut machine, 60);
         assert_eq!(machine.engine.status().plan.zones[0].layout, 0);
-        assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            grow(&mut machine, members as u8..last),
+            Some(Ok(ControlReply::Done))
+        );
         restripe(&mut machine, volume);
         verify(&mut machine, volume, 0..20, 2);
     }
 }
 
-/// Power fails at any moment of a growth, and the new devices never come back. As long as no old member bears the generation with the new layout
-/// the pool starts without them, and it is as it was; from then on they are members like any others. A device that comes back later does not bring
-/// the layout back.
+/// Power fails at any moment of a growth, and the new devices never come back. As long as no old
+/// member bears the generation with the new layout the pool starts without them, and it is as it
+/// was; from then on they are members like any others. A device that comes back later does not
+/// bring the layout back.
 #[test]
 fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
-    for (redundancy, members, spares) in [(Redundancy::Single, 4, 2), (Redundancy::Copies(2), 2, 2), (Redundancy::None, 1, 1)] {
+    for (redundancy, members, spares) in [
+        (Redundancy::Single, 4, 2),
+        (Redundancy::Copies(2), 2, 2),
+        (Redundancy::None, 1, 1),
+    ] {
         let mut machine = with_spares(redundancy, members, 12, &vec![12; spares]);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..200, 1);
         let mut cuts: Vec<Memory> = Vec::new();
-        grow_watched(&mut machine, members as u8..(members + spares) as u8, &mut |memory, _| {
-            if cuts.len() < 24 {
-                cuts.push(memory.clone());
-            }
-        });
+        grow_watched(
+            &mut machine,
+            members as u8..(members + spares) as u8,
+            &mut |memory, _| {
+                if cuts.len() < 24 {
+                    cuts.push(memory.clone());
+                }
+            },
+        );
         let (mut without, mut with) = (0, 0);
         for cut in cuts {
             let mut alone = cut.clone();
             (members..members + spares).for_each(|m| alone.present[m] = false);
-            let recorded = (0..members).any(|m| superblock_of(&cut, m).is_some_and(|s| s.zones.iter().any(|z| z.layout > 0)));
+            let recorded = (0..members).any(|m| {
+                superblock_of(&cut, m).is_some_and(|s| s.zones.iter().any(|z| z.layout > 0))
+            });
             let opened = Engine::open(&mut alone, BufPool::new(64 << 20), &Machine::options());
             assert_eq!(opened.is_err(), recorded, "{redundancy:?}");
             if recorded {
@@ -759,12 +1151,17 @@ fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
             verify(&mut machine, volume, 50..200, 1);
             assert_eq!(machine.engine.status().plan.zones[0].layout, 0);
         }
-        assert!(without > 3 && with > 3, "{redundancy:?}: {without} without, {with} with them");
+        assert!(
+            without > 3 && with > 3,
+            "{redundancy:?}: {without} without, {with} with them"
+        );
     }
 }
 
 /// The newest superblock that a member bears.
 fn superblock_of(memory: &Memory, member: usize) -> Option<Superblock> {
     let slots = (0..SLOT_COUNT).map(|slot| (SLOT_OFFSET + slot * SLOT_STRIDE) as usize);
-    slots.filter_map(|at| Superblock::decode(&memory.data[member][at..at + SLOT_BYTES]).ok()).max_by_key(|s| s.generation)
+    slots
+        .filter_map(|at| Superblock::decode(&memory.data[member][at..at + SLOT_BYTES]).ok())
+        .max_by_key(|s| s.generation)
 }

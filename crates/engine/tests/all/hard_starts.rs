@@ -1,4 +1,5 @@
-//! Starts that are hard to get right: a map at its bound, journals that were given up and come back, less memory than before.
+//! Starts that are hard to get right: a map at its bound, journals that were given up and come
+//! back, less memory than before.
 
 use crate::machine;
 
@@ -14,8 +15,9 @@ fn page(number: u64) -> u64 {
     number * 256
 }
 
-/// A start may take more pages of the map than there may be in service, and gives them back at its end. Their slots were taken again without a look at the bound: the map
-/// outgrew its image's reserve, and a block that only the journal had found no page at the next start.
+/// A start may take more pages of the map than there may be in service, and gives them back at its
+/// end. Their slots were taken again without a look at the bound: the map outgrew its image's
+/// reserve, and a block that only the journal had found no page at the next start.
 #[test]
 fn what_a_start_gave_back_is_beyond_the_bound() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
@@ -23,9 +25,18 @@ fn what_a_start_gave_back_is_beyond_the_bound() {
     let volume = machine.volume(1 << 40);
     for round in 1..4 {
         let pages = round * 1000..round * 1000 + most - 4;
-        pages.clone().for_each(|number| machine.write(volume, page(number), 2));
+        pages
+            .clone()
+            .for_each(|number| machine.write(volume, page(number), 2));
         machine.flush(volume);
-        machine.request(volume, Op::Trim { offset: page(pages.start) * 4096, length: (page(pages.end) - page(pages.start)) * 4096, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: page(pages.start) * 4096,
+                length: (page(pages.end) - page(pages.start)) * 4096,
+                fua: false,
+            },
+        );
         machine.settle();
         pass(&mut machine, 3);
     }
@@ -42,10 +53,21 @@ fn what_a_start_gave_back_is_beyond_the_bound() {
             break;
         }
         number += 1;
-        assert!(number < 50_000 + most + 1, "{} pages of {most}", machine.engine.status().map_pages);
+        assert!(
+            number < 50_000 + most + 1,
+            "{} pages of {most}",
+            machine.engine.status().map_pages
+        );
     }
     machine.flush(volume);
-    machine.request(volume, Op::Trim { offset: page(number - 1) * 4096, length: 256 * 4096, fua: false });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: page(number - 1) * 4096,
+            length: 256 * 4096,
+            fua: false,
+        },
+    );
     machine.settle();
     machine.flush(volume);
     pass(&mut machine, 60);
@@ -59,7 +81,8 @@ fn what_a_start_gave_back_is_beyond_the_bound() {
     assert_eq!(machine.byte(volume, page(60_000)), 9);
 }
 
-/// Carries out what is not written to the zones of the first members, whose checkpoint pages are slow.
+/// Carries out what is not written to the zones of the first members, whose checkpoint pages are
+/// slow.
 fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, step_ns: u64) {
     let start = machine.engine.status().plan.zones[0].start;
     for _ in 0..turns {
@@ -69,13 +92,18 @@ fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, st
         machine.now_ns += step_ns;
         for command in machine.held.take().unwrap_or_default() {
             let is_slow = matches!(&command.op, MemberOp::Write { offset, .. } if *offset >= start && command.member.index() < DEVICES[0]);
-            if is_slow { slow.push(command) } else { machine.carry_out(command) }
+            if is_slow {
+                slow.push(command)
+            } else {
+                machine.carry_out(command)
+            }
         }
     }
 }
 
-/// What journal devices had was given up; then they are there again. An older fence had accepted it, so a later start took it from their records: what users had seen as
-/// given up came back under them, in part.
+/// What journal devices had was given up; then they are there again. An older fence had accepted
+/// it, so a later start took it from their records: what users had seen as given up came back under
+/// them, in part.
 #[test]
 fn what_was_given_up_stays_so_though_the_devices_come_back() {
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, false);
@@ -89,16 +117,33 @@ fn what_was_given_up_stays_so_though_the_devices_come_back() {
     }
     // A start accepts all; power goes before anything of it is in the log.
     let mut memory = Machine::open(machine.memory).memory;
-    DEVICES.iter().for_each(|device| memory.present[*device] = false);
-    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    DEVICES
+        .iter()
+        .for_each(|device| memory.present[*device] = false);
+    let options = OpenOptions {
+        discard_journal: true,
+        ..Machine::options()
+    };
     let mut memory = Machine::open_with(memory, &options).memory;
-    DEVICES.iter().for_each(|device| memory.present[*device] = true);
+    DEVICES
+        .iter()
+        .for_each(|device| memory.present[*device] = true);
     let mut machine = Machine::open(memory);
     let mut slow = Vec::new();
     slowly(&mut machine, &mut slow, 400, 50_000_000);
-    assert!((0..40).all(|lba| machine.byte(volume, lba) == 0), "given up");
+    assert!(
+        (0..40).all(|lba| machine.byte(volume, lba) == 0),
+        "given up"
+    );
     machine.completions.clear();
-    machine.request(volume, Op::Write { offset: 100 * 4096, data: Payload::copy_of(&[77; 4096]), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 100 * 4096,
+            data: Payload::copy_of(&[77; 4096]),
+            fua: false,
+        },
+    );
     machine.request(volume, Op::Flush);
     slowly(&mut machine, &mut slow, 100, 0);
     let promised = machine.completions.len() == 2;
@@ -110,26 +155,56 @@ fn what_was_given_up_stays_so_though_the_devices_come_back() {
 
 fn reads(machine: &mut Machine, volume: VolumeId, offset: u64, expected: &[u8]) -> bool {
     machine.completions.clear();
-    machine.request(volume, Op::Read { offset, length: expected.len() as u32 });
+    machine.request(
+        volume,
+        Op::Read {
+            offset,
+            length: expected.len() as u32,
+        },
+    );
     machine.wait_for(1);
     matches!(&machine.completions[0].result, Ok(Reply::Data(parts)) if parts.iter().flat_map(|part| part.iter().copied()).eq(expected.iter().copied()))
 }
 
-/// Ids were bounded by the memory that maps may take today: with less of it, blocks with high ids counted as damaged and were lost.
+/// Ids were bounded by the memory that maps may take today: with less of it, blocks with high ids
+/// counted as damaged and were lost.
 #[test]
 fn less_memory_for_maps_loses_no_shared_blocks() {
     let mut machine = Machine::new(4, 64, 100);
     let volume = machine.volume(1 << 30);
-    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Verify }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDedup {
+            volume,
+            dedup: Dedup::Verify
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     let (mut numbers, mib, mut last) = (Numbers::default(), 90u64, Vec::new());
     for at in 0..mib {
         last = numbers.bytes(1 << 20);
         machine.completions.clear();
-        machine.request(volume, Op::Write { offset: at << 20, data: Payload::copy_of(&last), fua: false });
-        assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "{at}");
+        machine.request(
+            volume,
+            Op::Write {
+                offset: at << 20,
+                data: Payload::copy_of(&last),
+                fua: false,
+            },
+        );
+        assert!(
+            machine.wait_for(1) && machine.completions[0].result.is_ok(),
+            "{at}"
+        );
     }
     machine.flush(volume);
-    machine.request(volume, Op::Trim { offset: 0, length: (mib - 1) << 20, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 0,
+            length: (mib - 1) << 20,
+            fua: true,
+        },
+    );
     machine.settle();
     pass(&mut machine, 20);
     machine.command(Control::Checkpoint);
@@ -138,7 +213,10 @@ fn less_memory_for_maps_loses_no_shared_blocks() {
     pass(&mut machine, 20);
     machine.command(Control::Checkpoint);
     pass(&mut machine, 20);
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     let mut options = Machine::options();
     options.limits.map_bytes = 16 * 4096;
     let mut machine = Machine::open_with(machine.memory, &options);
@@ -146,8 +224,9 @@ fn less_memory_for_maps_loses_no_shared_blocks() {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// A start gave pages of the map to ids of blocks that only the journal had, and then one that a block of the journal needed was not there: with a map at its bound the pool could
-/// not be opened any more.
+/// A start gave pages of the map to ids of blocks that only the journal had, and then one that a
+/// block of the journal needed was not there: with a map at its bound the pool could not be opened
+/// any more.
 #[test]
 fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
     let machine = Machine::journalled(Redundancy::Single, 4, 24, 4 << 20);
@@ -155,18 +234,40 @@ fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
     options.limits.map_bytes = 40 * 4096;
     let mut machine = Machine::open_with(machine.memory, &options);
     let sharing = machine.volume(1 << 30);
-    let create = Control::VolumeCreate { name: "plain".into(), size_bytes: 1 << 40 };
-    let Some(Ok(ControlReply::Volume(plain))) = machine.command(create) else { panic!("it is made") };
-    assert_eq!(machine.command(Control::VolumeDedup { volume: sharing, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    let create = Control::VolumeCreate {
+        name: "plain".into(),
+        size_bytes: 1 << 40,
+    };
+    let Some(Ok(ControlReply::Volume(plain))) = machine.command(create) else {
+        panic!("it is made")
+    };
+    assert_eq!(
+        machine.command(Control::VolumeDedup {
+            volume: sharing,
+            dedup: Dedup::Hash
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     let (mut numbers, mut number) = (Numbers::default(), 0);
     let mut put = |machine: &mut Machine, lba: u64| {
-        machine.request(sharing, Op::Write { offset: lba * 4096, data: Payload::copy_of(&numbers.bytes(4096)), fua: false });
+        machine.request(
+            sharing,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&numbers.bytes(4096)),
+                fua: false,
+            },
+        );
         machine.settle();
     };
     // With the next ones ids need another page.
     (0..240).for_each(|lba| put(&mut machine, lba));
     machine.flush(sharing);
-    while machine.completions.iter().all(|answer| answer.result.is_ok()) {
+    while machine
+        .completions
+        .iter()
+        .all(|answer| answer.result.is_ok())
+    {
         machine.completions.clear();
         machine.write(plain, page(number), 4);
         machine.wait_for(1);
@@ -180,26 +281,50 @@ fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
         put(&mut machine, lba);
         machine.flush(sharing);
     }
-    machine.request(plain, Op::Trim { offset: 0, length: 256 * 4096, fua: true });
+    machine.request(
+        plain,
+        Op::Trim {
+            offset: 0,
+            length: 256 * 4096,
+            fua: true,
+        },
+    );
     machine.settle();
     machine.completions.clear();
     machine.write(plain, page(1000), 9);
     machine.flush(plain);
-    assert!(machine.completions.iter().all(|answer| answer.result.is_ok()));
-    assert_eq!(machine.memory.headers().len(), batches, "only the journal has them");
+    assert!(
+        machine
+            .completions
+            .iter()
+            .all(|answer| answer.result.is_ok())
+    );
+    assert_eq!(
+        machine.memory.headers().len(),
+        batches,
+        "only the journal has them"
+    );
     let mut machine = Machine::open_with(machine.memory, &options);
     assert_eq!(machine.byte(plain, page(1000)), 9);
     pass(&mut machine, 60);
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// A checkpoint wrote pages by their slots in memory. One slot was freed by a trim while it waited for its turn, and taken by the first page of a volume that did not exist
-/// when the checkpoint began: so it held a page of a volume that its own table does not have, and no start could use it.
+/// A checkpoint wrote pages by their slots in memory. One slot was freed by a trim while it waited
+/// for its turn, and taken by the first page of a volume that did not exist when the checkpoint
+/// began: so it held a page of a volume that its own table does not have, and no start could use
+/// it.
 #[test]
 fn a_checkpoint_holds_no_pages_of_volumes_that_are_younger() {
     let machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 64);
-    let limits = Limits { batches_in_flight: 1, ..Limits::default() };
-    let options = OpenOptions { limits, ..Machine::options() };
+    let limits = Limits {
+        batches_in_flight: 1,
+        ..Limits::default()
+    };
+    let options = OpenOptions {
+        limits,
+        ..Machine::options()
+    };
     let mut machine = Machine::open_with(machine.memory, &options);
     let old = machine.volume(1 << 40);
     (0..200).for_each(|number| machine.write(old, page(number), 2));
@@ -209,48 +334,101 @@ fn a_checkpoint_holds_no_pages_of_volumes_that_are_younger() {
     machine.command(Control::Checkpoint);
     let first_pages = machine.held.take().unwrap_or_default();
     assert!(!first_pages.is_empty(), "it has begun");
-    machine.request(old, Op::Trim { offset: 0, length: page(200) * 4096, fua: false });
+    machine.request(
+        old,
+        Op::Trim {
+            offset: 0,
+            length: page(200) * 4096,
+            fua: false,
+        },
+    );
     machine.settle();
-    let create = Control::VolumeCreate { name: "young".into(), size_bytes: 1 << 30 };
-    let Some(Ok(ControlReply::Volume(young))) = machine.command(create) else { panic!("it is made") };
+    let create = Control::VolumeCreate {
+        name: "young".into(),
+        size_bytes: 1 << 30,
+    };
+    let Some(Ok(ControlReply::Volume(young))) = machine.command(create) else {
+        panic!("it is made")
+    };
     (0..100).for_each(|number| machine.write(young, page(number), 3));
     machine.flush(young);
-    assert_eq!(machine.engine.status().checkpoints, before, "it is not over");
-    first_pages.into_iter().for_each(|command| machine.carry_out(command));
+    assert_eq!(
+        machine.engine.status().checkpoints,
+        before,
+        "it is not over"
+    );
+    first_pages
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     pass(&mut machine, 3);
     assert_eq!(machine.engine.status().checkpoints, before + 1);
-    let (_, report) = Engine::open(&mut machine.memory.clone(), BufPool::new(64 << 20), &options).expect("open");
+    let (_, report) = Engine::open(
+        &mut machine.memory.clone(),
+        BufPool::new(64 << 20),
+        &options,
+    )
+    .expect("open");
     assert!(report.notes.is_empty(), "{:?}", report.notes);
     let mut machine = machine.crash();
-    assert_eq!((machine.byte(young, page(99)), machine.byte(old, page(99))), (3, 0));
+    assert_eq!(
+        (machine.byte(young, page(99)), machine.byte(old, page(99))),
+        (3, 0)
+    );
 }
 
-/// Ids of shared content lay above many that a start had given the pages of back. The first block that might be shared took all pages that were left towards them, which were
-/// not enough, and kept them: it was not shared, and nobody else could write to a new place.
+/// Ids of shared content lay above many that a start had given the pages of back. The first block
+/// that might be shared took all pages that were left towards them, which were not enough, and kept
+/// them: it was not shared, and nobody else could write to a new place.
 #[test]
 fn pages_for_ids_are_taken_all_or_none() {
     let mut machine = Machine::with(Redundancy::Single, 4, 64, 100);
     let named = |machine: &mut Machine, name: &str, dedup| {
-        let answer = machine.command(Control::VolumeCreate { name: name.into(), size_bytes: 1 << 40 });
-        let Some(Ok(ControlReply::Volume(volume))) = answer else { panic!("{answer:?}") };
-        assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
+        let answer = machine.command(Control::VolumeCreate {
+            name: name.into(),
+            size_bytes: 1 << 40,
+        });
+        let Some(Ok(ControlReply::Volume(volume))) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(
+            machine.command(Control::VolumeDedup { volume, dedup }),
+            Some(Ok(ControlReply::Done))
+        );
         volume
     };
-    let [many, few, plain] = [("many", Dedup::Hash), ("few", Dedup::Hash), ("plain", Dedup::Off)].map(|(name, dedup)| named(&mut machine, name, dedup));
+    let [many, few, plain] = [
+        ("many", Dedup::Hash),
+        ("few", Dedup::Hash),
+        ("plain", Dedup::Off),
+    ]
+    .map(|(name, dedup)| named(&mut machine, name, dedup));
     let mut numbers = Numbers::of(5);
     let mut write = |machine: &mut Machine, volume, lba: u64| {
         machine.completions.clear();
         let data = Payload::copy_of(&numbers.bytes(4096));
-        machine.request(volume, Op::Write { offset: lba * 4096, data, fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data,
+                fua: false,
+            },
+        );
         machine.settle();
         machine.wait_for(1);
-        machine.completions.iter().all(|completion| completion.result.is_ok())
+        machine
+            .completions
+            .iter()
+            .all(|completion| completion.result.is_ok())
     };
     assert!((0..30 * 256).all(|lba| write(&mut machine, many, lba)));
     assert!(write(&mut machine, few, 0));
     machine.flush(few);
-    assert_eq!(machine.command(Control::VolumeDelete { volume: many }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDelete { volume: many }),
+        Some(Ok(ControlReply::Done))
+    );
     machine.flush(few);
     pass(&mut machine, 60);
     let mut options = Machine::options();
@@ -265,11 +443,15 @@ fn pages_for_ids_are_taken_all_or_none() {
     assert!(number > 10, "{number} pages");
     // In a page that is there.
     assert!(write(&mut machine, few, 1));
-    assert!((0..8).all(|more| write(&mut machine, plain, page(number + more))), "there were pages for them");
+    assert!(
+        (0..8).all(|more| write(&mut machine, plain, page(number + more))),
+        "there were pages for them"
+    );
 }
 
-/// One half of a mirror went on without the other, and then that other one was used alone for longer. It rules when both are there, and nobody was told that what had been
-/// acknowledged meanwhile was on the first one.
+/// One half of a mirror went on without the other, and then that other one was used alone for
+/// longer. It rules when both are there, and nobody was told that what had been acknowledged
+/// meanwhile was on the first one.
 #[test]
 fn a_device_of_another_history_is_told_of() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
@@ -283,7 +465,10 @@ fn a_device_of_another_history_is_told_of() {
     let mut memory = machine.memory;
     let went_on = memory.superblock_of(1).generation;
     (memory.failing[0], memory.present[1]) = (false, false);
-    let force = OpenOptions { force: true, ..Machine::options() };
+    let force = OpenOptions {
+        force: true,
+        ..Machine::options()
+    };
     while memory.superblock_of(0).generation <= went_on {
         let mut machine = Machine::open_with(memory, &force);
         machine.write(volume, 1, 3);
@@ -292,14 +477,17 @@ fn a_device_of_another_history_is_told_of() {
         memory = machine.memory;
     }
     memory.present[1] = true;
-    let (_, report) = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("open");
+    let (_, report) =
+        Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("open");
     assert!(report.notes.iter().any(|note| note.contains("the device of member 1") && note.contains("another history")), "{:?}", report.notes);
     let mut machine = Machine::open(memory);
     assert_eq!(machine.byte(volume, 1), 3);
 }
 
-/// A trim that only the journal had took the last reference to the highest id there was; the start forgot that this id had ever been given, and a block that the journal had from before the trim got it.
-/// When the batch of that block was durable, that of the trim not, and the journal lost, the trimmed block should have been there as before, and referred to content of another life.
+/// A trim that only the journal had took the last reference to the highest id there was; the start
+/// forgot that this id had ever been given, and a block that the journal had from before the trim
+/// got it. When the batch of that block was durable, that of the trim not, and the journal lost,
+/// the trimmed block should have been there as before, and referred to content of another life.
 #[test]
 fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
     let content = |number: u64| {
@@ -308,16 +496,32 @@ fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
         block
     };
     let put = |machine: &mut Machine, volume, lba: u64, number| {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&content(number)), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&content(number)),
+                fua: false,
+            },
+        );
     };
     let mut machine = Machine::with_rows_and_device(Redundancy::Single, 4, 24, 8, 64);
     let volume = machine.volume(8 << 20);
-    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDedup {
+            volume,
+            dedup: Dedup::Hash
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     put(&mut machine, volume, 0, 1);
     machine.settle();
     machine.flush(volume);
     pass(&mut machine, 20);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     pass(&mut machine, 20);
     let (before, _) = machine.engine.durable_orders();
     let mut log = Vec::new();
@@ -326,23 +530,47 @@ fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
         machine.request(volume, Op::Flush);
         slowly(&mut machine, &mut log, 30, 0);
     }
-    machine.request(volume, Op::Trim { offset: 0, length: 4096, fua: false });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 0,
+            length: 4096,
+            fua: false,
+        },
+    );
     machine.request(volume, Op::Flush);
     slowly(&mut machine, &mut log, 30, 0);
     let (in_log, promised) = machine.engine.durable_orders();
-    assert_eq!((in_log, promised.0), (before, before.0 + 41), "only the journal has it");
-    // A start has all of it. Its first batch becomes durable, the second one with the trim does not.
+    assert_eq!(
+        (in_log, promised.0),
+        (before, before.0 + 41),
+        "only the journal has it"
+    );
+    // A start has all of it. Its first batch becomes durable, the second one with the trim does
+    // not.
     let mut machine = Machine::open(machine.memory);
     log.clear();
     slowly(&mut machine, &mut log, 30, 0);
     assert!(log.len() > 4, "there are two batches");
-    log.drain(..4).for_each(|command| machine.carry_out(command));
+    log.drain(..4)
+        .for_each(|command| machine.carry_out(command));
     let mut memory = machine.memory;
     memory.present[4] = false;
-    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    let options = OpenOptions {
+        discard_journal: true,
+        ..Machine::options()
+    };
     let mut machine = Machine::open_with(memory, &options);
-    assert_eq!(machine.read(volume, 100 * 4096, 4096), content(10), "the first batch is there");
+    assert_eq!(
+        machine.read(volume, 100 * 4096, 4096),
+        content(10),
+        "the first batch is there"
+    );
     assert!(!machine.is_lost(volume, 0));
-    assert_eq!(machine.read(volume, 0, 4096), content(1), "and the trim is not");
+    assert_eq!(
+        machine.read(volume, 0, 4096),
+        content(1),
+        "and the trim is not"
+    );
     assert_eq!(machine.engine.self_check(), Ok(()));
 }

@@ -1,4 +1,5 @@
-//! Stories of flushes that are served both ways: full rows go to the log, what is left to the journal, and nothing is padded.
+//! Stories of flushes that are served both ways: full rows go to the log, what is left to the
+//! journal, and nothing is padded.
 
 use crate::machine;
 
@@ -13,7 +14,8 @@ const DATA: usize = 4;
 const MANY: u64 = 120;
 
 fn pool(power_safe: bool) -> (Machine, VolumeId) {
-    let mut machine = Machine::with_journal_devices(windrow_units::Redundancy::Single, DATA, 24, 1, power_safe);
+    let mut machine =
+        Machine::with_journal_devices(windrow_units::Redundancy::Single, DATA, 24, 1, power_safe);
     let volume = machine.volume(8 * MIB);
     machine.write(volume, 1500, 1);
     machine.flush(volume);
@@ -37,11 +39,28 @@ fn a_large_flush_pads_nothing() {
         let before = machine.engine.status();
         machine.flush(volume);
         let after = machine.engine.status();
-        assert_eq!((machine.completions.len(), after.at_risk_bytes), (1, 0), "{}", machine.engine.describe());
-        assert_eq!((after.journal.both - before.journal.both, after.journal.records - before.journal.records), (1, 1));
-        assert_eq!(after.written.padding, before.written.padding, "full rows and nothing else");
+        assert_eq!(
+            (machine.completions.len(), after.at_risk_bytes),
+            (1, 0),
+            "{}",
+            machine.engine.describe()
+        );
+        assert_eq!(
+            (
+                after.journal.both - before.journal.both,
+                after.journal.records - before.journal.records
+            ),
+            (1, 1)
+        );
+        assert_eq!(
+            after.written.padding, before.written.padding,
+            "full rows and nothing else"
+        );
         let journalled = (after.written.journal - before.written.journal) / 4096;
-        assert!((1..12).contains(&journalled), "{journalled} blocks, less than two rows and what the chunk left");
+        assert!(
+            (1..12).contains(&journalled),
+            "{journalled} blocks, less than two rows and what the chunk left"
+        );
         let mut machine = machine.crash();
         assert!((0..MANY).all(|lba| is_there(&mut machine, volume, lba)));
         assert!(is_there_also(&mut machine, volume));
@@ -50,7 +69,9 @@ fn a_large_flush_pads_nothing() {
 
 /// How many of the blocks are there; none behind them is.
 fn prefix(machine: &mut Machine, volume: VolumeId) -> u64 {
-    let through = (0..MANY).find(|lba| !is_there(machine, volume, *lba)).unwrap_or(MANY);
+    let through = (0..MANY)
+        .find(|lba| !is_there(machine, volume, *lba))
+        .unwrap_or(MANY);
     assert!((through..MANY).all(|lba| !is_there(machine, volume, lba)));
     through
 }
@@ -65,16 +86,30 @@ fn nothing_is_promised_before_the_rows_in_front_of_the_records_are_durable() {
     fill(&mut machine, volume);
     machine.held = Some(Vec::new());
     machine.flush(volume);
-    let (records, rows): (Vec<MemberCommand>, Vec<MemberCommand>) = machine.held.take().unwrap_or_default().into_iter().partition(|c| c.member.index() == DATA);
+    let (records, rows): (Vec<MemberCommand>, Vec<MemberCommand>) = machine
+        .held
+        .take()
+        .unwrap_or_default()
+        .into_iter()
+        .partition(|c| c.member.index() == DATA);
     assert_eq!((records.len(), rows.len()), (1, 4));
     machine.held = Some(rows);
-    records.into_iter().for_each(|command| machine.carry_out(command));
+    records
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
-    assert!(machine.completions.is_empty(), "the records are there, the rows before them are not");
-    // Power fails: the records follow on nothing, so they do not count. (The first blocks filled a chunk and are in the log.)
+    assert!(
+        machine.completions.is_empty(),
+        "the records are there, the rows before them are not"
+    );
+    // Power fails: the records follow on nothing, so they do not count. (The first blocks filled a
+    // chunk and are in the log.)
     let mut crashed = Machine::open(machine.memory.clone());
     let through = prefix(&mut crashed, volume);
-    assert!(through < MANY - 12 && is_there_also(&mut crashed, volume), "{through}");
+    assert!(
+        through < MANY - 12 && is_there_also(&mut crashed, volume),
+        "{through}"
+    );
     // They must not come back when the orders are given again.
     crashed.write(volume, 1600, 9);
     crashed.flush(volume);
@@ -93,14 +128,30 @@ fn the_rest_stays_open_and_is_read_trimmed_and_sealed_like_any_batch() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume);
     machine.flush(volume);
-    assert!((0..MANY).all(|lba| is_there(&mut machine, volume, lba)), "read from the open batch");
-    machine.request(volume, Op::Trim { offset: (MANY - 1) * 4096, length: 4096, fua: false });
+    assert!(
+        (0..MANY).all(|lba| is_there(&mut machine, volume, lba)),
+        "read from the open batch"
+    );
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: (MANY - 1) * 4096,
+            length: 4096,
+            fua: false,
+        },
+    );
     machine.settle();
     machine.write(volume, MANY - 2, 77);
     machine.flush(volume);
     let mut machine = machine.crash();
     assert!((0..MANY - 2).all(|lba| is_there(&mut machine, volume, lba)));
-    assert_eq!((machine.byte(volume, MANY - 2), machine.read(volume, (MANY - 1) * 4096, 4096)), (77, vec![0; 4096]));
+    assert_eq!(
+        (
+            machine.byte(volume, MANY - 2),
+            machine.read(volume, (MANY - 1) * 4096, 4096)
+        ),
+        (77, vec![0; 4096])
+    );
     machine::pass(&mut machine, 60);
     assert_eq!(machine.engine.status().journal.chunks_used, 0);
     let mut machine = machine.crash();

@@ -1,5 +1,5 @@
-//! Stories of journal devices that are added to a pool and removed from it while it is served: what was promised is there whenever the power goes, and
-//! whoever came or went.
+//! Stories of journal devices that are added to a pool and removed from it while it is served: what
+//! was promised is there whenever the power goes, and whoever came or went.
 
 use crate::machine;
 
@@ -12,7 +12,10 @@ use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
 const MIB: u64 = 1 << 20;
 const DONE: Option<Result<ControlReply, ControlError>> = Some(Ok(ControlReply::Done));
-const SERVE: MemberChange = MemberChange::Serve { granule: 512, power_safe: false };
+const SERVE: MemberChange = MemberChange::Serve {
+    granule: 512,
+    power_safe: false,
+};
 
 /// Pools that have no journal at all, one on their members, and one on a device beside that.
 fn pools() -> Vec<(Machine, VolumeId)> {
@@ -21,17 +24,38 @@ fn pools() -> Vec<(Machine, VolumeId)> {
         Machine::journalled(Redundancy::Single, 4, 24, MIB),
         Machine::with_journal_devices(Redundancy::Single, 4, 24, 1, false),
     ];
-    pools.into_iter().map(|mut machine| (machine.volume(8 * MIB), machine)).map(|(volume, machine)| (machine, volume)).collect()
+    pools
+        .into_iter()
+        .map(|mut machine| (machine.volume(8 * MIB), machine))
+        .map(|(volume, machine)| (machine, volume))
+        .collect()
 }
 
-fn change(machine: &mut Machine, member: usize, change: MemberChange) -> Option<Result<ControlReply, ControlError>> {
-    machine.command(Control::Member { member: MemberId(member as u8), change })
+fn change(
+    machine: &mut Machine,
+    member: usize,
+    change: MemberChange,
+) -> Option<Result<ControlReply, ControlError>> {
+    machine.command(Control::Member {
+        member: MemberId(member as u8),
+        change,
+    })
 }
 
 /// A spare of so many bytes, in a slot of its own.
 fn spare(machine: &mut Machine, bytes: u64) -> usize {
     let slot = machine.memory.add(bytes as usize);
-    assert_eq!(change(machine, slot, MemberChange::AddSpare { uuid: Uuid([slot as u8 + 100; 16]), size_bytes: bytes }), DONE);
+    assert_eq!(
+        change(
+            machine,
+            slot,
+            MemberChange::AddSpare {
+                uuid: Uuid([slot as u8 + 100; 16]),
+                size_bytes: bytes
+            }
+        ),
+        DONE
+    );
     slot
 }
 
@@ -39,7 +63,11 @@ fn sync(machine: &mut Machine, volume: VolumeId, lba: u64, byte: u8) {
     machine.write(volume, lba, byte);
     machine.completions.clear();
     machine.flush(volume);
-    assert!(machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(), "the flush was answered: {}", machine.engine.describe());
+    assert!(
+        machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(),
+        "the flush was answered: {}",
+        machine.engine.describe()
+    );
 }
 
 fn fill(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>) {
@@ -63,13 +91,27 @@ fn a_device_that_is_added_takes_the_small_flushes() {
         assert_eq!(change(&mut machine, device, SERVE), DONE);
         fill(&mut machine, volume, 10..20);
         pass(&mut machine, 60);
-        assert_eq!(state(&machine, device), "online", "{}", machine.engine.describe());
+        assert_eq!(
+            state(&machine, device),
+            "online",
+            "{}",
+            machine.engine.describe()
+        );
         let before = machine.engine.status().member_stats;
         fill(&mut machine, volume, 20..40);
         let after = machine.engine.status().member_stats;
-        assert!(machine.engine.status().journal.external && after[device].written.journal > before[device].written.journal);
-        assert!((0..4).all(|member| after[member].flushes == before[member].flushes), "data members were flushed");
-        assert_ne!(machine.memory.superblock().features.incompatible & Features::JOURNAL, 0);
+        assert!(
+            machine.engine.status().journal.external
+                && after[device].written.journal > before[device].written.journal
+        );
+        assert!(
+            (0..4).all(|member| after[member].flushes == before[member].flushes),
+            "data members were flushed"
+        );
+        assert_ne!(
+            machine.memory.superblock().features.incompatible & Features::JOURNAL,
+            0
+        );
         // What it promised is on it alone, or on it and the one that was there.
         let mut machine = machine.crash();
         check(&mut machine, volume, 0..40);
@@ -90,7 +132,10 @@ fn a_second_device_has_what_the_first_one_promises_from_then_on() {
         sync(&mut machine, volume, lba, lba as u8 + 1);
     }
     pass(&mut machine, 60);
-    assert_eq!((state(&machine, 4), state(&machine, device)), ("online", "online"));
+    assert_eq!(
+        (state(&machine, 4), state(&machine, device)),
+        ("online", "online")
+    );
     fill(&mut machine, volume, 15..30);
     machine.memory.present[4] = false;
     let mut machine = machine.crash();
@@ -111,8 +156,18 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
         assert_eq!(change(&mut machine, device, MemberChange::Settle), DONE);
         assert_eq!(change(&mut machine, device, MemberChange::GiveUp), DONE);
         let superblock = machine.memory.superblock();
-        assert_eq!((state(&machine, device), superblock.journals.devices() >> device & 1), ("removed", 0));
-        assert_eq!(superblock.features.incompatible & Features::JOURNAL != 0, number > 0, "the flag is there while there is a journal");
+        assert_eq!(
+            (
+                state(&machine, device),
+                superblock.journals.devices() >> device & 1
+            ),
+            ("removed", 0)
+        );
+        assert_eq!(
+            superblock.features.incompatible & Features::JOURNAL != 0,
+            number > 0,
+            "the flag is there while there is a journal"
+        );
         machine.memory.present[device] = false;
         fill(&mut machine, volume, 30..40);
         assert_eq!(machine.engine.status().journal.external, number == 2);
@@ -120,7 +175,17 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
         check(&mut machine, volume, 0..40);
         // The slot can be had again, by the same device too.
         machine.memory.present[device] = true;
-        assert_eq!(change(&mut machine, device, MemberChange::AddSpare { uuid: Uuid([0xcd; 16]), size_bytes: 4 * MIB }), DONE);
+        assert_eq!(
+            change(
+                &mut machine,
+                device,
+                MemberChange::AddSpare {
+                    uuid: Uuid([0xcd; 16]),
+                    size_bytes: 4 * MIB
+                }
+            ),
+            DONE
+        );
         assert_eq!(change(&mut machine, device, SERVE), DONE);
         pass(&mut machine, 60);
         fill(&mut machine, volume, 40..50);
@@ -130,7 +195,8 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
     }
 }
 
-/// Flushes come without an end, so a round is under way at any time: the device comes in between two of them.
+/// Flushes come without an end, so a round is under way at any time: the device comes in between
+/// two of them.
 #[test]
 fn a_device_comes_in_while_flushes_never_end() {
     let (mut machine, volume) = pools().remove(1);
@@ -138,12 +204,25 @@ fn a_device_comes_in_while_flushes_never_end() {
     let device = spare(&mut machine, 4 * MIB);
     machine.held = Some(Vec::new());
     let command = |machine: &mut Machine, id, change| {
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(id), command: Control::Member { member: MemberId(device as u8), change } }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(id),
+            command: Control::Member {
+                member: MemberId(device as u8),
+                change,
+            },
+        }));
     };
     let mut lba = 10;
     let mut ask = |machine: &mut Machine| {
         lba += 1;
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[lba as u8 + 1; 4096]), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&[lba as u8 + 1; 4096]),
+                fua: false,
+            },
+        );
         machine.request(volume, Op::Flush);
         machine.settle();
     };
@@ -153,10 +232,18 @@ fn a_device_comes_in_while_flushes_never_end() {
     for _ in 0..40 {
         ask(&mut machine);
         let held = machine.held.replace(Vec::new()).unwrap_or_default();
-        held.into_iter().for_each(|command| machine.carry_out(command));
+        held.into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
     }
-    assert!(machine.control.iter().any(|c| c.id == ControlId(900) && c.result.is_ok()), "{}", machine.engine.describe());
+    assert!(
+        machine
+            .control
+            .iter()
+            .any(|c| c.id == ControlId(900) && c.result.is_ok()),
+        "{}",
+        machine.engine.describe()
+    );
     machine.release();
     let mut machine = machine.crash();
     check(&mut machine, volume, 11..lba);
@@ -169,11 +256,21 @@ fn what_does_not_fit_the_journal_is_refused_in_words() {
     let text = why(change(&mut machine, small, SERVE));
     assert!(text.contains("a copy of the journal needs"), "{text}");
     let large = spare(&mut machine, 8 * MIB);
-    let text = why(change(&mut machine, large, MemberChange::Serve { granule: 4096, power_safe: false }));
+    let text = why(change(
+        &mut machine,
+        large,
+        MemberChange::Serve {
+            granule: 4096,
+            power_safe: false,
+        },
+    ));
     assert!(text.contains("units of 4096 bytes"), "{text}");
     let text = why(change(&mut machine, 0, SERVE));
     assert!(text.contains("no spare"), "{text}");
-    assert_eq!((state(&machine, small), state(&machine, large)), ("spare", "spare"));
+    assert_eq!(
+        (state(&machine, small), state(&machine, large)),
+        ("spare", "spare")
+    );
 
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 1, true);
     let device = spare(&mut machine, 8 * MIB);
@@ -199,12 +296,18 @@ fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
                 machine.memory.writes_left = Some(left);
                 let before = if leaves { 10 } else { 6 };
                 let mut synced = before;
-                _ = change(&mut machine, device, if leaves { MemberChange::GiveUp } else { SERVE });
+                _ = change(
+                    &mut machine,
+                    device,
+                    if leaves { MemberChange::GiveUp } else { SERVE },
+                );
                 for lba in before..20 {
                     machine.completions.clear();
                     machine.write(volume, lba, lba as u8 + 1);
                     machine.flush(volume);
-                    if machine.completions.is_empty() || machine.completions.iter().any(|c| c.result.is_err()) {
+                    if machine.completions.is_empty()
+                        || machine.completions.iter().any(|c| c.result.is_err())
+                    {
                         break;
                     }
                     synced = lba + 1;
@@ -220,7 +323,10 @@ fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
 /// A volume whose flushes are not heeded could not be set back once the last journal was gone.
 #[test]
 fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
-    let (mut machine, volume) = pools().into_iter().next().expect("the pool without a journal");
+    let (mut machine, volume) = pools()
+        .into_iter()
+        .next()
+        .expect("the pool without a journal");
     let device = spare(&mut machine, 4 * MIB);
     assert_eq!(change(&mut machine, device, SERVE), DONE);
     pass(&mut machine, 60);
@@ -237,7 +343,8 @@ fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
     assert_eq!(change(&mut machine, device, MemberChange::GiveUp), DONE);
 }
 
-/// A flush waits as long as a change of devices does. The change was refused, and nobody looked at the flush again.
+/// A flush waits as long as a change of devices does. The change was refused, and nobody looked at
+/// the flush again.
 #[test]
 fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
     let (mut machine, volume) = pools().into_iter().nth(2).expect("the pool with a device");
@@ -246,37 +353,65 @@ fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
     machine.completions.clear();
     machine.held = Some(Vec::new());
     machine.flush(volume);
-    assert_eq!(change(&mut machine, small, SERVE), None, "a round is under way");
+    assert_eq!(
+        change(&mut machine, small, SERVE),
+        None,
+        "a round is under way"
+    );
     machine.write(volume, 1, 2);
     machine.flush(volume);
     for _ in 0..8 {
         let held = machine.held.replace(Vec::new()).unwrap_or_default();
-        held.into_iter().for_each(|command| machine.carry_out(command));
+        held.into_iter()
+            .for_each(|command| machine.carry_out(command));
         while !machine.events.is_empty() {
             machine.turn();
         }
     }
     assert!(why(machine.control.pop().map(|answer| answer.result)).contains("needs"));
-    assert_eq!(machine.completions.len(), 3, "{}", machine.engine.describe());
+    assert_eq!(
+        machine.completions.len(),
+        3,
+        "{}",
+        machine.engine.describe()
+    );
 }
 
-/// Nothing that is written to power-safe devices is flushed. A spare, and a device that an administrator put there, took the place of one without a word, and the next loss of
-/// power took what was in its cache.
+/// Nothing that is written to power-safe devices is flushed. A spare, and a device that an
+/// administrator put there, took the place of one without a word, and the next loss of power took
+/// what was in its cache.
 #[test]
 fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, true);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 0..5);
     let spare = spare(&mut machine, 4 * MIB);
-    let told: Vec<bool> = machine.engine.status().members.iter().map(|member| member.power_safe).collect();
+    let told: Vec<bool> = machine
+        .engine
+        .status()
+        .members
+        .iter()
+        .map(|member| member.power_safe)
+        .collect();
     assert_eq!(told, [false, false, false, false, true, true, false]);
-    let exchange = |power_safe, spare| MemberChange::Exchange { uuid: Uuid([0xe0; 16]), size_bytes: 4 * MIB, power_safe, spare };
+    let exchange = |power_safe, spare| MemberChange::Exchange {
+        uuid: Uuid([0xe0; 16]),
+        size_bytes: 4 * MIB,
+        power_safe,
+        spare,
+    };
     assert_eq!(change(&mut machine, 5, MemberChange::TakeOut), DONE);
     assert_eq!(change(&mut machine, 5, MemberChange::Settle), DONE);
-    for device in [exchange(false, None), exchange(false, Some(MemberId(spare as u8)))] {
+    for device in [
+        exchange(false, None),
+        exchange(false, Some(MemberId(spare as u8))),
+    ] {
         let text = why(change(&mut machine, 5, device));
         assert!(text.contains("declared power-safe"), "{text}");
-        assert_eq!((state(&machine, 5), state(&machine, spare)), ("offline", "spare"));
+        assert_eq!(
+            (state(&machine, 5), state(&machine, spare)),
+            ("offline", "spare")
+        );
     }
     assert_eq!(change(&mut machine, 5, exchange(true, None)), DONE);
     fill(&mut machine, volume, 5..10);
@@ -285,7 +420,8 @@ fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
     check(&mut machine.crash(), volume, 0..10);
 }
 
-/// Neither the simulator nor any test had a pool with journal devices grow: its members are not the first ones in a row then.
+/// Neither the simulator nor any test had a pool with journal devices grow: its members are not the
+/// first ones in a row then.
 #[test]
 fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
     let mut cuts = 0;
@@ -298,7 +434,12 @@ fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
         fill(&mut machine, volume, 0..40);
         let usable = machine.engine.status().plan.usable_bytes;
         let joins = spare(&mut machine, 24 * MIB);
-        assert_eq!(machine.command(Control::Grow { members: vec![MemberId(joins as u8)] }), DONE);
+        assert_eq!(
+            machine.command(Control::Grow {
+                members: vec![MemberId(joins as u8)]
+            }),
+            DONE
+        );
         for round in 0..400 {
             let lba = 40 + round;
             sync(&mut machine, volume, lba, lba as u8 + 1);
@@ -309,17 +450,30 @@ fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
             // What has just been promised, in either layout, is on the device alone.
             sync(&mut machine, volume, lba, lba as u8 + 1);
             if round % 5 == 0 {
-                check(&mut Machine::open(machine.memory.clone()), volume, 0..lba + 1);
+                check(
+                    &mut Machine::open(machine.memory.clone()),
+                    volume,
+                    0..lba + 1,
+                );
                 cuts += 1;
             }
         }
         let status = machine.engine.status();
-        assert!(!status.restripe.active && status.plan.usable_bytes > usable, "{:?}", status.restripe);
+        assert!(
+            !status.restripe.active && status.plan.usable_bytes > usable,
+            "{:?}",
+            status.restripe
+        );
         assert!(status.journal.external && state(&machine, joins) == "online");
         let before = machine.engine.status().member_stats;
         (0..10).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
         let after = machine.engine.status().member_stats;
-        assert!((0..4).chain([joins]).all(|member| after[member].flushes == before[member].flushes), "small flushes are the device's as before");
+        assert!(
+            (0..4)
+                .chain([joins])
+                .all(|member| after[member].flushes == before[member].flushes),
+            "small flushes are the device's as before"
+        );
         check(&mut machine.crash(), volume, 0..40);
     }
     assert!(cuts > 3, "{cuts} cuts while data moved");

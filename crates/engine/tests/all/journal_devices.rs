@@ -1,4 +1,5 @@
-//! Stories of a journal on devices of its own: data members get full rows only, and losing the devices loses nothing that is not told.
+//! Stories of a journal on devices of its own: data members get full rows only, and losing the
+//! devices loses nothing that is not told.
 
 use crate::machine;
 
@@ -26,7 +27,11 @@ fn sync(machine: &mut Machine, volume: VolumeId, lba: u64, byte: u8) {
     machine.write(volume, lba, byte);
     machine.completions.clear();
     machine.flush(volume);
-    assert!(machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(), "the flush was answered: {}", machine.engine.describe());
+    assert!(
+        machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(),
+        "the flush was answered: {}",
+        machine.engine.describe()
+    );
 }
 
 fn fill(machine: &mut Machine, volume: VolumeId, count: u64) {
@@ -37,9 +42,14 @@ fn check(machine: &mut Machine, volume: VolumeId, count: u64) {
     (0..count).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}"));
 }
 
-fn without(machine: Machine, away: &[usize], options: &OpenOptions) -> Result<(Engine, OpenReport), OpenError> {
+fn without(
+    machine: Machine,
+    away: &[usize],
+    options: &OpenOptions,
+) -> Result<(Engine, OpenReport), OpenError> {
     let mut memory = machine.memory;
-    away.iter().for_each(|member| memory.present[*member] = false);
+    away.iter()
+        .for_each(|member| memory.present[*member] = false);
     Engine::open(&mut memory, BufPool::new(64 << 20), options)
 }
 
@@ -51,11 +61,21 @@ fn data_members_get_nothing_for_a_flush() {
         fill(&mut machine, volume, 10);
         let after = machine.engine.status().member_stats;
         for member in 0..4 {
-            assert_eq!((after[member].written, after[member].flushes), (before[member].written, before[member].flushes), "member {member}");
+            assert_eq!(
+                (after[member].written, after[member].flushes),
+                (before[member].written, before[member].flushes),
+                "member {member}"
+            );
         }
         for member in DEVICES {
-            assert_eq!(after[member].written.total() - before[member].written.total(), 10 * (512 + 4096));
-            assert_eq!(after[member].flushes - before[member].flushes, if power_safe { 0 } else { 10 });
+            assert_eq!(
+                after[member].written.total() - before[member].written.total(),
+                10 * (512 + 4096)
+            );
+            assert_eq!(
+                after[member].flushes - before[member].flushes,
+                if power_safe { 0 } else { 10 }
+            );
         }
         assert!(machine.engine.status().journal.external);
         let mut machine = machine.crash();
@@ -77,8 +97,13 @@ fn flushes_that_come_while_a_round_is_under_way_share_the_next_one() {
     machine.release();
     assert!(machine.wait_for(32) && machine.completions.iter().all(|c| c.result.is_ok()));
     let after = machine.engine.status();
-    assert_eq!(after.journal.rounds - before.journal.rounds, 2, "the first of them, and all others");
-    let flushes = |member: usize| after.member_stats[member].flushes - before.member_stats[member].flushes;
+    assert_eq!(
+        after.journal.rounds - before.journal.rounds,
+        2,
+        "the first of them, and all others"
+    );
+    let flushes =
+        |member: usize| after.member_stats[member].flushes - before.member_stats[member].flushes;
     assert_eq!([0, 1, 2, 3, 4, 5].map(flushes), [0, 0, 0, 0, 2, 2]);
     check(&mut machine.crash(), volume, 16);
 }
@@ -89,7 +114,10 @@ fn one_device_of_two_is_enough() {
     fill(&mut machine, volume, 10);
     machine.memory.failing[4] = true;
     fill(&mut machine, volume, 30);
-    assert_eq!((state(&machine, 4), state(&machine, 5)), ("faulted", "online"));
+    assert_eq!(
+        (state(&machine, 4), state(&machine, 5)),
+        ("faulted", "online")
+    );
     assert!(machine.engine.status().journal.external);
     let mut machine = machine.crash();
     check(&mut machine, volume, 30);
@@ -99,14 +127,22 @@ fn one_device_of_two_is_enough() {
 fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
-    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.failing[*device] = true);
     sync(&mut machine, volume, 20, 21);
-    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "faulted"));
+    assert!(
+        DEVICES
+            .iter()
+            .all(|device| state(&machine, *device) == "faulted")
+    );
     fill(&mut machine, volume, 40);
     let journal = machine.engine.status().journal;
     assert!(!journal.external && journal.rounds > 20, "{journal:?}");
     // Their loss is on record: a start does without them.
-    DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.present[*device] = false);
     let mut machine = machine.crash();
     check(&mut machine, volume, 40);
 }
@@ -115,29 +151,51 @@ fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
 fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
-    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.failing[*device] = true);
     machine.write(volume, 20, 21);
     machine.flush(volume);
-    // The log has been sealed for what the devices had promised, and power goes before a byte of it arrives: all that is left is the record of the loss.
+    // The log has been sealed for what the devices had promised, and power goes before a byte of it
+    // arrives: all that is left is the record of the loss.
     for segment in 0..4u32 {
-        machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+        machine
+            .memory
+            .overwrite(windrow_units::SegmentId(segment), 0..1, 0);
     }
-    DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
-    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused");
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.present[*device] = false);
+    let error = Engine::open(
+        &mut machine.memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .map(|_| ())
+    .expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
-/// "Missing: bring them back" was said of devices that were plugged in, and nobody knew what to look for.
+/// "Missing: bring them back" was said of devices that were plugged in, and nobody knew what to
+/// look for.
 #[test]
 fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
     let (mut machine, volume) = pool(false);
     let old = DEVICES.map(|device| machine.memory.data[device].clone());
-    (0..3).for_each(|_| machine = std::mem::replace(&mut machine, Machine::new(3, 24, 100)).crash());
+    (0..3)
+        .for_each(|_| machine = std::mem::replace(&mut machine, Machine::new(3, 24, 100)).crash());
     fill(&mut machine, volume, 5);
     for (device, data) in DEVICES.into_iter().zip(old) {
         machine.memory.data[device] = data;
     }
-    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused").to_string();
+    let error = Engine::open(
+        &mut machine.memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .map(|_| ())
+    .expect_err("refused")
+    .to_string();
     assert!(error.contains("what is there is of generation"), "{error}");
 }
 
@@ -146,27 +204,53 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let memory = machine.memory.clone();
-    let error = without(machine, &DEVICES, &Machine::options()).map(|_| ()).expect_err("refused");
-    assert!(matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')), "{error}");
+    let error = without(machine, &DEVICES, &Machine::options())
+        .map(|_| ())
+        .expect_err("refused");
+    assert!(
+        matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')),
+        "{error}"
+    );
     // Given up: the pool is as it was before the flushes that only the devices had, and says so.
-    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    let options = OpenOptions {
+        discard_journal: true,
+        ..Machine::options()
+    };
     let mut given_up = memory.clone();
-    DEVICES.iter().for_each(|device| given_up.present[*device] = false);
-    let (_, report) = Engine::open(&mut given_up.clone(), BufPool::new(64 << 20), &options).expect("opens");
+    DEVICES
+        .iter()
+        .for_each(|device| given_up.present[*device] = false);
+    let (_, report) =
+        Engine::open(&mut given_up.clone(), BufPool::new(64 << 20), &options).expect("opens");
     assert!(report.notes[0].contains("given up"), "{:?}", report.notes);
     let mut machine = Machine::open_with(given_up, &options);
-    assert_eq!((machine.byte(volume, 3), machine.byte(volume, 1500)), (0, 1));
+    assert_eq!(
+        (machine.byte(volume, 3), machine.byte(volume, 1500)),
+        (0, 1)
+    );
     sync(&mut machine, volume, 3, 33);
     // The devices are there again: what they hold is of a history that was given up.
-    DEVICES.iter().for_each(|device| machine.memory.present[*device] = true);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.present[*device] = true);
     let mut machine = machine.crash();
     assert_eq!((machine.byte(volume, 3), machine.byte(volume, 4)), (33, 0));
     pass(&mut machine, 60);
-    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "online"), "{}", machine.engine.describe());
+    assert!(
+        DEVICES
+            .iter()
+            .all(|device| state(&machine, *device) == "online"),
+        "{}",
+        machine.engine.describe()
+    );
     fill(&mut machine, volume, 10);
     assert!(machine.engine.status().journal.external);
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
-    let (engine, _) = without(machine, &DEVICES, &Machine::options()).expect("after a clean shutdown nothing is on them");
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
+    let (engine, _) = without(machine, &DEVICES, &Machine::options())
+        .expect("after a clean shutdown nothing is on them");
     assert!(!engine.status().journal.external);
 }
 
@@ -174,21 +258,36 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
 fn a_device_that_comes_back_is_used_when_it_is_whole() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
-    let superblocks: Vec<_> = DEVICES.iter().map(|device| machine.memory.superblock_of(*device)).collect();
+    let superblocks: Vec<_> = DEVICES
+        .iter()
+        .map(|device| machine.memory.superblock_of(*device))
+        .collect();
     for device in DEVICES {
         for change in [MemberChange::TakeOut, MemberChange::Settle] {
-            machine.command(Control::Member { member: MemberId(device as u8), change });
+            machine.command(Control::Member {
+                member: MemberId(device as u8),
+                change,
+            });
         }
     }
     fill(&mut machine, volume, 10);
     assert!(!machine.engine.status().journal.external);
     for (device, superblock) in DEVICES.into_iter().zip(superblocks) {
-        machine.command(Control::Member { member: MemberId(device as u8), change: MemberChange::BringBack { superblock: Box::new(superblock) } });
+        machine.command(Control::Member {
+            member: MemberId(device as u8),
+            change: MemberChange::BringBack {
+                superblock: Box::new(superblock),
+            },
+        });
     }
     fill(&mut machine, volume, 15);
     pass(&mut machine, 60);
     fill(&mut machine, volume, 20);
-    assert!(machine.engine.status().journal.external, "{}", machine.engine.describe());
+    assert!(
+        machine.engine.status().journal.external,
+        "{}",
+        machine.engine.describe()
+    );
     let mut machine = machine.crash();
     check(&mut machine, volume, 20);
 }
@@ -198,17 +297,32 @@ fn a_journal_device_has_no_vote() {
     // Two of four data members and both devices: not more than half of those that hold data.
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
-    let error = without(machine, &[0, 1], &Machine::options()).map(|_| ()).expect_err("refused");
-    assert!(matches!(error, OpenError::NoQuorum { present: 2, total: 4 }), "{error}");
+    let error = without(machine, &[0, 1], &Machine::options())
+        .map(|_| ())
+        .expect_err("refused");
+    assert!(
+        matches!(
+            error,
+            OpenError::NoQuorum {
+                present: 2,
+                total: 4
+            }
+        ),
+        "{error}"
+    );
     let mut machine = Machine::with_journal_devices(Redundancy::Double, 5, 24, 2, false);
     let volume = machine.volume(MIB);
     sync(&mut machine, volume, 1, 11);
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     let (engine, _) = without(machine, &[0, 1, 5, 6], &Machine::options()).expect("three of five");
     assert_eq!(engine.status().state, "degraded");
 }
 
-/// There is no other journal: what the only device had promised was left to the age of the open batch, and status called nothing at risk.
+/// There is no other journal: what the only device had promised was left to the age of the open
+/// batch, and status called nothing at risk.
 #[test]
 fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
@@ -223,14 +337,23 @@ fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
     check(&mut machine, volume, 20);
 }
 
-/// One unreadable sector behind the records made the whole chunk unreadable, as it was read in one piece: the pool started as it was before them, and said nothing.
+/// One unreadable sector behind the records made the whole chunk unreadable, as it was read in one
+/// piece: the pool started as it was before them, and said nothing.
 #[test]
 fn a_bad_sector_takes_no_more_than_its_block() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
-    let area = machine.memory.superblock().journals.external.expect("a journal");
-    machine.memory.bad.push((4, (area.start + u64::from(area.chunk_bytes) - 4096) as usize));
+    let area = machine
+        .memory
+        .superblock()
+        .journals
+        .external
+        .expect("a journal");
+    machine.memory.bad.push((
+        4,
+        (area.start + u64::from(area.chunk_bytes) - 4096) as usize,
+    ));
     let mut machine = machine.crash();
     check(&mut machine, volume, 10);
     // In the middle of them: what is behind it is lost, and that is told.
@@ -239,43 +362,74 @@ fn a_bad_sector_takes_no_more_than_its_block() {
         fill(&mut machine, volume, 30);
         machine
     };
-    let records: Vec<u64> = (0..u64::from(area.chunks)).map(|chunk| area.start + chunk * u64::from(area.chunk_bytes)).collect();
-    let begins = |at: &u64| machine.memory.data[4][*at as usize..].starts_with(&windrow_layout::journal::RECORD_MAGIC);
+    let records: Vec<u64> = (0..u64::from(area.chunks))
+        .map(|chunk| area.start + chunk * u64::from(area.chunk_bytes))
+        .collect();
+    let begins = |at: &u64| {
+        machine.memory.data[4][*at as usize..].starts_with(&windrow_layout::journal::RECORD_MAGIC)
+    };
     let begun: Vec<u64> = records.into_iter().filter(begins).collect();
-    machine.memory.bad.extend(begun.iter().map(|chunk| (4, *chunk as usize + 2 * 4096)));
-    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused");
+    machine
+        .memory
+        .bad
+        .extend(begun.iter().map(|chunk| (4, *chunk as usize + 2 * 4096)));
+    let error = Engine::open(
+        &mut machine.memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .map(|_| ())
+    .expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
-/// A pool whose journal devices have failed in service: that is on record, and power fails before the log has anything of what they had promised. The
-/// devices themselves can be written again.
+/// A pool whose journal devices have failed in service: that is on record, and power fails before
+/// the log has anything of what they had promised. The devices themselves can be written again.
 fn failed_and_cut() -> (Machine, VolumeId) {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
-    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.failing[*device] = true);
     machine.write(volume, 20, 21);
     machine.flush(volume);
     for segment in 0..4u32 {
-        machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+        machine
+            .memory
+            .overwrite(windrow_units::SegmentId(segment), 0..1, 0);
     }
-    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = false);
+    DEVICES
+        .iter()
+        .for_each(|device| machine.memory.failing[*device] = false);
     (machine, volume)
 }
 
 fn start(memory: &Memory) -> Result<OpenReport, OpenError> {
-    Engine::open(&mut memory.clone(), BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
+    Engine::open(
+        &mut memory.clone(),
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .map(|(_, report)| report)
 }
 
-/// The pool was refused although the records were there: a device whose loss was on record was not looked at.
+/// The pool was refused although the records were there: a device whose loss was on record was not
+/// looked at.
 #[test]
 fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_promised() {
     let (machine, volume) = failed_and_cut();
     let report = start(&machine.memory).expect("opens");
-    assert!(report.notes.iter().any(|note| note.contains("were read")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|note| note.contains("were read")),
+        "{:?}",
+        report.notes
+    );
     // Each device alone is enough, also one that can only be read.
     for alone in DEVICES {
         let mut memory = machine.memory.clone();
-        DEVICES.iter().for_each(|device| memory.present[*device] = *device == alone);
+        DEVICES
+            .iter()
+            .for_each(|device| memory.present[*device] = *device == alone);
         start(&memory).expect("opens with one of them");
         memory.failing[alone] = true;
         start(&memory).expect("opens with one that fails writes");
@@ -286,31 +440,59 @@ fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_prom
     check(&mut machine, volume, 20);
     pass(&mut machine, 60);
     fill(&mut machine, volume, 20);
-    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "online") && machine.engine.status().journal.external, "{}", machine.engine.describe());
+    assert!(
+        DEVICES
+            .iter()
+            .all(|device| state(&machine, *device) == "online")
+            && machine.engine.status().journal.external,
+        "{}",
+        machine.engine.describe()
+    );
     let mut machine = machine.crash();
     check(&mut machine, volume, 20);
 }
 
 /// A rebuild that is to change nothing.
 fn look(memory: &Memory) -> RebuildReport {
-    Engine::rebuild_map(&mut memory.clone(), BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
+    Engine::rebuild_map(
+        &mut memory.clone(),
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork::default(),
+        &mut |_| {},
+    )
+    .expect("a look")
 }
 
-/// What only the journal had is lost with it. No batch is missing then, and the rebuild said that nothing is lost.
+/// What only the journal had is lost with it. No batch is missing then, and the rebuild said that
+/// nothing is lost.
 #[test]
 fn a_rebuild_tells_of_promises_that_are_nowhere() {
     let (machine, _) = failed_and_cut();
     let mut memory = machine.memory;
     let whole = look(&memory);
-    assert_eq!((whole.losses.len(), whole.lost_orders), (0, None), "the devices have everything");
-    DEVICES.iter().for_each(|device| memory.data[*device].fill(0xee));
+    assert_eq!(
+        (whole.losses.len(), whole.lost_orders),
+        (0, None),
+        "the devices have everything"
+    );
+    DEVICES
+        .iter()
+        .for_each(|device| memory.data[*device].fill(0xee));
     let report = look(&memory);
     let lost = report.lost_orders.expect("promised, and nowhere");
-    assert!(report.losses.is_empty() && lost.last == whole.accepted_order, "{report:?}");
-    assert!(lost.count >= 20 && lost.count == lost.last.0 - lost.first.0 + 1, "{lost:?}");
+    assert!(
+        report.losses.is_empty() && lost.last == whole.accepted_order,
+        "{report:?}"
+    );
+    assert!(
+        lost.count >= 20 && lost.count == lost.last.0 - lost.first.0 + 1,
+        "{lost:?}"
+    );
 }
 
-/// In the middle of the journal a record is damaged on all devices. Those behind it count no more, but say what was durable.
+/// In the middle of the journal a record is damaged on all devices. Those behind it count no more,
+/// but say what was durable.
 #[test]
 fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
     let (mut machine, volume) = pool(false);
@@ -318,16 +500,29 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
     let mut memory = machine.memory;
     let accepted = look(&memory).accepted_order;
     for device in DEVICES {
-        let block = memory.data[device].windows(4095).position(|bytes| bytes.iter().all(|byte| *byte == 11)).expect("block 10");
+        let block = memory.data[device]
+            .windows(4095)
+            .position(|bytes| bytes.iter().all(|byte| *byte == 11))
+            .expect("block 10");
         memory.data[device][block + 100..block + 200].fill(0xee);
     }
-    assert!(matches!(start(&memory), Err(OpenError::Damage(_) | OpenError::Lost(_))), "a start is refused");
+    assert!(
+        matches!(
+            start(&memory),
+            Err(OpenError::Damage(_) | OpenError::Lost(_))
+        ),
+        "a start is refused"
+    );
     let lost = look(&memory).lost_orders.expect("promised, and damaged");
     // (What the last record promises, no later one says.)
-    assert!(lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count), "{lost:?} of {accepted}");
+    assert!(
+        lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count),
+        "{lost:?} of {accepted}"
+    );
 }
 
-/// What a device bears must be of this pool's own past: by content, not by the number of its generation.
+/// What a device bears must be of this pool's own past: by content, not by the number of its
+/// generation.
 #[test]
 fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
     let (machine, volume) = failed_and_cut();
@@ -341,7 +536,8 @@ fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
     memory.data[4][at..at + image.len()].copy_from_slice(&image);
     let error = start(&memory).expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
-    // Where copies disagree, the newest that verifies counts: with the other device as it left nothing is lost.
+    // Where copies disagree, the newest that verifies counts: with the other device as it left
+    // nothing is lost.
     memory.present[5] = true;
     start(&memory).expect("opens");
     // The journal of one device is gone, that of the other one is whole.
@@ -379,52 +575,93 @@ fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
     fill(&mut machine, volume, 10);
     machine.held = Some(Vec::new());
     for change in [MemberChange::TakeOut, MemberChange::Settle] {
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Member { member: MemberId(4), change } }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(7),
+            command: Control::Member {
+                member: MemberId(4),
+                change,
+            },
+        }));
         machine.settle();
         // Superblocks get through, the log does not.
         for _ in 0..6 {
-            let (through, held): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(|command| match &command.op {
-                MemberOp::Write { offset, .. } => *offset < MIB,
-                _ => true,
-            });
+            let (through, held): (Vec<_>, Vec<_>) = machine
+                .held
+                .take()
+                .unwrap_or_default()
+                .into_iter()
+                .partition(|command| match &command.op {
+                    MemberOp::Write { offset, .. } => *offset < MIB,
+                    _ => true,
+                });
             machine.held = Some(held);
-            through.into_iter().for_each(|command| machine.carry_out(command));
+            through
+                .into_iter()
+                .for_each(|command| machine.carry_out(command));
             machine.settle();
         }
     }
-    assert_eq!(machine.control.len(), 1, "taken out, and not settled: {:?}", machine.control);
+    assert_eq!(
+        machine.control.len(),
+        1,
+        "taken out, and not settled: {:?}",
+        machine.control
+    );
     machine.release();
     pass(&mut machine, 4);
-    assert_eq!(machine.control.len(), 2, "settled: {}", machine.engine.describe());
+    assert_eq!(
+        machine.control.len(),
+        2,
+        "settled: {}",
+        machine.engine.describe()
+    );
     machine.memory.present[4] = false;
     let mut machine = machine.crash();
     check(&mut machine, volume, 10);
 }
 
-/// `pool replace` of a pool that is not open looked at the record of the loss only: the device that was given up could have had what the log lacked.
+/// `pool replace` of a pool that is not open looked at the record of the loss only: the device that
+/// was given up could have had what the log lacked.
 #[test]
 fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
     let (machine, volume) = failed_and_cut();
     let replace = |memory: &mut Memory, options: &OpenOptions| {
         memory.data[4] = vec![0; memory.data[4].len()];
-        Engine::replace_member(memory, &BufPool::new(1 << 20), options, MemberId(4), windrow_units::Uuid([0xee; 16]))
+        Engine::replace_member(
+            memory,
+            &BufPool::new(1 << 20),
+            options,
+            MemberId(4),
+            windrow_units::Uuid([0xee; 16]),
+        )
     };
     let mut memory = machine.memory.clone();
     let error = replace(&mut memory, &Machine::options()).expect_err("refused");
     assert!(matches!(error, OpenError::JournalMissing { .. }), "{error}");
-    replace(&mut machine.memory.clone(), &OpenOptions { discard_journal: true, ..Machine::options() }).expect("given up");
+    replace(
+        &mut machine.memory.clone(),
+        &OpenOptions {
+            discard_journal: true,
+            ..Machine::options()
+        },
+    )
+    .expect("given up");
     // When the pool was shut down nothing is on it.
     let mut machine = Machine::open(machine.memory);
     check(&mut machine, volume, 20);
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     replace(&mut machine.memory, &Machine::options()).expect("replaced");
     let mut machine = Machine::open(machine.memory);
     check(&mut machine, volume, 20);
 }
 
-/// A device came back while a generation was being written that knew nothing of it. It had nothing to be rebuilt, so the next one, its first, called it
-/// whole. The power went while that was written, and the device did not get it: its own superblock was three generations old, it did not count, and the
-/// pool waited for a journal device that was there (simulator, seed 31499).
+/// A device came back while a generation was being written that knew nothing of it. It had nothing
+/// to be rebuilt, so the next one, its first, called it whole. The power went while that was
+/// written, and the device did not get it: its own superblock was three generations old, it did not
+/// count, and the pool waited for a journal device that was there (simulator, seed 31499).
 #[test]
 fn the_first_generation_that_a_device_gets_does_not_call_it_whole() {
     let (mut machine, volume) = pool(false);
@@ -434,11 +671,22 @@ fn the_first_generation_that_a_device_gets_does_not_call_it_whole() {
     let device = DEVICES[1];
     let superblock = machine.memory.superblock_of(device);
     for change in [MemberChange::TakeOut, MemberChange::Settle] {
-        machine.command(Control::Member { member: MemberId(device as u8), change });
+        machine.command(Control::Member {
+            member: MemberId(device as u8),
+            change,
+        });
     }
     machine.held = Some(Vec::new());
-    machine.command(Control::SetProperties(Properties { seal_age_ms: 30, ..machine::PROPERTIES }));
-    machine.command(Control::Member { member: MemberId(device as u8), change: MemberChange::BringBack { superblock: Box::new(superblock) } });
+    machine.command(Control::SetProperties(Properties {
+        seal_age_ms: 30,
+        ..machine::PROPERTIES
+    }));
+    machine.command(Control::Member {
+        member: MemberId(device as u8),
+        change: MemberChange::BringBack {
+            superblock: Box::new(superblock),
+        },
+    });
     let mut states = Vec::new();
     for _ in 0..40 {
         for command in machine.held.replace(Vec::new()).unwrap_or_default() {
@@ -456,5 +704,10 @@ fn the_first_generation_that_a_device_gets_does_not_call_it_whole() {
         machine.settle();
     }
     assert_eq!(states.first(), Some(&MemberState::Rebuilding), "{states:?}");
-    assert_eq!(states.last(), Some(&MemberState::Online), "{}", machine.engine.describe());
+    assert_eq!(
+        states.last(),
+        Some(&MemberState::Online),
+        "{}",
+        machine.engine.describe()
+    );
 }

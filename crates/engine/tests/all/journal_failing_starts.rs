@@ -1,4 +1,5 @@
-//! The lone journal device fails in the middle of a start: what was promised is on it and nowhere else, and no superblock says so yet.
+//! The lone journal device fails in the middle of a start: what was promised is on it and nowhere
+//! else, and no superblock says so yet.
 
 use crate::machine;
 
@@ -44,16 +45,29 @@ fn failing(memory: &mut Memory, fails: Fails) -> impl MemberIo {
             Access::Flush => (MemberErrorKind::Media, 5),
             _ => return Ok(()),
         };
-        Err(MemberError { member, kind, offset: 0, code })
+        Err(MemberError {
+            member,
+            kind,
+            offset: 0,
+            code,
+        })
     };
-    Hooked { memory, sector_bytes: 512, hook }
+    Hooked {
+        memory,
+        sector_bytes: 512,
+        hook,
+    }
 }
 
 fn sync(machine: &mut Machine, volume: VolumeId, lba: u64) {
     machine.write(volume, lba, lba as u8 + 1);
     machine.completions.clear();
     machine.flush(volume);
-    assert!(machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(), "{}", machine.engine.describe());
+    assert!(
+        machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(),
+        "{}",
+        machine.engine.describe()
+    );
 }
 
 /// Power has failed with ten blocks, and the volume that they are in, in the journal alone.
@@ -65,12 +79,16 @@ fn pool() -> (Memory, VolumeId) {
     (machine.memory, volume)
 }
 
-/// The same with blocks 100 to 110, and the device lacks the newest generation, which all others have.
+/// The same with blocks 100 to 110, and the device lacks the newest generation, which all others
+/// have.
 fn lagging() -> (Memory, VolumeId) {
     let (memory, volume) = pool();
     let mut machine = Machine::open(memory);
     pass(&mut machine, 200);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     (100..110).for_each(|lba| sync(&mut machine, volume, lba));
     let mut memory = machine.memory;
     let at = slot_offset(memory.superblock().generation) as usize;
@@ -84,17 +102,36 @@ fn check(memory: Memory, volume: VolumeId, blocks: std::ops::Range<u64>) {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// The start began anew without the device, missed nothing, as nobody had said what was promised, and voided it for ever without a word.
+/// The start began anew without the device, missed nothing, as nobody had said what was promised,
+/// and voided it for ever without a word.
 #[test]
 fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
     let (mut memory, volume) = pool();
-    let (engine, report) = Engine::open(&mut failing(&mut memory, Fails::Flushes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
-    assert!(report.notes.iter().any(|note| note.contains("not in service were read")), "{:?}", report.notes);
-    // Whether the device keeps what it could not flush is not known: users are promised only what the log has.
+    let (engine, report) = Engine::open(
+        &mut failing(&mut memory, Fails::Flushes),
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .expect("it starts");
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("not in service were read")),
+        "{:?}",
+        report.notes
+    );
+    // Whether the device keeps what it could not flush is not known: users are promised only what
+    // the log has.
     assert_eq!(engine.durable_orders().1, engine.durable_orders().0);
     check(memory, volume, 0..10);
     let (mut memory, volume) = lagging();
-    Engine::open(&mut failing(&mut memory, Fails::Writes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
+    Engine::open(
+        &mut failing(&mut memory, Fails::Writes),
+        BufPool::new(64 << 20),
+        &Machine::options(),
+    )
+    .expect("it starts");
     check(memory.clone(), volume, 0..10);
     check(memory, volume, 100..110);
 }
@@ -103,8 +140,16 @@ fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
 fn a_pool_whose_journal_goes_during_the_start_is_refused() {
     for fails in [Fails::GoneAtRecords, Fails::GoneAtFlush] {
         let (mut memory, volume) = pool();
-        let result = Engine::open(&mut failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options());
-        assert!(matches!(result, Err(OpenError::JournalMissing { .. })), "{:?}", result.map(|(_, report)| report));
+        let result = Engine::open(
+            &mut failing(&mut memory, fails),
+            BufPool::new(64 << 20),
+            &Machine::options(),
+        );
+        assert!(
+            matches!(result, Err(OpenError::JournalMissing { .. })),
+            "{:?}",
+            result.map(|(_, report)| report)
+        );
         memory.present[DEVICE.index()] = true;
         check(memory, volume, 0..10);
     }
@@ -112,15 +157,29 @@ fn a_pool_whose_journal_goes_during_the_start_is_refused() {
 
 #[test]
 fn a_rebuild_of_the_map_reads_it_too() {
-    for (fails, (mut memory, volume), blocks) in [(Fails::Flushes, pool(), 0..10), (Fails::Writes, lagging(), 100..110)] {
-        let work = RebuildWork { write: true, ..Default::default() };
-        Engine::rebuild_map(&mut failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("it is rebuilt");
+    for (fails, (mut memory, volume), blocks) in [
+        (Fails::Flushes, pool(), 0..10),
+        (Fails::Writes, lagging(), 100..110),
+    ] {
+        let work = RebuildWork {
+            write: true,
+            ..Default::default()
+        };
+        Engine::rebuild_map(
+            &mut failing(&mut memory, fails),
+            BufPool::new(64 << 20),
+            &Machine::options(),
+            work,
+            &mut |_| {},
+        )
+        .expect("it is rebuilt");
         check(memory, volume, blocks);
     }
 }
 
-/// A device is taken out while a record is in its cache. Nobody flushed it after that, and the start which read the record called it durable: a flush was answered, power
-/// failed, and the next start missed what had been promised.
+/// A device is taken out while a record is in its cache. Nobody flushed it after that, and the
+/// start which read the record called it durable: a flush was answered, power failed, and the next
+/// start missed what had been promised.
 #[test]
 fn a_device_that_is_read_is_flushed() {
     let (memory, volume) = pool();
@@ -131,13 +190,31 @@ fn a_device_that_is_read_is_flushed() {
     machine.write(volume, 10, 11);
     machine.completions.clear();
     machine.flush(volume);
-    let to_device = |c: &MemberCommand| c.member == DEVICE && matches!(c.op, MemberOp::Write { .. });
-    let (records, others): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(to_device);
-    assert_eq!((records.len(), others.len()), (1, 0), "the flush has not come");
+    let to_device =
+        |c: &MemberCommand| c.member == DEVICE && matches!(c.op, MemberOp::Write { .. });
+    let (records, others): (Vec<_>, Vec<_>) = machine
+        .held
+        .take()
+        .unwrap_or_default()
+        .into_iter()
+        .partition(to_device);
+    assert_eq!(
+        (records.len(), others.len()),
+        (1, 0),
+        "the flush has not come"
+    );
     machine.held = Some(others);
-    records.into_iter().for_each(|command| machine.carry_out(command));
+    records
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Member { member: DEVICE, change: MemberChange::TakeOut } }));
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(7),
+        command: Control::Member {
+            member: DEVICE,
+            change: MemberChange::TakeOut,
+        },
+    }));
     machine.settle();
     // Superblocks get through, nothing else does.
     for _ in 0..6 {
@@ -145,15 +222,27 @@ fn a_device_that_is_read_is_flushed() {
             MemberOp::Write { offset, .. } => *offset < MIB,
             _ => command.member != DEVICE,
         };
-        let (done, held): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(through);
+        let (done, held): (Vec<_>, Vec<_>) = machine
+            .held
+            .take()
+            .unwrap_or_default()
+            .into_iter()
+            .partition(through);
         machine.held = Some(held);
-        done.into_iter().for_each(|command| machine.carry_out(command));
+        done.into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
     }
-    assert!(machine.completions.is_empty(), "the flush of block 10 was not answered");
+    assert!(
+        machine.completions.is_empty(),
+        "the flush of block 10 was not answered"
+    );
     // The process is killed: caches of devices stay.
     let flushes = machine.memory.flushed[DEVICE.index()];
     let mut machine = Machine::open(machine.memory);
     assert_eq!(machine.byte(volume, 10), 11);
-    assert!(machine.memory.flushed[DEVICE.index()] > flushes, "it is durable before anybody is told so");
+    assert!(
+        machine.memory.flushed[DEVICE.index()] > flushes,
+        "it is durable before anybody is told so"
+    );
 }

@@ -1,4 +1,5 @@
-//! Who goes first at a member: reads and promises overtake cleaning, which is held back for them and goes on all the same (docs/latency.md).
+//! Who goes first at a member: reads and promises overtake cleaning, which is held back for them
+//! and goes on all the same (docs/latency.md).
 //!
 //! Members here end only what a story lets them end, in the order in which it was sent.
 
@@ -12,7 +13,8 @@ use windrow_units::{MemberId, Redundancy, VolumeId};
 
 /// Requests that wait or are on their way at any time.
 const DEPTH: u64 = 32;
-/// Most of writes and background reads that may be under way at a member while somebody reads or flushes and space is short: two windows of 1 MiB.
+/// Most of writes and background reads that may be under way at a member while somebody reads or
+/// flushes and space is short: two windows of 1 MiB.
 const UNDER_WAY_MAX: u64 = 2 << 20;
 
 /// A full pool under a load of random overwrites, each 16th followed by a flush and a read.
@@ -32,7 +34,15 @@ impl Load {
         let mut machine = Machine::with_rows(Redundancy::Single, 3, 64, 64, 128);
         let blocks = machine.engine.status().plan.usable_bytes / 4096;
         let volume = machine.volume(blocks * 4096);
-        let mut load = Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answers: Vec::new() };
+        let mut load = Self {
+            machine,
+            volume,
+            queue: VecDeque::new(),
+            blocks,
+            numbers: Numbers(1),
+            asked: 0,
+            answers: Vec::new(),
+        };
         for lba in 0..blocks {
             load.write(lba);
             load.keep_up();
@@ -42,7 +52,11 @@ impl Load {
 
     fn ask(&mut self, id: u64, op: Op) {
         self.asked += 1;
-        self.machine.events.push(Event::Request(Request { id: RequestId(id), volume: self.volume, op }));
+        self.machine.events.push(Event::Request(Request {
+            id: RequestId(id),
+            volume: self.volume,
+            op,
+        }));
         self.apply();
     }
 
@@ -51,11 +65,24 @@ impl Load {
         let mut bytes = [1u8; 4096];
         bytes[..8].copy_from_slice(&lba.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.asked.to_le_bytes());
-        self.ask(lba, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+        self.ask(
+            lba,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
     }
 
     fn read(&mut self, lba: u64) {
-        self.ask(lba, Op::Read { offset: lba * 4096, length: 4096 });
+        self.ask(
+            lba,
+            Op::Read {
+                offset: lba * 4096,
+                length: 4096,
+            },
+        );
     }
 
     fn apply(&mut self) {
@@ -99,7 +126,11 @@ impl Load {
     /// Lets members end things until few requests wait.
     fn keep_up(&mut self) {
         while self.unanswered() >= DEPTH {
-            if self.queue.is_empty() { self.pass(20_000_000) } else { self.end(0) }
+            if self.queue.is_empty() {
+                self.pass(20_000_000)
+            } else {
+                self.end(0)
+            }
         }
     }
 
@@ -108,7 +139,8 @@ impl Load {
         let lba = self.numbers.below(self.blocks);
         self.write(lba);
         if self.numbers.draw().is_multiple_of(16) {
-            // Those who wait for these are not kept waiting by what was sent before, if that can be.
+            // Those who wait for these are not kept waiting by what was sent before, if that can
+            // be.
             let sent = self.queue.len();
             self.ask(0, Op::Flush);
             let lba = self.numbers.below(self.blocks);
@@ -137,7 +169,10 @@ impl Load {
 
     /// What is under way at a member, as far as it is no read of a single block.
     fn under_way(&self, member: usize) -> u64 {
-        let of_it = self.queue.iter().filter(|command| command.member.index() == member);
+        let of_it = self
+            .queue
+            .iter()
+            .filter(|command| command.member.index() == member);
         let bytes = of_it.map(|command| match &command.op {
             MemberOp::Write { buf, .. } => buf.len() as u64,
             MemberOp::Read { buf, .. } if buf.len() > 4096 => buf.len() as u64,
@@ -154,10 +189,16 @@ impl Load {
             }
             self.pass(20_000_000);
         }
-        assert_eq!((self.unanswered(), self.held()), (0, 0), "{}", self.machine.engine.describe());
+        assert_eq!(
+            (self.unanswered(), self.held()),
+            (0, 0),
+            "{}",
+            self.machine.engine.describe()
+        );
     }
 
-    /// What was written can be read (one block of seven is), and the members count what the engine counts.
+    /// What was written can be read (one block of seven is), and the members count what the engine
+    /// counts.
     fn check(&mut self) {
         self.run_out();
         for lba in (0..self.blocks).step_by(7) {
@@ -169,9 +210,25 @@ impl Load {
         self.run_out();
         let status = self.machine.engine.status();
         // A harness counts from the making of the pool on, the engine from the start.
-        let counted: Vec<u64> = status.member_stats.iter().map(|stats| stats.written.total()).collect();
-        let differences: Vec<u64> = self.machine.memory.written.iter().zip(&counted).map(|(device, engine)| device - engine).collect();
-        assert!(differences.iter().all(|difference| *difference == differences[0]), "{differences:?}");
+        let counted: Vec<u64> = status
+            .member_stats
+            .iter()
+            .map(|stats| stats.written.total())
+            .collect();
+        let differences: Vec<u64> = self
+            .machine
+            .memory
+            .written
+            .iter()
+            .zip(&counted)
+            .map(|(device, engine)| device - engine)
+            .collect();
+        assert!(
+            differences
+                .iter()
+                .all(|difference| *difference == differences[0]),
+            "{differences:?}"
+        );
     }
 }
 
@@ -183,14 +240,25 @@ fn reads_overtake_what_is_held_of_cleaning() {
         load.until_held(3);
         let (held, sent) = (load.held(), load.queue.len());
         let most = (0..3).map(|member| load.under_way(member)).max();
-        assert!(most <= Some(UNDER_WAY_MAX), "{most:?} bytes are in front of a read");
+        assert!(
+            most <= Some(UNDER_WAY_MAX),
+            "{most:?} bytes are in front of a read"
+        );
         // One block that is in the log, not on its way.
         let lba = (0..).find(|lba| {
             load.read(*lba);
             load.unanswered() == 1
         });
-        assert_eq!(load.queue.len(), sent + 1, "the read of block {lba:?} went at once");
-        assert!(load.held() >= held, "although others are held back: {} of {held}", load.held());
+        assert_eq!(
+            load.queue.len(),
+            sent + 1,
+            "the read of block {lba:?} went at once"
+        );
+        assert!(
+            load.held() >= held,
+            "although others are held back: {} of {held}",
+            load.held()
+        );
         load.end(sent);
         assert_eq!(load.unanswered(), 0, "and nothing else had to end for it");
     }
@@ -204,21 +272,27 @@ fn records_of_the_journal_overtake_what_is_held_of_cleaning() {
     let mut by_journal = 0;
     for _ in 0..20 {
         load.until_held(3);
-        let (sent, rounds) = (load.queue.len(), load.machine.engine.status().journal.rounds);
+        let (sent, rounds) = (
+            load.queue.len(),
+            load.machine.engine.status().journal.rounds,
+        );
         load.write(7);
         load.ask(0, Op::Flush);
         // Only what came after it ends.
         while load.queue.len() > sent {
             load.end(sent);
         }
-        by_journal += u32::from(load.unanswered() == 0 && load.machine.engine.status().journal.rounds > rounds);
+        by_journal += u32::from(
+            load.unanswered() == 0 && load.machine.engine.status().journal.rounds > rounds,
+        );
     }
     // The log serves those for which it is cheaper.
     assert!(by_journal >= 10, "{by_journal} of 20");
     load.check();
 }
 
-/// Reads that never end are answered first, always; of the rest one command ends for sixteen of them.
+/// Reads that never end are answered first, always; of the rest one command ends for sixteen of
+/// them.
 #[test]
 fn cleaning_goes_on_under_endless_reads() {
     let mut load = Load::new();
@@ -228,7 +302,12 @@ fn cleaning_goes_on_under_endless_reads() {
     let mut ends = 0;
     while load.held() > 0 || load.machine.engine.status().segments_cleaned < cleaned + 8 {
         ends += 1;
-        assert!(ends < 20_000, "held {held}, now {}; {}", load.held(), load.machine.engine.describe());
+        assert!(
+            ends < 20_000,
+            "held {held}, now {}; {}",
+            load.held(),
+            load.machine.engine.describe()
+        );
         let sent = load.queue.len();
         for _ in 0..16 {
             let lba = load.numbers.below(load.blocks);
@@ -250,7 +329,8 @@ fn cleaning_goes_on_under_endless_reads() {
     load.check();
 }
 
-/// A member that never ends anything: what is held for it ends as failed when it is taken out, without having been sent.
+/// A member that never ends anything: what is held for it ends as failed when it is taken out,
+/// without having been sent.
 #[test]
 fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
     let mut load = Load::new();
@@ -269,27 +349,68 @@ fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
         }
     }
     assert!(load.held() > 0, "{}", load.machine.engine.describe());
-    let (member, sent) = (hung.index(), load.queue.iter().filter(|command| command.member == hung).count());
-    let command = |change| ControlRequest { id: ControlId(1), command: Control::Member { member: hung, change } };
-    load.machine.events.push(Event::Control(command(MemberChange::TakeOut)));
-    load.machine.events.push(Event::Control(ControlRequest { id: ControlId(2), ..command(MemberChange::Settle) }));
+    let (member, sent) = (
+        hung.index(),
+        load.queue
+            .iter()
+            .filter(|command| command.member == hung)
+            .count(),
+    );
+    let command = |change| ControlRequest {
+        id: ControlId(1),
+        command: Control::Member {
+            member: hung,
+            change,
+        },
+    };
+    load.machine
+        .events
+        .push(Event::Control(command(MemberChange::TakeOut)));
+    load.machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(2),
+        ..command(MemberChange::Settle)
+    }));
     load.apply();
-    assert_eq!(load.held(), 0, "nothing is held for it any more, and nothing for others");
+    assert_eq!(
+        load.held(),
+        0,
+        "nothing is held for it any more, and nothing for others"
+    );
     for _ in 0..400 {
         match load.queue.iter().position(|command| command.member != hung) {
             Some(at) => load.end(at),
             None => load.pass(20_000_000),
         }
     }
-    assert_eq!(load.queue.iter().filter(|command| command.member == hung).count(), sent, "nothing more was sent to it");
-    let answered = |load: &Load, id| load.machine.out.control.iter().any(|answer| answer.id == ControlId(id) && answer.result.is_ok());
-    assert!(answered(&load, 1) && !answered(&load, 2), "what was sent to it is still with it");
+    assert_eq!(
+        load.queue
+            .iter()
+            .filter(|command| command.member == hung)
+            .count(),
+        sent,
+        "nothing more was sent to it"
+    );
+    let answered = |load: &Load, id| {
+        load.machine
+            .out
+            .control
+            .iter()
+            .any(|answer| answer.id == ControlId(id) && answer.result.is_ok())
+    };
+    assert!(
+        answered(&load, 1) && !answered(&load, 2),
+        "what was sent to it is still with it"
+    );
     while let Some(at) = load.queue.iter().position(|command| command.member == hung) {
         load.end(at);
     }
     load.run_out();
     assert!(answered(&load, 2), "settled");
-    assert_eq!(load.machine.engine.status().member_stats[member].errors, 0, "it saw nothing of what was held for it");
+    assert_eq!(
+        load.machine.engine.status().member_stats[member].errors,
+        0,
+        "it saw nothing of what was held for it"
+    );
     load.check();
 }
 
@@ -303,35 +424,89 @@ fn end_at(machine: &mut Machine, ms: u64) {
     machine.settle();
 }
 
-/// One write, its flush, its way to the log, and its read, with members that take a known time for each.
+/// One write, its flush, its way to the log, and its read, with members that take a known time for
+/// each.
 #[test]
 fn stages_tell_where_the_time_went() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 32, 1 << 20);
     let volume = machine.volume(1 << 20);
     let stage = |machine: &Machine, name: &str| {
-        let times = machine.engine.stage_times().into_iter().find(|shown| shown.stage == name).expect("a stage").times;
+        let times = machine
+            .engine
+            .stage_times()
+            .into_iter()
+            .find(|shown| shown.stage == name)
+            .expect("a stage")
+            .times;
         (times.count, times.max_ns / 1_000_000)
     };
     // The volume is on record: by the journal, at a time that stood still.
     let before = ["log_flush", "write_open", "write_members"].map(|name| stage(&machine, name).0);
-    assert_eq!(["journal_write", "journal_flush", "flush_wait", "write_admission"].map(|name| stage(&machine, name)), [(1, 0), (1, 0), (0, 0), (0, 0)]);
+    assert_eq!(
+        [
+            "journal_write",
+            "journal_flush",
+            "flush_wait",
+            "write_admission"
+        ]
+        .map(|name| stage(&machine, name)),
+        [(1, 0), (1, 0), (0, 0), (0, 0)]
+    );
     end_at(&mut machine, 10);
     machine.write(volume, 3, 9);
     machine.flush(volume);
     end_at(&mut machine, 13);
-    assert_eq!((stage(&machine, "journal_write"), stage(&machine, "journal_flush").0), ((2, 3), 1));
+    assert_eq!(
+        (
+            stage(&machine, "journal_write"),
+            stage(&machine, "journal_flush").0
+        ),
+        ((2, 3), 1)
+    );
     end_at(&mut machine, 18);
     assert_eq!(machine.completions.len(), 2, "the flush is answered");
-    assert_eq!([stage(&machine, "write_admission"), stage(&machine, "flush_wait"), stage(&machine, "journal_flush")], [(1, 0), (1, 0), (2, 5)]);
+    assert_eq!(
+        [
+            stage(&machine, "write_admission"),
+            stage(&machine, "flush_wait"),
+            stage(&machine, "journal_flush")
+        ],
+        [(1, 0), (1, 0), (2, 5)]
+    );
     // The open batch is sealed when it is old, and its members take 4 ms.
     end_at(&mut machine, 1010);
     end_at(&mut machine, 1014);
     // The volume's record has been in it since the beginning.
     assert_eq!(stage(&machine, "write_open"), (before[1] + 1, 1010));
-    assert_eq!((stage(&machine, "write_members"), stage(&machine, "write_commit").1), ((before[2] + 1, 4), 0));
-    machine.request(volume, Op::Read { offset: 3 * 4096, length: 4096 });
+    assert_eq!(
+        (
+            stage(&machine, "write_members"),
+            stage(&machine, "write_commit").1
+        ),
+        ((before[2] + 1, 4), 0)
+    );
+    machine.request(
+        volume,
+        Op::Read {
+            offset: 3 * 4096,
+            length: 4096,
+        },
+    );
     machine.settle();
     end_at(&mut machine, 1021);
-    assert_eq!((stage(&machine, "read_member"), stage(&machine, "read_verify").0, stage(&machine, "read_rebuild").0), ((1, 7), 0, 0));
-    assert_eq!((stage(&machine, "held_background").0, stage(&machine, "log_flush").0 >= before[0]), (0, true));
+    assert_eq!(
+        (
+            stage(&machine, "read_member"),
+            stage(&machine, "read_verify").0,
+            stage(&machine, "read_rebuild").0
+        ),
+        ((1, 7), 0, 0)
+    );
+    assert_eq!(
+        (
+            stage(&machine, "held_background").0,
+            stage(&machine, "log_flush").0 >= before[0]
+        ),
+        (0, true)
+    );
 }

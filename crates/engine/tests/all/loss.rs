@@ -1,4 +1,5 @@
-//! Loss beyond what redundancy covers, each case as a story: the pool is refused with the list of what is lost, and nothing is written.
+//! Loss beyond what redundancy covers, each case as a story: the pool is refused with the list of
+//! what is lost, and nothing is written.
 
 use crate::machine;
 
@@ -25,28 +26,42 @@ fn flushed(writes: u64) -> Memory {
     machine.memory
 }
 
-/// A flushed batch was lost on more members than the redundancy covers. The chain ended there as at a torn tail: the pool opened without
-/// it and without everything behind it, and nobody was told.
+/// A flushed batch was lost on more members than the redundancy covers. The chain ended there as at
+/// a torn tail: the pool opened without it and without everything behind it, and nobody was told.
 #[test]
 fn a_lost_durable_batch_is_not_a_torn_tail() {
     let mut memory = flushed(40);
-    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
+    let start = memory.superblock().checkpoints[0]
+        .expect("a checkpoint")
+        .replay[0];
     // The volume's creation is the first batch, of one row; the fourth write is the fifth.
     memory.overwrite(start.segment, start.row + 7..start.row + 9, 0);
     let before = memory.data.clone();
     let error = open(&mut memory).expect_err("the loss is found");
     assert!(memory.data == before, "nothing was written");
-    let OpenError::Lost(Losses(losses)) = error else { panic!("{error}") };
+    let OpenError::Lost(Losses(losses)) = error else {
+        panic!("{error}")
+    };
     assert_eq!(losses.len(), 1);
     let loss = &losses[0];
-    assert_eq!((loss.stream, loss.seq, loss.segment, loss.row), (0, Seq(5), start.segment, start.row + 7));
-    assert!(loss.durable_seq > loss.seq, "later batches say that it was durable");
+    assert_eq!(
+        (loss.stream, loss.seq, loss.segment, loss.row),
+        (0, Seq(5), start.segment, start.row + 7)
+    );
+    assert!(
+        loss.durable_seq > loss.seq,
+        "later batches say that it was durable"
+    );
     let (first, last) = loss.orders.expect("orders are known");
-    assert!(first == Order(5) && last >= Order(30), "orders {first} to {last}");
+    assert!(
+        first == Order(5) && last >= Order(30),
+        "orders {first} to {last}"
+    );
 }
 
-/// The pool was refused, but before that a member whose superblock was one generation behind had been given the newest one: a member that came
-/// back with old content from elsewhere was then taken for one that had missed nothing.
+/// The pool was refused, but before that a member whose superblock was one generation behind had
+/// been given the newest one: a member that came back with old content from elsewhere was then
+/// taken for one that had missed nothing.
 #[test]
 fn a_refused_start_leaves_superblocks_alone() {
     let mut memory = flushed(40);
@@ -65,16 +80,28 @@ fn a_refused_start_leaves_superblocks_alone() {
 #[test]
 fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
     let mut memory = flushed(40);
-    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
+    let start = memory.superblock().checkpoints[0]
+        .expect("a checkpoint")
+        .replay[0];
     memory.overwrite(start.segment, start.row + 8..start.row + 9, 0);
     let error = open(&mut memory).expect_err("the loss is found");
-    let OpenError::Lost(Losses(losses)) = &error else { panic!("{error}") };
-    let blocks: Vec<(u64, u64)> = losses[0].blocks.iter().map(|b| (b.first.0, b.count)).collect();
+    let OpenError::Lost(Losses(losses)) = &error else {
+        panic!("{error}")
+    };
+    let blocks: Vec<(u64, u64)> = losses[0]
+        .blocks
+        .iter()
+        .map(|b| (b.first.0, b.count))
+        .collect();
     assert_eq!(blocks, [(3, 1)], "{error}");
-    assert!(error.to_string().contains("volume 1 blocks 3..4"), "{error}");
+    assert!(
+        error.to_string().contains("volume 1 blocks 3..4"),
+        "{error}"
+    );
 }
 
-/// The same batch, lost before anything said that it was durable, is a torn tail: what a power cut may leave.
+/// The same batch, lost before anything said that it was durable, is a torn tail: what a power cut
+/// may leave.
 #[test]
 fn what_nothing_calls_durable_is_a_torn_tail() {
     let mut machine = Machine::new(3, 64, 100);
@@ -86,15 +113,18 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
     machine.events.push(Event::Tick(machine.now_ns));
     machine.settle();
     let mut memory = machine.memory;
-    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
+    let start = memory.superblock().checkpoints[0]
+        .expect("a checkpoint")
+        .replay[0];
     memory.overwrite(start.segment, start.row + 3..start.row + 5, 0);
     let report = open(&mut memory).expect("a torn tail is no damage");
     assert_eq!(report.accepted_order, Order(2));
     assert!(report.notes.is_empty());
 }
 
-/// A bad sector in one row of a batch took the whole column of its member from all its rows: with a member away, and one that had lost its write of another
-/// row, a batch that was there was taken for torn (simulator, seed 38241).
+/// A bad sector in one row of a batch took the whole column of its member from all its rows: with a
+/// member away, and one that had lost its write of another row, a batch that was there was taken
+/// for torn (simulator, seed 38241).
 #[test]
 fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
     let mut machine = Machine::with(Redundancy::Double, 5, 64, 100);
@@ -106,20 +136,34 @@ fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
     machine.events.push(Event::Tick(machine.now_ns));
     machine.settle();
     let mut memory = machine.memory;
-    let (segment, row, header) = memory.headers().into_iter().max_by_key(|(.., header)| header.seq).expect("the batch");
+    let (segment, row, header) = memory
+        .headers()
+        .into_iter()
+        .max_by_key(|(.., header)| header.seq)
+        .expect("the batch");
     assert!(header.rows > 8, "{} rows", header.rows);
     let width = memory.data.len();
-    let (bad, lost) = (memory.blocks(segment, row + 3..row + 4)[1], memory.blocks(segment, row + 6..row + 7)[2]);
-    let away = (0..width).find(|member| ![bad.0, lost.0].contains(member)).expect("a third one");
+    let (bad, lost) = (
+        memory.blocks(segment, row + 3..row + 4)[1],
+        memory.blocks(segment, row + 6..row + 7)[2],
+    );
+    let away = (0..width)
+        .find(|member| ![bad.0, lost.0].contains(member))
+        .expect("a third one");
     memory.present[away] = false;
     memory.bad.push(bad);
     memory.data[lost.0][lost.1..lost.1 + 4096].fill(0x99);
-    let (engine, report) = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("a start");
-    assert_eq!((report.accepted_order, report.completed_batches), (Order(41), 1));
+    let (engine, report) =
+        Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("a start");
+    assert_eq!(
+        (report.accepted_order, report.completed_batches),
+        (Order(41), 1)
+    );
     drop(engine);
 }
 
-/// Orders between two epochs were given out and lost with the power; the fence says so, and no later start may call them damage.
+/// Orders between two epochs were given out and lost with the power; the fence says so, and no
+/// later start may call them damage.
 #[test]
 fn orders_behind_a_fence_are_not_lost() {
     let mut machine = Machine::new(3, 64, 100);
@@ -134,29 +178,44 @@ fn orders_behind_a_fence_are_not_lost() {
             machine.write(volume, 100 + lba, round);
         }
         machine = machine.crash();
-        assert!((0..20).all(|lba| machine.byte(volume, lba) == round), "round {round}");
+        assert!(
+            (0..20).all(|lba| machine.byte(volume, lba) == round),
+            "round {round}"
+        );
     }
 }
 
-/// The pool after two shutdowns, the list of its newest checkpoint lost; and the number of the one before.
+/// The pool after two shutdowns, the list of its newest checkpoint lost; and the number of the one
+/// before.
 fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory, u64) {
     for byte in [101, 102] {
         // Each shutdown writes a checkpoint; the start after it keeps the one that it used.
         machine = machine.crash();
         machine.write(volume, 50, byte);
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
     }
     let mut memory = machine.memory;
     let sb = memory.superblock();
-    let (newest, older) = (sb.checkpoints[0].expect("newest"), sb.checkpoints[1].expect("the one before"));
+    let (newest, older) = (
+        sb.checkpoints[0].expect("newest"),
+        sb.checkpoints[1].expect("the one before"),
+    );
     let codec = sb.place_codec();
-    let (row, rows) = (u32::from(newest.list.batch_row), u32::from(newest.list.batch_rows));
+    let (row, rows) = (
+        u32::from(newest.list.batch_row),
+        u32::from(newest.list.batch_rows),
+    );
     memory.overwrite(codec.segment(newest.list.place), row..row + rows, 0);
     (memory, older.id)
 }
 
-/// The last batch was lost together with the newest checkpoint. The one before knew nothing of that batch, no later header either: it was taken for a
-/// torn tail, and what had been flushed was gone without a word. But the root of the checkpoint that was not used told how far the log was durable.
+/// The last batch was lost together with the newest checkpoint. The one before knew nothing of that
+/// batch, no later header either: it was taken for a torn tail, and what had been flushed was gone
+/// without a word. But the root of the checkpoint that was not used told how far the log was
+/// durable.
 #[test]
 fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
     let mut machine = Machine::new(3, 64, 100);
@@ -164,16 +223,35 @@ fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
     machine.write(volume, 50, 7);
     machine.flush(volume);
     let (mut memory, _) = without_newest_checkpoint(machine, volume);
-    let (segment, row, header) = memory.headers().into_iter().filter(|(.., h)| h.stream.0 == 0).max_by_key(|(.., h)| h.seq).expect("a batch");
+    let (segment, row, header) = memory
+        .headers()
+        .into_iter()
+        .filter(|(.., h)| h.stream.0 == 0)
+        .max_by_key(|(.., h)| h.seq)
+        .expect("a batch");
     memory.overwrite(segment, row..row + header.rows, 0);
     let before = memory.data.clone();
-    let OpenError::Lost(Losses(losses)) = open(&mut memory).map(|_| ()).expect_err("the loss is found") else { panic!("another error") };
+    let OpenError::Lost(Losses(losses)) = open(&mut memory)
+        .map(|_| ())
+        .expect_err("the loss is found")
+    else {
+        panic!("another error")
+    };
     assert!(memory.data == before, "nothing was written");
-    assert_eq!((losses.len(), losses[0].stream, losses[0].seq, losses[0].durable_seq), (1, 0, header.seq, header.seq));
+    assert_eq!(
+        (
+            losses.len(),
+            losses[0].stream,
+            losses[0].seq,
+            losses[0].durable_seq
+        ),
+        (1, 0, header.seq, header.seq)
+    );
 }
 
-/// A page of the newest checkpoint is lost. The one before serves, with a longer replay; the batches of the lost one are in that replay,
-/// and their absence must not be taken for a loss of data.
+/// A page of the newest checkpoint is lost. The one before serves, with a longer replay; the
+/// batches of the lost one are in that replay, and their absence must not be taken for a loss of
+/// data.
 #[test]
 fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let mut machine = Machine::new(3, 64, 100);
@@ -185,14 +263,19 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let (mut memory, older) = without_newest_checkpoint(machine, volume);
     let report = open(&mut memory).expect("the older checkpoint serves");
     assert_eq!(report.checkpoint, older);
-    assert!(report.notes.iter().any(|n| n.contains("checkpoint")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|n| n.contains("checkpoint")),
+        "{:?}",
+        report.notes
+    );
     let mut machine = Machine::open(memory);
     assert!((0..30).all(|lba| machine.byte(volume, lba) == 7));
     assert_eq!(machine.byte(volume, 50), 102);
 }
 
-/// The superblocks of the last epoch rotted on all members. The one before was taken for the newest, and the pool opened as it had been before
-/// that epoch: everything flushed since was gone without a word.
+/// The superblocks of the last epoch rotted on all members. The one before was taken for the
+/// newest, and the pool opened as it had been before that epoch: everything flushed since was gone
+/// without a word.
 #[test]
 fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
     let mut machine = Machine::new(3, 64, 100);
@@ -207,7 +290,10 @@ fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
     assert!(memory.superblock().epoch > epoch);
     while memory.superblock().epoch > epoch {
         let slot = slot_offset(memory.superblock().generation) as usize;
-        memory.data.iter_mut().for_each(|member| member[slot..slot + 4096].fill(0xee));
+        memory
+            .data
+            .iter_mut()
+            .for_each(|member| member[slot..slot + 4096].fill(0xee));
     }
     let before = memory.data.clone();
     let error = open(&mut memory).expect_err("the loss is found");
@@ -215,7 +301,8 @@ fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
     assert!(error.to_string().contains("superblock"), "{error}");
 }
 
-/// A pool after a shutdown, its map on many pages: most of them are of an older checkpoint, some of the newest.
+/// A pool after a shutdown, its map on many pages: most of them are of an older checkpoint, some of
+/// the newest.
 fn with_checkpoints() -> (Memory, VolumeId) {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
@@ -225,7 +312,10 @@ fn with_checkpoints() -> (Memory, VolumeId) {
             machine.write(volume, page * 256, round);
             assert!(machine.wait_for(1) && machine.completions[0].result.is_ok());
         }
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
         if round < 3 {
             machine = machine.crash();
         }
@@ -244,9 +334,14 @@ fn is_whole(machine: &mut Machine, volume: VolumeId) -> bool {
 }
 
 /// Makes the header of a batch unreadable, and nothing else in its row: first column and parity.
-fn lose_header(memory: &mut Memory, segment: SegmentId, row: u32) -> Vec<((usize, usize), Vec<u8>)> {
+fn lose_header(
+    memory: &mut Memory,
+    segment: SegmentId,
+    row: u32,
+) -> Vec<((usize, usize), Vec<u8>)> {
     let blocks = memory.blocks(segment, row..row + 1);
-    let lost = [blocks[0], blocks[blocks.len() - 1]].map(|(member, at)| ((member, at), memory.data[member][at..at + 4096].to_vec()));
+    let lost = [blocks[0], blocks[blocks.len() - 1]]
+        .map(|(member, at)| ((member, at), memory.data[member][at..at + 4096].to_vec()));
     for ((member, at), _) in &lost {
         memory.data[*member][*at..*at + 4096].fill(0xee);
     }
@@ -257,30 +352,50 @@ fn lose_header(memory: &mut Memory, segment: SegmentId, row: u32) -> Vec<((usize
 fn own_batches(memory: &Memory) -> Vec<(SegmentId, u32)> {
     let root = memory.superblock().checkpoints[0].expect("a checkpoint");
     let start = root.replay[3];
-    let own = memory.headers().into_iter().filter(|(.., h)| usize::from(h.stream.0) == 3 && h.epoch == root.epoch && h.seq >= start.seq);
+    let own = memory.headers().into_iter().filter(|(.., h)| {
+        usize::from(h.stream.0) == 3 && h.epoch == root.epoch && h.seq >= start.seq
+    });
     own.map(|(segment, row, _)| (segment, row)).collect()
 }
 
-/// The header of one of the checkpoint's own batches was unreadable, its pages were fine. The pool opened; its next checkpoint was written
-/// over the pages behind that header, and the start after it was refused.
+/// The header of one of the checkpoint's own batches was unreadable, its pages were fine. The pool
+/// opened; its next checkpoint was written over the pages behind that header, and the start after
+/// it was refused.
 #[test]
 fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
     let (memory, volume) = with_checkpoints();
     let own = own_batches(&memory);
-    let segments: std::collections::BTreeSet<SegmentId> = own.iter().map(|(segment, _)| *segment).collect();
-    assert!(own.len() > 3 && segments.len() > 1, "the checkpoint goes on in another segment: {own:?}");
+    let segments: std::collections::BTreeSet<SegmentId> =
+        own.iter().map(|(segment, _)| *segment).collect();
+    assert!(
+        own.len() > 3 && segments.len() > 1,
+        "the checkpoint goes on in another segment: {own:?}"
+    );
     for (segment, row) in own {
         let mut memory = memory.clone();
         lose_header(&mut memory, segment, row);
         let report = open(&mut memory.clone()).expect("the pages can be read");
-        assert!(report.notes.iter().any(|n| n.contains("checkpoint")), "{:?}", report.notes);
+        assert!(
+            report.notes.iter().any(|n| n.contains("checkpoint")),
+            "{:?}",
+            report.notes
+        );
         // The start asks for a checkpoint; a crash follows, then a shutdown with another one.
         let mut machine = Machine::open(memory);
         machine.settle();
-        assert!(is_whole(&mut machine, volume), "segment {segment} row {row}");
+        assert!(
+            is_whole(&mut machine, volume),
+            "segment {segment} row {row}"
+        );
         let mut machine = machine.crash();
-        assert!(is_whole(&mut machine, volume), "segment {segment} row {row}");
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert!(
+            is_whole(&mut machine, volume),
+            "segment {segment} row {row}"
+        );
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
         let report = open(&mut machine.memory).expect("whole again");
         assert!(report.notes.is_empty(), "{:?}", report.notes);
         // Nothing in use lies where the damage is.
@@ -291,8 +406,9 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
     }
 }
 
-/// A header is lost at one start and there again at the next (a cable). The log of the checkpoints went on elsewhere meanwhile: were its chain
-/// whole again, the stream would go on where others may write.
+/// A header is lost at one start and there again at the next (a cable). The log of the checkpoints
+/// went on elsewhere meanwhile: were its chain whole again, the stream would go on where others may
+/// write.
 #[test]
 fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint() {
     let (mut memory, volume) = with_checkpoints();
@@ -316,7 +432,8 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
     assert!(open(&mut machine.memory).expect("whole").notes.is_empty());
 }
 
-/// A read of a block whose only copy is damaged was under way while the block was written anew: it named the block as lost, which it is not any more.
+/// A read of a block whose only copy is damaged was under way while the block was written anew: it
+/// named the block as lost, which it is not any more.
 #[test]
 fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
     for (anew, flushed) in [(false, false), (true, false), (true, true)] {
@@ -324,10 +441,23 @@ fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
         let volume = machine.volume(1 << 30);
         machine.write(volume, 5, 1);
         machine.flush(volume);
-        let (segment, row, header) = machine.memory.headers().into_iter().max_by_key(|(.., header)| header.seq).expect("the batch");
-        machine.memory.overwrite(segment, row..row + header.rows, 0x55);
+        let (segment, row, header) = machine
+            .memory
+            .headers()
+            .into_iter()
+            .max_by_key(|(.., header)| header.seq)
+            .expect("the batch");
+        machine
+            .memory
+            .overwrite(segment, row..row + header.rows, 0x55);
         machine.held = Some(Vec::new());
-        machine.request(volume, Op::Read { offset: 5 * 4096, length: 4096 });
+        machine.request(
+            volume,
+            Op::Read {
+                offset: 5 * 4096,
+                length: 4096,
+            },
+        );
         machine.settle();
         let read = machine.held.replace(Vec::new());
         if anew {
@@ -338,7 +468,12 @@ fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
             machine.held = None;
             machine.flush(volume);
         }
-        machine.held = machine.held.take().into_iter().chain(read).reduce(|all, more| all.into_iter().chain(more).collect());
+        machine.held = machine
+            .held
+            .take()
+            .into_iter()
+            .chain(read)
+            .reduce(|all, more| all.into_iter().chain(more).collect());
         machine.release();
         machine.flush(volume);
         let is_named = |notice: &Notice| matches!(notice, Notice::Unrecoverable { lba: 5, .. });
@@ -347,36 +482,59 @@ fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
     }
 }
 
-/// Flushed writes of so many blocks, each a batch of its own, until the last one begins a chunk or stands behind its predecessor in one. With both batches, and the first block of the
-/// last one.
-fn flushed_until(members: usize, blocks: u64, last_begins_a_chunk: bool) -> (Memory, VolumeId, [(SegmentId, u32, BatchHeader); 2], u64) {
+/// Flushed writes of so many blocks, each a batch of its own, until the last one begins a chunk or
+/// stands behind its predecessor in one. With both batches, and the first block of the last one.
+fn flushed_until(
+    members: usize,
+    blocks: u64,
+    last_begins_a_chunk: bool,
+) -> (Memory, VolumeId, [(SegmentId, u32, BatchHeader); 2], u64) {
     let mut machine = Machine::with_rows_only(Redundancy::Single, members, 64, 8, 64);
     let volume = machine.volume(1 << 30);
     for lba in (0..40).map(|number| number * blocks) {
         (lba..lba + blocks).for_each(|lba| machine.write(volume, lba, lba as u8));
         machine.flush(volume);
-        let mut batches: Vec<_> = machine.memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0).collect();
+        let mut batches: Vec<_> = machine
+            .memory
+            .headers()
+            .into_iter()
+            .filter(|(.., header)| header.stream.0 == 0)
+            .collect();
         batches.sort_by_key(|(.., header)| header.seq);
-        let [.., lost, last] = &batches[..] else { continue };
-        if lba > 8 * blocks && lost.0 == last.0 && last.1.is_multiple_of(8) == last_begins_a_chunk && last.2.flushed_seq[0] == lost.2.seq {
+        let [.., lost, last] = &batches[..] else {
+            continue;
+        };
+        if lba > 8 * blocks
+            && lost.0 == last.0
+            && last.1.is_multiple_of(8) == last_begins_a_chunk
+            && last.2.flushed_seq[0] == lost.2.seq
+        {
             return (machine.memory, volume, [lost.clone(), last.clone()], lba);
         }
     }
     panic!("no write ended there");
 }
 
-/// The lost batch is the last but one, and no chunk begins behind it: only the beginnings of chunks were looked at, and the pool opened without both.
+/// The lost batch is the last but one, and no chunk begins behind it: only the beginnings of chunks
+/// were looked at, and the pool opened without both.
 #[test]
 fn what_follows_in_its_chunk_tells_that_a_batch_is_lost() {
     let (mut memory, _, [(segment, row, lost), _], _) = flushed_until(3, 1, false);
     memory.overwrite(segment, row..row + lost.rows, 0);
     let error = open(&mut memory).expect_err("the loss is found");
-    let OpenError::Lost(Losses(losses)) = &error else { panic!("{error}") };
-    assert_eq!((losses[0].seq, losses[0].end_row), (lost.seq, row + lost.rows), "{error}");
+    let OpenError::Lost(Losses(losses)) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (losses[0].seq, losses[0].end_row),
+        (lost.seq, row + lost.rows),
+        "{error}"
+    );
 }
 
-/// The only batch that tells of the lost one begins the next chunk, and the member of its header missed that write: one fault, which redundancy covers. Headers behind the end of
-/// a chain were taken as they were read. And a rebuild of the map gave the last batch up with the lost one.
+/// The only batch that tells of the lost one begins the next chunk, and the member of its header
+/// missed that write: one fault, which redundancy covers. Headers behind the end of a chain were
+/// taken as they were read. And a rebuild of the map gave the last batch up with the lost one.
 #[test]
 fn a_header_that_missed_its_write_is_rebuilt_behind_a_lost_batch() {
     is_rebuilt_behind_a_lost_batch(3, 1);
@@ -385,28 +543,52 @@ fn a_header_that_missed_its_write_is_rebuilt_behind_a_lost_batch() {
 }
 
 fn is_rebuilt_behind_a_lost_batch(members: usize, blocks: u64) {
-    let (mut memory, volume, [(segment, row, lost), last], lba) = flushed_until(members, blocks, true);
+    let (mut memory, volume, [(segment, row, lost), last], lba) =
+        flushed_until(members, blocks, true);
     memory.overwrite(segment, row..row + lost.rows, 0);
     let (member, at) = memory.blocks(last.0, last.1..last.1 + 1)[0];
     memory.data[member][at..at + 4096].fill(0);
     let error = open(&mut memory).expect_err("the loss is found");
-    let OpenError::Lost(Losses(losses)) = &error else { panic!("{error}") };
+    let OpenError::Lost(Losses(losses)) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(losses[0].seq, lost.seq, "{error}");
 
-    let work = RebuildWork { write: true, without_checkpoint: false };
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt");
-    let lost_numbers: Vec<_> = report.losses.iter().map(|loss| (loss.seq, loss.segment, loss.row, loss.end_row)).collect();
-    assert_eq!(lost_numbers, [(lost.seq, segment, row, last.1)], "{report:?}");
+    let work = RebuildWork {
+        write: true,
+        without_checkpoint: false,
+    };
+    let report = Engine::rebuild_map(
+        &mut memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        work,
+        &mut |_| {},
+    )
+    .expect("rebuilt");
+    let lost_numbers: Vec<_> = report
+        .losses
+        .iter()
+        .map(|loss| (loss.seq, loss.segment, loss.row, loss.end_row))
+        .collect();
+    assert_eq!(
+        lost_numbers,
+        [(lost.seq, segment, row, last.1)],
+        "{report:?}"
+    );
     assert_eq!(Machine::open(memory).byte(volume, lba), lba as u8);
 }
 
 fn is_right(pool: GivenAgain, blocks: u64) {
     let mut machine = Machine::open(pool.memory);
     assert_eq!(machine.byte(pool.volume, 0), 1);
-    (1..=blocks).chain(100..133).for_each(|lba| assert_eq!(machine.byte(pool.volume, lba), 2, "block {lba}"));
+    (1..=blocks)
+        .chain(100..133)
+        .for_each(|lba| assert_eq!(machine.byte(pool.volume, lba), 2, "block {lba}"));
 }
 
-/// The refused header fits in its place, and its ends do not verify: redundancy has everything, and the pool was refused.
+/// The refused header fits in its place, and its ends do not verify: redundancy has everything, and
+/// the pool was refused.
 #[test]
 fn the_header_of_a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let mut pool = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
@@ -414,8 +596,9 @@ fn the_header_of_a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     is_right(pool, 1);
 }
 
-/// Head and tail of a batch lie on one member in a mirror: there the refused one verified, and stood in the place of the flushed one without a word. So did the first of two, of which
-/// only the last was looked at.
+/// Head and tail of a batch lie on one member in a mirror: there the refused one verified, and
+/// stood in the place of the flushed one without a word. So did the first of two, of which only the
+/// last was looked at.
 #[test]
 fn a_refused_batch_on_one_copy_is_not_taken_for_the_flushed_one_on_the_other() {
     for (batches, again, copy) in [(1, 19, 0), (1, 19, 1), (2, 19, 0), (2, 12, 0), (1, 12, 0)] {
@@ -426,15 +609,17 @@ fn a_refused_batch_on_one_copy_is_not_taken_for_the_flushed_one_on_the_other() {
     }
 }
 
-/// Beyond redundancy: the flushed batch is rotten on the copy that has it, and the other copy bears the refused one. That is a loss, and nothing is taken for it, whichever copy is
-/// read first.
+/// Beyond redundancy: the flushed batch is rotten on the copy that has it, and the other copy bears
+/// the refused one. That is a loss, and nothing is taken for it, whichever copy is read first.
 #[test]
 fn a_refused_batch_does_not_come_back_for_a_flushed_one_that_is_lost() {
     for copy in 0..2 {
         let mut pool = GivenAgain::new(mirror(), 1, 19, 4, 19);
         let rows = pool.rows;
         pool.missed(copy, 0..rows);
-        let (member, at) = pool.memory.blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[1 - copy];
+        let (member, at) = pool
+            .memory
+            .blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[1 - copy];
         pool.memory.data[member][at..at + 4096].fill(0);
         let error = open(&mut pool.memory).expect_err("the loss is found");
         assert!(matches!(error, OpenError::Lost(_)), "{error}");

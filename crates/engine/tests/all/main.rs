@@ -1,4 +1,5 @@
-//! The tests of the crate from outside, in one binary: one build and one link instead of many. A module is named for the behaviour that it proves.
+//! The tests of the crate from outside, in one binary: one build and one link instead of many. A
+//! module is named for the behaviour that it proves.
 
 #[path = "../machine/mod.rs"]
 mod machine;

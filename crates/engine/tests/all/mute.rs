@@ -1,5 +1,6 @@
-//! A member answers nothing any more, writes and flushes neither: everybody waits for it until it is taken out of service, and nobody then (docs/members.md,
-//! "Members that answer nothing"). What it was given before may land at any time.
+//! A member answers nothing any more, writes and flushes neither: everybody waits for it until it
+//! is taken out of service, and nobody then (docs/members.md, "Members that answer nothing"). What
+//! it was given before may land at any time.
 
 use crate::machine;
 
@@ -9,7 +10,12 @@ use windrow_io::{MemberCommand, MemberOp, Op};
 use windrow_layout::superblock::{Properties, SLOT_OFFSET, SLOT_STRIDE};
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid, VolumeId};
 
-const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
+const CODES: [(Redundancy, usize); 4] = [
+    (Redundancy::Copies(2), 2),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 5),
+    (Redundancy::Copies(3), 3),
+];
 const BLOCKS: u64 = 200;
 
 type Answer = Option<Result<ControlReply, ControlError>>;
@@ -24,12 +30,18 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 }
 
 fn change(machine: &mut Machine, member: usize, change: MemberChange) -> Answer {
-    machine.command(Control::Member { member: MemberId(member as u8), change })
+    machine.command(Control::Member {
+        member: MemberId(member as u8),
+        change,
+    })
 }
 
 fn bring_back(machine: &mut Machine, member: usize) {
     let superblock = Box::new(machine.memory.superblock_of(member));
-    assert_eq!(change(machine, member, MemberChange::BringBack { superblock }), DONE);
+    assert_eq!(
+        change(machine, member, MemberChange::BringBack { superblock }),
+        DONE
+    );
 }
 
 /// What a mute member was given is carried out after all, the last first.
@@ -45,18 +57,28 @@ fn answers_again(machine: &mut Machine) {
 fn answered(machine: &mut Machine) -> usize {
     machine.settle();
     let completions = std::mem::take(&mut machine.completions);
-    completions.iter().for_each(|c| assert!(c.result.is_ok(), "{:?}", c.result));
+    completions
+        .iter()
+        .for_each(|c| assert!(c.result.is_ok(), "{:?}", c.result));
     completions.len()
 }
 
 /// A start with these members away, the power cut or not.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
-    (0..machine.memory.present.len()).for_each(|member| machine.memory.present[member] = !away.contains(&member));
+    (0..machine.memory.present.len())
+        .for_each(|member| machine.memory.present[member] = !away.contains(&member));
     let force = away.len() * 2 >= machine.memory.present.len();
-    Machine::open_with(machine.memory, &OpenOptions { force, ..Machine::options() })
+    Machine::open_with(
+        machine.memory,
+        &OpenOptions {
+            force,
+            ..Machine::options()
+        },
+    )
 }
 
-/// One that hangs kept the pool from answering flushes although it had been taken out: its write was waited for.
+/// One that hangs kept the pool from answering flushes although it had been taken out: its write
+/// was waited for.
 #[test]
 fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
     for (redundancy, members) in CODES {
@@ -65,16 +87,34 @@ fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
         machine.completions.clear();
         write(&mut machine, volume, 0..40, 2);
         let waiting = 41 - answered(&mut machine);
-        assert!(waiting > 0 && !machine.late.is_empty(), "{redundancy:?}: the flush waits");
-        assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE, "{redundancy:?}");
+        assert!(
+            waiting > 0 && !machine.late.is_empty(),
+            "{redundancy:?}: the flush waits"
+        );
+        assert_eq!(
+            change(&mut machine, 1, MemberChange::TakeOut),
+            DONE,
+            "{redundancy:?}"
+        );
         assert_eq!(answered(&mut machine), waiting, "{redundancy:?}");
         assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
         write(&mut machine, volume, 40..80, 3);
-        assert_eq!((answered(&mut machine), state(&machine, 1)), (41, "offline"));
+        assert_eq!(
+            (answered(&mut machine), state(&machine, 1)),
+            (41, "offline")
+        );
 
-        assert_eq!(change(&mut machine, 1, MemberChange::Settle), None, "its commands have not ended");
+        assert_eq!(
+            change(&mut machine, 1, MemberChange::Settle),
+            None,
+            "its commands have not ended"
+        );
         let superblock = Box::new(machine.memory.superblock_of(1));
-        let text = why(change(&mut machine, 1, MemberChange::BringBack { superblock }));
+        let text = why(change(
+            &mut machine,
+            1,
+            MemberChange::BringBack { superblock },
+        ));
         assert!(text.contains("have not ended"), "{text}");
         answers_again(&mut machine);
         assert_eq!(machine.control.pop().map(|c| c.result), DONE, "settled");
@@ -83,7 +123,11 @@ fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
         assert_eq!(state(&machine, 1), "online");
         assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
 
-        let others: Vec<usize> = [0, 2, 3].into_iter().filter(|m| *m < members).take(redundancy.tolerance()).collect();
+        let others: Vec<usize> = [0, 2, 3]
+            .into_iter()
+            .filter(|m| *m < members)
+            .take(redundancy.tolerance())
+            .collect();
         let mut machine = without(machine, &others);
         verify(&mut machine, volume, 0..40, 2);
         verify(&mut machine, volume, 40..80, 3);
@@ -105,7 +149,11 @@ fn it_is_told_and_shown_which_member_hangs() {
                 machine.settle();
             }
             told.extend(
-                std::mem::take(&mut machine.out.notices).into_iter().filter(|n| matches!(n, Notice::MemberHangs { .. } | Notice::MemberAnswers { .. })),
+                std::mem::take(&mut machine.out.notices)
+                    .into_iter()
+                    .filter(|n| {
+                        matches!(n, Notice::MemberHangs { .. } | Notice::MemberAnswers { .. })
+                    }),
             );
         }
         told
@@ -114,16 +162,46 @@ fn it_is_told_and_shown_which_member_hangs() {
     machine.mute = vec![2];
     write(&mut machine, volume, 0..10, 2);
     assert_eq!(told(&mut machine, 9), []);
-    let hangs = |machine: &Machine| machine.engine.status().members.iter().map(|member| member.hangs_ms / 1000).collect::<Vec<_>>();
+    let hangs = |machine: &Machine| {
+        machine
+            .engine
+            .status()
+            .members
+            .iter()
+            .map(|member| member.hangs_ms / 1000)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(hangs(&machine), [0; 4]);
-    assert!(matches!(told(&mut machine, 8)[..], [Notice::MemberHangs { member: MemberId(2), commands: 1.. }]));
-    assert!(matches!(hangs(&machine)[..], [0, 0, 10..=17, 0]), "{:?}", hangs(&machine));
+    assert!(matches!(
+        told(&mut machine, 8)[..],
+        [Notice::MemberHangs {
+            member: MemberId(2),
+            commands: 1..
+        }]
+    ));
+    assert!(
+        matches!(hangs(&machine)[..], [0, 0, 10..=17, 0]),
+        "{:?}",
+        hangs(&machine)
+    );
     assert_eq!(told(&mut machine, 100), [], "once");
-    assert!(matches!(hangs(&machine)[..], [0, 0, 110..=117, 0]), "{:?}", hangs(&machine));
+    assert!(
+        matches!(hangs(&machine)[..], [0, 0, 110..=117, 0]),
+        "{:?}",
+        hangs(&machine)
+    );
     answers_again(&mut machine);
     assert!(machine.engine.is_quiet());
-    assert_eq!(told(&mut machine, 6), [Notice::MemberAnswers { member: MemberId(2) }]);
-    assert_eq!((told(&mut machine, 100), hangs(&machine)), (vec![], vec![0; 4]));
+    assert_eq!(
+        told(&mut machine, 6),
+        [Notice::MemberAnswers {
+            member: MemberId(2)
+        }]
+    );
+    assert_eq!(
+        (told(&mut machine, 100), hangs(&machine)),
+        (vec![], vec![0; 4])
+    );
 
     // A process that stood still has heard of no answer.
     machine.mute = vec![0];
@@ -138,12 +216,17 @@ fn it_is_told_and_shown_which_member_hangs() {
     write(&mut machine, volume, 10..20, 2);
     assert_eq!(told(&mut machine, 20).len(), 1);
     assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
-    assert_eq!((told(&mut machine, 20), hangs(&machine)), (vec![], vec![0; 4]), "nobody waits for it any more");
+    assert_eq!(
+        (told(&mut machine, 20), hangs(&machine)),
+        (vec![], vec![0; 4]),
+        "nobody waits for it any more"
+    );
     answers_again(&mut machine);
     assert_eq!(told(&mut machine, 20), [], "and it is known to be out");
 }
 
-/// What is acknowledged without the member waits until its loss is on record: it may be there again after a crash, others not.
+/// What is acknowledged without the member waits until its loss is on record: it may be there again
+/// after a crash, others not.
 #[test]
 fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
     for (redundancy, members) in CODES {
@@ -151,8 +234,14 @@ fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
         machine.mute = vec![1];
         write(&mut machine, volume, 0..40, 2);
         machine.completions.clear();
-        let leave = Control::Member { member: MemberId(1), change: MemberChange::TakeOut };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: leave }));
+        let leave = Control::Member {
+            member: MemberId(1),
+            change: MemberChange::TakeOut,
+        };
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(2),
+            command: leave,
+        }));
         machine.held = Some(Vec::new());
         machine.settle();
         let of_superblock = |c: &MemberCommand| matches!(&c.op, MemberOp::Write { offset, .. } if *offset < 1 << 20);
@@ -161,39 +250,66 @@ fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
         machine.held = Some(Vec::new());
         // Everything but the record ends.
         let (record, others): (Vec<_>, Vec<_>) = held.into_iter().partition(of_superblock);
-        others.into_iter().for_each(|command| machine.carry_out(command));
+        others
+            .into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
-        assert_eq!((answered(&mut machine), machine.control.len()), (0, 0), "{redundancy:?}");
+        assert_eq!(
+            (answered(&mut machine), machine.control.len()),
+            (0, 0),
+            "{redundancy:?}"
+        );
         let flushes = machine.held.take().unwrap_or_default();
-        record.into_iter().chain(flushes).for_each(|command| machine.carry_out(command));
+        record
+            .into_iter()
+            .chain(flushes)
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
         assert!(answered(&mut machine) > 0);
         assert_eq!(machine.control.pop().map(|c| c.result), DONE);
-        // All others but the one are away, and it knows nothing: a start without them shows nothing of the time before.
+        // All others but the one are away, and it knows nothing: a start without them shows nothing
+        // of the time before.
         let generation = machine.memory.superblock_of(0).generation;
         assert!(machine.memory.superblock_of(1).generation < generation);
     }
 }
 
-/// A generation of the superblock that the member has got, and never answers, is done without it; it lands in its place hours later.
+/// A generation of the superblock that the member has got, and never answers, is done without it;
+/// it lands in its place hours later.
 #[test]
 fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![0];
-        let properties = |bound| Control::SetProperties(Properties { read_latency_bound_ms: bound, ..machine::PROPERTIES });
+        let properties = |bound| {
+            Control::SetProperties(Properties {
+                read_latency_bound_ms: bound,
+                ..machine::PROPERTIES
+            })
+        };
         assert_eq!(machine.command(properties(70)), None, "it waits");
         assert!(machine.late.iter().all(|c| matches!(&c.op, MemberOp::Write { offset, .. } if (SLOT_OFFSET..SLOT_OFFSET + 4 * SLOT_STRIDE).contains(offset))));
-        let leave = Control::Member { member: MemberId(0), change: MemberChange::TakeOut };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: leave }));
+        let leave = Control::Member {
+            member: MemberId(0),
+            change: MemberChange::TakeOut,
+        };
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(2),
+            command: leave,
+        }));
         machine.settle();
-        assert_eq!(machine.control.len(), 2, "{redundancy:?}: the change and the member");
+        assert_eq!(
+            machine.control.len(),
+            2,
+            "{redundancy:?}: the change and the member"
+        );
         machine.control.clear();
         (71..80).for_each(|bound| assert_eq!(machine.command(properties(bound)), DONE));
         write(&mut machine, volume, 0..40, 2);
         // It lands now, and the power goes.
         let late = std::mem::take(&mut machine.late);
-        late.into_iter().for_each(|command| machine.carry_out(command));
+        late.into_iter()
+            .for_each(|command| machine.carry_out(command));
         let mut machine = machine.crash();
         assert_eq!(machine.engine.status().properties.read_latency_bound_ms, 79);
         assert_eq!(state(&machine, 0), "offline", "people decided that");
@@ -204,10 +320,14 @@ fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
     }
 }
 
-/// Discards and writes that were given to it before land in a segment that has been used again since.
+/// Discards and writes that were given to it before land in a segment that has been used again
+/// since.
 #[test]
 fn what_a_mute_member_does_late_is_rebuilt_over() {
-    let discards = Properties { discard: true, ..machine::PROPERTIES };
+    let discards = Properties {
+        discard: true,
+        ..machine::PROPERTIES
+    };
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         assert_eq!(machine.command(Control::SetProperties(discards)), DONE);
@@ -218,14 +338,24 @@ fn what_a_mute_member_does_late_is_rebuilt_over() {
                 break;
             }
             // As long as it answers everything else.
-            let (discards, others): (Vec<_>, Vec<_>) = std::mem::take(&mut machine.late).into_iter().partition(is_discard);
+            let (discards, others): (Vec<_>, Vec<_>) = std::mem::take(&mut machine.late)
+                .into_iter()
+                .partition(is_discard);
             machine.late = discards;
-            others.into_iter().for_each(|command| machine.carry_out(command));
+            others
+                .into_iter()
+                .for_each(|command| machine.carry_out(command));
             write(&mut machine, volume, 0..BLOCKS, round);
-            machine.events.push(Event::Control(ControlRequest { id: ControlId(3), command: Control::Checkpoint }));
+            machine.events.push(Event::Control(ControlRequest {
+                id: ControlId(3),
+                command: Control::Checkpoint,
+            }));
             machine.settle();
         }
-        assert!(machine.late.iter().any(is_discard), "{redundancy:?}: something was given up");
+        assert!(
+            machine.late.iter().any(is_discard),
+            "{redundancy:?}: something was given up"
+        );
         assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
         for round in 40..80 {
             write(&mut machine, volume, 0..BLOCKS, round);
@@ -236,7 +366,11 @@ fn what_a_mute_member_does_late_is_rebuilt_over() {
         pass(&mut machine, 80);
         assert_eq!(state(&machine, 1), "online");
         assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
-        let others: Vec<usize> = [0, 2, 3].into_iter().filter(|m| *m < members).take(redundancy.tolerance()).collect();
+        let others: Vec<usize> = [0, 2, 3]
+            .into_iter()
+            .filter(|m| *m < members)
+            .take(redundancy.tolerance())
+            .collect();
         verify(&mut without(machine, &others), volume, 0..BLOCKS, 79);
     }
 }
@@ -248,7 +382,11 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         write(&mut machine, volume, 0..40, 2);
         machine.mute = vec![2];
-        assert_eq!(machine.command(Control::Shutdown { export }), None, "it waits");
+        assert_eq!(
+            machine.command(Control::Shutdown { export }),
+            None,
+            "it waits"
+        );
         leave(&mut machine, 2);
         if export {
             // Another host may write once the pool is exported: nothing of this one may land then.
@@ -256,8 +394,15 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
             answers_again(&mut machine);
         }
         assert!(machine.engine.is_stopped(), "{}", machine.engine.describe());
-        let answers: Vec<_> = machine.control.drain(..).map(|c| (c.id, c.result)).collect();
-        assert!(answers.contains(&(ControlId(1), Ok(ControlReply::Done))), "{answers:?}");
+        let answers: Vec<_> = machine
+            .control
+            .drain(..)
+            .map(|c| (c.id, c.result))
+            .collect();
+        assert!(
+            answers.contains(&(ControlId(1), Ok(ControlReply::Done))),
+            "{answers:?}"
+        );
         let mut machine = without(machine, &[2]);
         verify(&mut machine, volume, 0..40, 2);
     }
@@ -268,15 +413,27 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
 fn reads_of_a_mute_member_end_when_it_is_taken_out() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
-        let unbounded = Properties { read_latency_bound_ms: 0, ..machine::PROPERTIES };
+        let unbounded = Properties {
+            read_latency_bound_ms: 0,
+            ..machine::PROPERTIES
+        };
         assert_eq!(machine.command(Control::SetProperties(unbounded)), DONE);
         machine.mute = vec![0];
         machine.completions.clear();
         for lba in 0..BLOCKS {
-            machine.request(volume, Op::Read { offset: lba * BLOCK_BYTES, length: BLOCK_BYTES as u32 });
+            machine.request(
+                volume,
+                Op::Read {
+                    offset: lba * BLOCK_BYTES,
+                    length: BLOCK_BYTES as u32,
+                },
+            );
         }
         let waiting = BLOCKS as usize - answered(&mut machine);
-        assert!(waiting > 0, "{redundancy:?}: there is no bound, so nobody reads around it");
+        assert!(
+            waiting > 0,
+            "{redundancy:?}: there is no bound, so nobody reads around it"
+        );
         machine.now_ns += 100_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
         assert_eq!(change(&mut machine, 0, MemberChange::TakeOut), DONE);
@@ -289,7 +446,8 @@ fn reads_of_a_mute_member_end_when_it_is_taken_out() {
     }
 }
 
-/// Where the redundancy does not cover its loss it stays in service, and what comes back of it counts.
+/// Where the redundancy does not cover its loss it stays in service, and what comes back of it
+/// counts.
 #[test]
 fn nothing_is_disowned_where_the_redundancy_does_not_cover_it() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -319,7 +477,10 @@ fn a_member_that_failed_lets_go_of_the_rest_when_it_is_taken_out() {
     machine.memory.failing[1] = true;
     machine.carry_out(failing);
     machine.settle();
-    assert_eq!((state(&machine, 1), answered(&mut machine) < waiting), ("faulted", true));
+    assert_eq!(
+        (state(&machine, 1), answered(&mut machine) < waiting),
+        ("faulted", true)
+    );
     assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
     pass(&mut machine, 2);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
@@ -336,7 +497,10 @@ fn a_mute_journal_device_holds_no_promise_up() {
         machine.mute = vec![4];
         machine.completions.clear();
         write(&mut machine, volume, 0..8, 2);
-        assert!(answered(&mut machine) < 9 && !machine.late.is_empty(), "the flush waits for the record");
+        assert!(
+            answered(&mut machine) < 9 && !machine.late.is_empty(),
+            "the flush waits for the record"
+        );
         assert_eq!(change(&mut machine, 4, MemberChange::TakeOut), DONE);
         pass(&mut machine, 4);
         answered(&mut machine);
@@ -349,16 +513,28 @@ fn a_mute_journal_device_holds_no_promise_up() {
 }
 
 fn post(machine: &mut Machine, id: u64, command: Control) {
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(id), command }));
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(id),
+        command,
+    }));
 }
 
 fn leave(machine: &mut Machine, member: u8) {
-    post(machine, 10 + u64::from(member), Control::Member { member: MemberId(member), change: MemberChange::TakeOut });
+    post(
+        machine,
+        10 + u64::from(member),
+        Control::Member {
+            member: MemberId(member),
+            change: MemberChange::TakeOut,
+        },
+    );
     machine.settle();
 }
 
 fn grow(members: &[u8]) -> Control {
-    Control::Grow { members: members.iter().copied().map(MemberId).collect() }
+    Control::Grow {
+        members: members.iter().copied().map(MemberId).collect(),
+    }
 }
 
 /// A pool of three with some spares.
@@ -370,7 +546,8 @@ fn with_spares(spares: usize) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// A growth over the first spares of which these hang from the moment in which they are put on record.
+/// A growth over the first spares of which these hang from the moment in which they are put on
+/// record.
 fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
     post(machine, 2, grow(members));
     for _ in 0..200 {
@@ -382,10 +559,16 @@ fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
     assert_eq!(state(machine, 3), "online");
     machine.mute = members.iter().map(|member| usize::from(*member)).collect();
     machine.settle();
-    assert!(members.iter().all(|member| machine.late.iter().any(|c| c.member.0 == *member)), "their superblocks");
+    assert!(
+        members
+            .iter()
+            .all(|member| machine.late.iter().any(|c| c.member.0 == *member)),
+        "their superblocks"
+    );
 }
 
-/// A whole shelf of new members hangs while it is put on record. As spares, which they are again, nobody could take them out, and the generation waited for the last of them.
+/// A whole shelf of new members hangs while it is put on record. As spares, which they are again,
+/// nobody could take them out, and the generation waited for the last of them.
 #[test]
 fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
     let (mut machine, volume) = with_spares(3);
@@ -394,29 +577,50 @@ fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
     write(&mut machine, volume, 0..40, 2);
     leave(&mut machine, 3);
     leave(&mut machine, 4);
-    assert_eq!([3, 4, 5].map(|member| state(&machine, member)), ["spare"; 3]);
+    assert_eq!(
+        [3, 4, 5].map(|member| state(&machine, member)),
+        ["spare"; 3]
+    );
     assert_eq!(answered(&mut machine), 41, "{}", machine.engine.describe());
-    let answer = machine.control.iter().find(|c| c.id == ControlId(2)).map(|c| c.result.clone());
-    assert!(matches!(answer, Some(Err(ControlError::Member { .. }))), "the growth: {answer:?}");
+    let answer = machine
+        .control
+        .iter()
+        .find(|c| c.id == ControlId(2))
+        .map(|c| c.result.clone());
+    assert!(
+        matches!(answer, Some(Err(ControlError::Member { .. }))),
+        "the growth: {answer:?}"
+    );
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
     verify(&mut without(machine, &[0]), volume, 0..40, 2);
 }
 
-/// The generation that introduces a spare waits for it, and `pool offline` was refused: it is no member.
+/// The generation that introduces a spare waits for it, and `pool offline` was refused: it is no
+/// member.
 #[test]
 fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
     let (mut machine, volume) = with_spares(1);
     machine.mute = vec![3];
     assert_eq!(machine.command(grow(&[3])), None, "it waits");
     leave(&mut machine, 3);
-    let answers: Vec<_> = machine.control.drain(..).map(|c| (c.id.0, c.result.is_ok())).collect();
-    assert!(answers.contains(&(13, true)) && answers.contains(&(1, false)), "{answers:?}");
+    let answers: Vec<_> = machine
+        .control
+        .drain(..)
+        .map(|c| (c.id.0, c.result.is_ok()))
+        .collect();
+    assert!(
+        answers.contains(&(13, true)) && answers.contains(&(1, false)),
+        "{answers:?}"
+    );
     machine.completions.clear();
     write(&mut machine, volume, 0..40, 2);
     assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
     answers_again(&mut machine);
     let text = why(change(&mut machine, 3, MemberChange::TakeOut));
-    assert!(text.contains("no member"), "with nothing on its way: {text}");
+    assert!(
+        text.contains("no member"),
+        "with nothing on its way: {text}"
+    );
     assert_eq!(machine.command(grow(&[3])), DONE);
     verify(&mut machine, volume, 0..40, 2);
 }
@@ -424,9 +628,15 @@ fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
 fn with_a_spare_that_hangs_with_its_label() -> Machine {
     let (mut machine, _) = with_spares(1);
     machine.mute = vec![3];
-    machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }));
+    machine.command(Control::Scrub(ScrubCommand::Start {
+        unix_s: 5,
+        bytes_per_second: 0,
+    }));
     pass(&mut machine, 40);
-    assert!(machine.late.iter().any(|c| c.member.0 == 3), "its label is read");
+    assert!(
+        machine.late.iter().any(|c| c.member.0 == 3),
+        "its label is read"
+    );
     machine
 }
 
@@ -434,12 +644,17 @@ fn with_a_spare_that_hangs_with_its_label() -> Machine {
 #[test]
 fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
-    assert_eq!(machine.command(Control::Shutdown { export: false }), None, "it waits");
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        None,
+        "it waits"
+    );
     leave(&mut machine, 3);
     assert!(machine.engine.is_stopped(), "{}", machine.engine.describe());
 }
 
-/// The last generation of an exported pool hangs on a member. When that was taken out the export was answered while the next one was on its way to all others.
+/// The last generation of an exported pool hangs on a member. When that was taken out the export
+/// was answered while the next one was on its way to all others.
 #[test]
 fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -460,26 +675,50 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
             }
         }
     }
-    assert!(hanging.len() == 1 && machine.control.is_empty(), "{} hang", hanging.len());
+    assert!(
+        hanging.len() == 1 && machine.control.is_empty(),
+        "{} hang",
+        hanging.len()
+    );
     leave(&mut machine, 2);
     for _ in 0..20 {
         machine.settle();
-        assert!(machine.control.iter().all(|c| c.id != ControlId(1)) && !machine.engine.is_stopped(), "something is on its way");
+        assert!(
+            machine.control.iter().all(|c| c.id != ControlId(1)) && !machine.engine.is_stopped(),
+            "something is on its way"
+        );
         let held = machine.held.replace(Vec::new()).unwrap_or_default();
         if held.is_empty() {
             break;
         }
-        held.into_iter().for_each(|command| machine.carry_out(command));
+        held.into_iter()
+            .for_each(|command| machine.carry_out(command));
     }
-    let answers = |machine: &mut Machine| machine.control.drain(..).map(|c| (c.id.0, c.result.is_ok())).collect::<Vec<_>>();
-    assert_eq!((answers(&mut machine), machine.engine.is_stopped()), (vec![(12, true)], false), "what hangs may still land");
-    hanging.into_iter().for_each(|command| machine.carry_out(command));
+    let answers = |machine: &mut Machine| {
+        machine
+            .control
+            .drain(..)
+            .map(|c| (c.id.0, c.result.is_ok()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (answers(&mut machine), machine.engine.is_stopped()),
+        (vec![(12, true)], false),
+        "what hangs may still land"
+    );
+    hanging
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
-    assert_eq!((answers(&mut machine), machine.engine.is_stopped()), (vec![(1, true)], true));
+    assert_eq!(
+        (answers(&mut machine), machine.engine.is_stopped()),
+        (vec![(1, true)], true)
+    );
     verify(&mut without(machine, &[2]), volume, 0..BLOCKS, 1);
 }
 
-/// A growth is taken back in a mirror of two, and one of these hangs. Without it a pool of the other layout could start, so the pool would have had to stop: what was advised brought it down.
+/// A growth is taken back in a mirror of two, and one of these hangs. Without it a pool of the
+/// other layout could start, so the pool would have had to stop: what was advised brought it down.
 #[test]
 fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
@@ -500,20 +739,30 @@ fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     assert_eq!(state(&machine, 2), "spare");
     machine.control.clear();
     let text = why(change(&mut machine, 1, MemberChange::TakeOut));
-    assert!(text.contains("could not go on") && !machine.engine.is_stopped(), "{text}");
+    assert!(
+        text.contains("could not go on") && !machine.engine.is_stopped(),
+        "{text}"
+    );
     answers_again(&mut machine);
     assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// A member that leaves the pool for good hangs at some moment of that. It is taken out, and leaves all the same.
+/// A member that leaves the pool for good hangs at some moment of that. It is taken out, and leaves
+/// all the same.
 #[test]
 fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
     for turns in (0..400).step_by(7) {
         let mut machine = Machine::with(Redundancy::Single, 5, 24, 100);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..BLOCKS, 1);
-        post(&mut machine, 2, Control::Remove { member: MemberId(4) });
+        post(
+            &mut machine,
+            2,
+            Control::Remove {
+                member: MemberId(4),
+            },
+        );
         for _ in 0..turns {
             if machine.events.is_empty() {
                 machine.now_ns += 5_000_000;
@@ -529,7 +778,12 @@ fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
         }
         machine.completions.clear();
         write(&mut machine, volume, 0..40, 2);
-        assert_eq!(answered(&mut machine), 41, "after {turns} turns: {}", machine.engine.describe());
+        assert_eq!(
+            answered(&mut machine),
+            41,
+            "after {turns} turns: {}",
+            machine.engine.describe()
+        );
         answers_again(&mut machine);
         pass(&mut machine, 80);
         assert_eq!(state(&machine, 4), "removed", "after {turns} turns");
@@ -539,32 +793,58 @@ fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
     }
 }
 
-/// A spare that was removed while a scrub read its label: the scrub, and the end of the pool, waited for that.
+/// A spare that was removed while a scrub read its label: the scrub, and the end of the pool,
+/// waited for that.
 #[test]
 fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(change(&mut machine, 3, MemberChange::GiveUp), DONE);
     pass(&mut machine, 40);
-    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::SpareFailed { .. } | Notice::LabelWritten { .. })));
-    let text = why(change(&mut machine, 3, MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 }));
+    assert!(!machine.out.notices.iter().any(|notice| matches!(
+        notice,
+        Notice::SpareFailed { .. } | Notice::LabelWritten { .. }
+    )));
+    let text = why(change(
+        &mut machine,
+        3,
+        MemberChange::AddSpare {
+            uuid: Uuid([77; 16]),
+            size_bytes: 24 << 20,
+        },
+    ));
     assert!(text.contains("have not ended"), "{text}");
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
 }
 
-/// A new member is taken out while it is put on record, with another one: the growth is taken back, and its device is a spare again, with a superblock on its way to it. As a member of the next growth
-/// it would get that over a newer one.
+/// A new member is taken out while it is put on record, with another one: the growth is taken back,
+/// and its device is a spare again, with a superblock on its way to it. As a member of the next
+/// growth it would get that over a newer one.
 #[test]
 fn a_spare_is_not_used_while_commands_of_the_time_before_are_on_their_way() {
     let (mut machine, volume) = with_spares(3);
     growing_over_mute_ones(&mut machine, &[3, 4]);
     leave(&mut machine, 3);
     leave(&mut machine, 4);
-    assert_eq!((state(&machine, 3), state(&machine, 4)), ("spare", "spare"), "{}", machine.engine.describe());
+    assert_eq!(
+        (state(&machine, 3), state(&machine, 4)),
+        ("spare", "spare"),
+        "{}",
+        machine.engine.describe()
+    );
     machine.control.clear();
     let text = why(machine.command(grow(&[3, 5])));
     assert!(text.contains("have not ended"), "{text}");
     assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
-    let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, power_safe: false, spare: Some(MemberId(3)) }));
+    let text = why(change(
+        &mut machine,
+        1,
+        MemberChange::Exchange {
+            uuid: Uuid::default(),
+            size_bytes: 0,
+            power_safe: false,
+            spare: Some(MemberId(3)),
+        },
+    ));
     assert!(text.contains("have not ended"), "{text}");
     assert_eq!(state(&machine, 1), "offline", "nothing has changed");
     answers_again(&mut machine);

@@ -1,7 +1,8 @@
 //! Users and cleaning side by side: what users may write keeps pace with what cleaning brings back.
 //!
-//! Members here carry out one operation at a time, in the order in which they were sent, and the engine sees each end by itself. So
-//! the time that a user waits is a number of member operations, the same in each run.
+//! Members here carry out one operation at a time, in the order in which they were sent, and the
+//! engine sees each end by itself. So the time that a user waits is a number of member operations,
+//! the same in each run.
 
 use crate::machine;
 
@@ -17,8 +18,9 @@ const DEPTH: usize = 32;
 /// Member operations between two writes of a light load.
 const LIGHT_OPERATIONS: u32 = 4;
 
-/// Bytes to members for 1000 bytes of users without any pace, in the measurement below; with it they are 5863. The bound leaves 2 %, because
-/// any other change of the engine shifts both by as much as the pace does.
+/// Bytes to members for 1000 bytes of users without any pace, in the measurement below; with it
+/// they are 5863. The bound leaves 2 %, because any other change of the engine shifts both by as
+/// much as the pace does.
 const WAF_UNPACED_PER_MILLE: u64 = 5840;
 
 /// A pool under load.
@@ -47,14 +49,32 @@ impl Load {
     fn on(mut machine: Machine, share_percent: u64) -> Self {
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * share_percent / 100;
         let volume = machine.volume(blocks * 4096);
-        Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answered: 0, run: 0, runs: Vec::new(), shuffled: false }
+        Self {
+            machine,
+            volume,
+            queue: VecDeque::new(),
+            blocks,
+            numbers: Numbers(1),
+            asked: 0,
+            answered: 0,
+            run: 0,
+            runs: Vec::new(),
+            shuffled: false,
+        }
     }
 
     fn ask(&mut self, lba: u64) {
         let mut bytes = [0u8; 4096];
         bytes[..8].copy_from_slice(&(self.asked + 1).to_le_bytes());
         self.asked += 1;
-        self.machine.request(self.volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+        self.machine.request(
+            self.volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
     }
 
     /// Lets the engine take the events that are there.
@@ -107,7 +127,14 @@ impl Load {
             if before == 0 {
                 self.apply()
             }
-            idle = if self.queue.is_empty() && self.answered < end && self.asked == end.min(self.answered + DEPTH as u64) { idle + 1 } else { 0 };
+            idle = if self.queue.is_empty()
+                && self.answered < end
+                && self.asked == end.min(self.answered + DEPTH as u64)
+            {
+                idle + 1
+            } else {
+                0
+            };
             assert!(idle < 1000, "{}", self.machine.engine.describe());
             self.step();
         }
@@ -130,8 +157,9 @@ impl Load {
     }
 }
 
-/// Users took all the room there was at once, then waited for whole victims, flushes and more: without any pace 200 member operations
-/// at the longest, 111 for one admission in a hundred, and 50 in the mean over all operations. It is 107, 35 and 21 now.
+/// Users took all the room there was at once, then waited for whole victims, flushes and more:
+/// without any pace 200 member operations at the longest, 111 for one admission in a hundred, and
+/// 50 in the mean over all operations. It is 107, 35 and 21 now.
 #[test]
 fn users_are_admitted_in_step_with_cleaning() {
     let mut load = Load::new(4, 96, 100, 100);
@@ -147,16 +175,20 @@ fn users_are_admitted_in_step_with_cleaning() {
     // What an operation sees: runs weighted with their length.
     let mean = runs.iter().map(|run| run * run).sum::<u64>() / all;
     let (longest, hundredth) = (runs[runs.len() - 1], runs[runs.len() * 99 / 100]);
-    let waf = (after.written.total() - before.written.total()) * 1000 / (after.user_write_bytes - before.user_write_bytes);
-    let figures = format!("longest {longest}, one in a hundred {hundredth}, mean {mean}, all bytes per 1000 user bytes {waf}");
+    let waf = (after.written.total() - before.written.total()) * 1000
+        / (after.user_write_bytes - before.user_write_bytes);
+    let figures = format!(
+        "longest {longest}, one in a hundred {hundredth}, mean {mean}, all bytes per 1000 user bytes {waf}"
+    );
     println!("{figures}");
     assert!(longest <= 160 && hundredth <= 60 && mean <= 32, "{figures}");
     assert!(waf <= WAF_UNPACED_PER_MILLE * 102 / 100, "{figures}");
 }
 
-/// A pool that is wholly in use is written so slowly that its members have far more time than they need. Of 60 000 writes 1200 waited all the same: who came when
-/// cleaning had just begun to work was held until a victim had been read and its first block moved; and 170 when users had no room left, as emptied segments waited
-/// for a flush that nobody asked for before.
+/// A pool that is wholly in use is written so slowly that its members have far more time than they
+/// need. Of 60 000 writes 1200 waited all the same: who came when cleaning had just begun to work
+/// was held until a victim had been read and its first block moved; and 170 when users had no room
+/// left, as emptied segments waited for a flush that nobody asked for before.
 #[test]
 fn a_light_load_never_waits_for_a_victim() {
     let mut load = Load::new(4, 96, 100, 100);
@@ -181,19 +213,34 @@ fn a_light_load_never_waits_for_a_victim() {
             load.step();
         }
     }
-    println!("{held} of {} writes were held, {braked} came while cleaning worked", load.blocks);
-    assert!(braked > load.blocks / 100, "cleaning never worked: {braked}");
+    println!(
+        "{held} of {} writes were held, {braked} came while cleaning worked",
+        load.blocks
+    );
+    assert!(
+        braked > load.blocks / 100,
+        "cleaning never worked: {braked}"
+    );
     assert_eq!(held, 0);
 }
 
-/// Pools of a few small segments with the least spare space, wholly full: what a victim gains is little more than what its batches waste, and it may be begun only one at a time.
-/// Members answer in any order, flushes seal what is open, and users rest now and then. Every write is answered, and a trim of everything brings the pool back.
+/// Pools of a few small segments with the least spare space, wholly full: what a victim gains is
+/// little more than what its batches waste, and it may be begun only one at a time. Members answer
+/// in any order, flushes seal what is open, and users rest now and then. Every write is answered,
+/// and a trim of everything brings the pool back.
 #[test]
 fn tiny_pools_that_are_wholly_full_never_stand_still() {
-    let pools =
-        [(Redundancy::None, 1, 6, [16, 16]), (Redundancy::Single, 3, 4, [4, 8]), (Redundancy::Single, 5, 9, [8, 32]), (Redundancy::Double, 6, 4, [8, 16])];
+    let pools = [
+        (Redundancy::None, 1, 6, [16, 16]),
+        (Redundancy::Single, 3, 4, [4, 8]),
+        (Redundancy::Single, 5, 9, [8, 32]),
+        (Redundancy::Double, 6, 4, [8, 16]),
+    ];
     for (redundancy, members, mib, rows) in pools {
-        let mut load = Load::on(Machine::with_rows_and_spare(redundancy, members, mib, rows, 30), 100);
+        let mut load = Load::on(
+            Machine::with_rows_and_spare(redundancy, members, mib, rows, 30),
+            100,
+        );
         load.fill();
         for round in 0..12 {
             load.shuffled = round % 2 == 1;
@@ -209,12 +256,17 @@ fn tiny_pools_that_are_wholly_full_never_stand_still() {
             assert_eq!(load.machine.engine.self_check(), Ok(()));
         }
         assert!(load.machine.engine.status().segments_cleaned > 20);
-        load.ask_for(Op::Trim { offset: 0, length: load.blocks * 4096, fua: true });
+        load.ask_for(Op::Trim {
+            offset: 0,
+            length: load.blocks * 4096,
+            fua: true,
+        });
         load.fill();
     }
 }
 
-/// With space above the mark at which cleaning begins nobody is held to its pace, and a burst is taken at once.
+/// With space above the mark at which cleaning begins nobody is held to its pace, and a burst is
+/// taken at once.
 #[test]
 fn a_burst_after_rest_is_taken_at_once() {
     let mut load = Load::new(4, 96, 100, 50);
@@ -236,7 +288,12 @@ fn a_burst_after_rest_is_taken_at_once() {
     }
     let machine = &mut load.machine;
     machine.engine.apply(&mut machine.events, &mut machine.out);
-    assert_eq!(machine.out.completions.len(), 256, "{}", machine.engine.describe());
+    assert_eq!(
+        machine.out.completions.len(),
+        256,
+        "{}",
+        machine.engine.describe()
+    );
     assert_eq!(machine.engine.status().users_per_1024_gained, None);
 }
 
@@ -250,7 +307,10 @@ fn a_shutdown_under_load_completes_everything() {
         let lba = load.numbers.below(load.blocks);
         load.ask(lba);
     }
-    load.machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Shutdown { export: false } }));
+    load.machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(1),
+        command: Control::Shutdown { export: false },
+    }));
     load.apply();
     for _ in 0..200_000 {
         if load.machine.engine.is_stopped() {
@@ -258,11 +318,16 @@ fn a_shutdown_under_load_completes_everything() {
         }
         load.step();
     }
-    assert!(load.machine.engine.is_stopped(), "{}", load.machine.engine.describe());
+    assert!(
+        load.machine.engine.is_stopped(),
+        "{}",
+        load.machine.engine.describe()
+    );
     assert_eq!(load.answered, load.asked);
 }
 
-/// Nobody writes any more: cleaning comes to an end, in pools of the smallest segments as well, where a victim gains little more than its moves cost.
+/// Nobody writes any more: cleaning comes to an end, in pools of the smallest segments as well,
+/// where a victim gains little more than its moves cost.
 #[test]
 fn cleaning_of_full_pools_comes_to_rest() {
     let pools = [
@@ -274,7 +339,10 @@ fn cleaning_of_full_pools_comes_to_rest() {
     ];
     for (redundancy, members, mib, rows) in pools {
         for share in [60, 90, 100] {
-            let mut load = Load::on(Machine::with_rows_and_spare(redundancy, members, mib, rows, 30), share);
+            let mut load = Load::on(
+                Machine::with_rows_and_spare(redundancy, members, mib, rows, 30),
+                share,
+            );
             load.fill();
             load.overwrite(load.blocks * 2);
             load.ask_for(Op::Flush);
@@ -290,7 +358,12 @@ fn cleaning_of_full_pools_comes_to_rest() {
                 }
                 cleaned.push(load.machine.engine.status().segments_cleaned);
             }
-            assert_eq!(cleaned[1], cleaned[3], "{redundancy:?} {rows:?} {share} %: {cleaned:?}, {}", load.machine.engine.describe());
+            assert_eq!(
+                cleaned[1],
+                cleaned[3],
+                "{redundancy:?} {rows:?} {share} %: {cleaned:?}, {}",
+                load.machine.engine.describe()
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The pace of rebuild and scrub: all there is while nobody else is there, and out of the way of users when they come.
+//! The pace of rebuild and scrub: all there is while nobody else is there, and out of the way of
+//! users when they come.
 
 use crate::machine;
 
@@ -24,12 +25,20 @@ fn fill(machine: &mut Machine, volume: VolumeId) {
 
 /// A pool whose member 1 has come back empty-handed, before its first tick.
 fn returned(rate: u64, rate_min: u64) -> (Machine, VolumeId) {
-    returned_to(Machine::with(Redundancy::Double, 5, 32, 100), rate, rate_min)
+    returned_to(
+        Machine::with(Redundancy::Double, 5, 32, 100),
+        rate,
+        rate_min,
+    )
 }
 
 fn returned_to(mut machine: Machine, rate: u64, rate_min: u64) -> (Machine, VolumeId) {
     let volume = machine.volume(1 << 30);
-    machine.command(Control::SetProperties(Properties { rebuild_rate: rate, rebuild_rate_min: rate_min, ..PROPERTIES }));
+    machine.command(Control::SetProperties(Properties {
+        rebuild_rate: rate,
+        rebuild_rate_min: rate_min,
+        ..PROPERTIES
+    }));
     machine.command(Control::Shutdown { export: false });
     machine.memory.present[1] = false;
     let mut machine = machine.crash();
@@ -54,7 +63,8 @@ fn rebuild_beside_users(machine: &mut Machine, volume: VolumeId) -> u64 {
 /// The reads on their way to one member.
 fn examined(machine: &Machine, member: usize) -> usize {
     let held = machine.held.iter().flatten();
-    held.filter(|c| c.member.index() == member && matches!(c.op, MemberOp::Read { .. })).count()
+    held.filter(|c| c.member.index() == member && matches!(c.op, MemberOp::Read { .. }))
+        .count()
 }
 
 #[test]
@@ -62,7 +72,11 @@ fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
     let (mut machine, volume) = returned(0, 64 << 10);
     machine.held = Some(Vec::new());
     tick(&mut machine, 1);
-    assert!(examined(&machine, 0) >= 4, "{} of them", examined(&machine, 0));
+    assert!(
+        examined(&machine, 0) >= 4,
+        "{} of them",
+        examined(&machine, 0)
+    );
     let (mut machine, _) = (returned(0, 64 << 10).0, volume);
     machine.request(volume, windrow_io::Op::Flush);
     machine.held = Some(Vec::new());
@@ -72,7 +86,11 @@ fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
     tick(&mut machine, 20);
     assert_eq!(examined(&machine, 0), 1);
     machine.release();
-    assert_eq!(machine.engine.status().rebuild.segments_done, 0, "and then there is a pause");
+    assert_eq!(
+        machine.engine.status().rebuild.segments_done,
+        0,
+        "and then there is a pause"
+    );
     // A second after their last request nobody is there any more.
     (0..30).for_each(|_| tick(&mut machine, 50));
     assert_eq!(machine.engine.status().members[1].state, "online");
@@ -88,9 +106,15 @@ fn users_slow_a_rebuild_down_and_never_stop_it() {
     let (gives_way, bytes) = took(0, 64 << 10);
     let (guaranteed, _) = took(0, 1 << 30);
     let (bounded, _) = took(1 << 20, 1 << 20);
-    assert!(guaranteed < gives_way && gives_way < bounded, "{guaranteed} {gives_way} {bounded}");
+    assert!(
+        guaranteed < gives_way && gives_way < bounded,
+        "{guaranteed} {gives_way} {bounded}"
+    );
     let at_the_bound = bytes * 1000 / (1 << 20);
-    assert!((at_the_bound * 9 / 10..at_the_bound * 3 / 2 + 1000).contains(&bounded), "{bounded} ms, {at_the_bound} at the bound");
+    assert!(
+        (at_the_bound * 9 / 10..at_the_bound * 3 / 2 + 1000).contains(&bounded),
+        "{bounded} ms, {at_the_bound} at the bound"
+    );
 }
 
 #[test]
@@ -100,27 +124,48 @@ fn progress_adds_up_from_begin_to_end() {
     let (mut least_left, mut total, mut shown) = (u64::MAX, 0, 0);
     while machine.engine.status().members[1].state == "rebuilding" {
         let status = machine.engine.status().rebuild;
-        assert!(status.left_bytes <= least_left, "{status:?} after {least_left}");
+        assert!(
+            status.left_bytes <= least_left,
+            "{status:?} after {least_left}"
+        );
         least_left = status.left_bytes;
-        assert!(total == 0 || status.written_bytes + status.left_bytes <= total + (1 << 20), "{status:?} of {total}");
+        assert!(
+            total == 0 || status.written_bytes + status.left_bytes <= total + (1 << 20),
+            "{status:?} of {total}"
+        );
         total = status.written_bytes + status.left_bytes;
-        shown += u32::from(status.written_bytes > 0 && status.left_bytes > 0 && status.bytes_per_second > 0);
+        shown += u32::from(
+            status.written_bytes > 0 && status.left_bytes > 0 && status.bytes_per_second > 0,
+        );
         machine.byte(volume, 1);
         tick(&mut machine, 5);
     }
     let ended = machine.engine.status().rebuild;
-    assert!(shown > 10 && ended.left_bytes == 0 && ended.bytes_per_second == 0 && ended.written_bytes == total, "{ended:?} of {total}, {shown}");
+    assert!(
+        shown > 10
+            && ended.left_bytes == 0
+            && ended.bytes_per_second == 0
+            && ended.written_bytes == total,
+        "{ended:?} of {total}, {shown}"
+    );
 }
 
 #[test]
 fn a_scrub_gives_way_to_users_and_waits_for_a_rebuild() {
     let (mut machine, volume) = returned(0, 64 << 10);
     machine.byte(volume, 1);
-    let start = Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 });
+    let start = Control::Scrub(ScrubCommand::Start {
+        unix_s: 5,
+        bytes_per_second: 0,
+    });
     assert_eq!(machine.command(start), Some(Ok(ControlReply::Done)));
     let mut beside_users = 0;
     while machine.engine.status().members[1].state == "rebuilding" {
-        assert_eq!(machine.engine.status().scrub.batches, 0, "redundancy that is missing comes first");
+        assert_eq!(
+            machine.engine.status().scrub.batches,
+            0,
+            "redundancy that is missing comes first"
+        );
         machine.byte(volume, 1);
         tick(&mut machine, 5);
     }
@@ -130,15 +175,32 @@ fn a_scrub_gives_way_to_users_and_waits_for_a_rebuild() {
         beside_users += 1;
     }
     let scrub = machine.engine.status().scrub;
-    assert!(beside_users >= scrub.batches * 4 && scrub.batches > 10, "{beside_users} ms for {} batches", scrub.batches);
+    assert!(
+        beside_users >= scrub.batches * 4 && scrub.batches > 10,
+        "{beside_users} ms for {} batches",
+        scrub.batches
+    );
 }
 
 #[test]
 fn rates_that_make_no_sense_are_refused() {
     let mut machine = Machine::with(Redundancy::Single, 3, 24, 100);
-    for (rebuild_rate, rebuild_rate_min) in [(0, 0), (0, 1000), (1 << 20, 2 << 20), (u64::MAX, 1 << 20), (0, u64::MAX)] {
-        let answer = machine.command(Control::SetProperties(Properties { rebuild_rate, rebuild_rate_min, ..PROPERTIES }));
-        assert!(matches!(answer, Some(Err(ControlError::Invalid(_)))), "{rebuild_rate} {rebuild_rate_min}: {answer:?}");
+    for (rebuild_rate, rebuild_rate_min) in [
+        (0, 0),
+        (0, 1000),
+        (1 << 20, 2 << 20),
+        (u64::MAX, 1 << 20),
+        (0, u64::MAX),
+    ] {
+        let answer = machine.command(Control::SetProperties(Properties {
+            rebuild_rate,
+            rebuild_rate_min,
+            ..PROPERTIES
+        }));
+        assert!(
+            matches!(answer, Some(Err(ControlError::Invalid(_)))),
+            "{rebuild_rate} {rebuild_rate_min}: {answer:?}"
+        );
     }
 }
 
@@ -147,7 +209,10 @@ fn a_rebuild_reads_no_more_than_it_needs() {
     let (mut machine, _) = returned(0, 64 << 10);
     (0..30).for_each(|_| tick(&mut machine, 50));
     let rebuild = machine.engine.status().rebuild;
-    assert_eq!((machine.engine.status().members[1].state, rebuild.read_bytes), ("online", rebuild.written_bytes * 3));
+    assert_eq!(
+        (machine.engine.status().members[1].state, rebuild.read_bytes),
+        ("online", rebuild.written_bytes * 3)
+    );
 }
 
 /// What it does not read at first is what finds a liar.
@@ -157,8 +222,17 @@ fn a_rebuild_that_meets_wrong_bytes_reads_everything_and_finds_the_right_ones() 
     machine.garble(3);
     (0..30).for_each(|_| tick(&mut machine, 50));
     let rebuild = machine.engine.status().rebuild;
-    assert_eq!((machine.engine.status().members[1].state, rebuild.damaged_batches), ("online", 0));
-    assert!(rebuild.read_bytes > rebuild.written_bytes * 4, "{rebuild:?}");
+    assert_eq!(
+        (
+            machine.engine.status().members[1].state,
+            rebuild.damaged_batches
+        ),
+        ("online", 0)
+    );
+    assert!(
+        rebuild.read_bytes > rebuild.written_bytes * 4,
+        "{rebuild:?}"
+    );
     machine.command(Control::Shutdown { export: false });
     // The liar and another one go: what was rebuilt has to be right.
     (machine.memory.present[3], machine.memory.present[0]) = (false, false);
@@ -192,14 +266,25 @@ fn two_members_are_rebuilt_together() {
         machine.command(Control::Shutdown { export: false });
         (machine.memory.present[0], machine.memory.present[2]) = (false, false);
         let mut machine = machine.crash();
-        (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), if lba < 50 { 99 } else { lba as u8 | 1 }, "block {lba}"));
+        (0..BLOCKS).for_each(|lba| {
+            assert_eq!(
+                machine.byte(volume, lba),
+                if lba < 50 { 99 } else { lba as u8 | 1 },
+                "block {lba}"
+            )
+        });
     }
 }
 
-/// A member that flushes serves nobody: a flush for each sixteen segments was what users saw of a rebuild.
+/// A member that flushes serves nobody: a flush for each sixteen segments was what users saw of a
+/// rebuild.
 #[test]
 fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
-    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 8, 8), 0, 1 << 30);
+    let (mut machine, volume) = returned_to(
+        Machine::with_rows_only(Redundancy::Double, 5, 32, 8, 8),
+        0,
+        1 << 30,
+    );
     let before = machine.memory.flushed[0];
     let written = |machine: &Machine| machine.engine.status().rebuild.written_bytes;
     let mut ms = 0;
@@ -209,14 +294,25 @@ fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
         ms += 1;
         assert!(ms < 5_000, "it starved: {}", machine.engine.describe());
     }
-    assert!(machine.memory.flushed[0] - before <= 1, "{} flushes for 60 segments", machine.memory.flushed[0] - before);
-    assert!(machine.engine.status().rebuild.segments_done < 16, "nothing is whole before a flush");
+    assert!(
+        machine.memory.flushed[0] - before <= 1,
+        "{} flushes for 60 segments",
+        machine.memory.flushed[0] - before
+    );
+    assert!(
+        machine.engine.status().rebuild.segments_done < 16,
+        "nothing is whole before a flush"
+    );
     // A flush of a user is one of the rebuild, too.
     let done = written(&machine) / (8 * 4096);
     machine.write(volume, 0, 1);
     machine.flush(volume);
     tick(&mut machine, 1);
-    assert!(u64::from(machine.engine.status().rebuild.segments_done) >= done - 2, "{} of {done}", machine.engine.status().rebuild.segments_done);
+    assert!(
+        u64::from(machine.engine.status().rebuild.segments_done) >= done - 2,
+        "{} of {done}",
+        machine.engine.status().rebuild.segments_done
+    );
     rebuild_beside_users(&mut machine, volume);
     machine.command(Control::Shutdown { export: false });
     (machine.memory.present[0], machine.memory.present[2]) = (false, false);
@@ -224,23 +320,41 @@ fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
     (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
 
-/// Bytes of the largest read and the largest write of a rebuild, with a user who asks for a block each millisecond, or none.
+/// Bytes of the largest read and the largest write of a rebuild, with a user who asks for a block
+/// each millisecond, or none.
 fn largest_commands(beside_users: bool) -> (usize, usize) {
-    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128), 0, 64 << 10);
+    let (mut machine, volume) = returned_to(
+        Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128),
+        0,
+        64 << 10,
+    );
     let (mut read, mut written) = (0, 0);
     while machine.engine.status().members[1].state == "rebuilding" {
         if beside_users {
             // A hole: no member is asked for it.
-            machine.request(volume, Op::Read { offset: BLOCKS * 4096, length: 4096 });
+            machine.request(
+                volume,
+                Op::Read {
+                    offset: BLOCKS * 4096,
+                    length: 4096,
+                },
+            );
         }
         machine.held = Some(Vec::new());
         tick(&mut machine, 1);
-        while let Some(held) = machine.held.replace(Vec::new()).filter(|held| !held.is_empty()) {
+        while let Some(held) = machine
+            .held
+            .replace(Vec::new())
+            .filter(|held| !held.is_empty())
+        {
             let mut busy = BTreeSet::new();
             for command in held {
                 match &command.op {
                     MemberOp::Read { buf, .. } => {
-                        assert!(busy.insert(command.member) || !beside_users, "two pieces of a batch at a member");
+                        assert!(
+                            busy.insert(command.member) || !beside_users,
+                            "two pieces of a batch at a member"
+                        );
                         read = read.max(buf.len());
                     }
                     MemberOp::Write { buf, .. } => written = written.max(buf.len()),
@@ -259,19 +373,27 @@ fn largest_commands(beside_users: bool) -> (usize, usize) {
     (read, written)
 }
 
-/// A whole column under way stood before the reads of users for longer than anything else (docs/benchmarks.md).
+/// A whole column under way stood before the reads of users for longer than anything else
+/// (docs/benchmarks.md).
 #[test]
 fn beside_users_columns_go_in_pieces() {
     assert_eq!(largest_commands(false), (256 << 10, 256 << 10));
     assert_eq!(largest_commands(true), (64 << 10, 64 << 10));
 }
 
-/// The rows of a piece that can not be read are had one by one, and the pieces behind it all the same.
+/// The rows of a piece that can not be read are had one by one, and the pieces behind it all the
+/// same.
 #[test]
 fn bad_sectors_in_pieces_are_read_around() {
-    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128), 0, 1 << 20);
+    let (mut machine, volume) = returned_to(
+        Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128),
+        0,
+        1 << 20,
+    );
     let start = machine.engine.status().plan.zones[0].start as usize;
-    machine.memory.bad = (0..24).map(|at| (at % 2 * 2, start + (5 + at * 37) * 4096)).collect();
+    machine.memory.bad = (0..24)
+        .map(|at| (at % 2 * 2, start + (5 + at * 37) * 4096))
+        .collect();
     rebuild_beside_users(&mut machine, volume);
     assert_eq!(machine.engine.status().rebuild.damaged_batches, 0);
     machine.command(Control::Shutdown { export: false });

@@ -1,4 +1,5 @@
-//! The emergency rebuild: pools whose checkpoints are destroyed, brought back from their batches and compared with what was written.
+//! The emergency rebuild: pools whose checkpoints are destroyed, brought back from their batches
+//! and compared with what was written.
 
 use crate::machine;
 
@@ -22,7 +23,16 @@ fn destroy_checkpoints(memory: &mut Memory) -> usize {
 }
 
 fn rebuild(memory: &mut dyn MemberIo, write: bool) -> Result<RebuildReport, OpenError> {
-    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write, ..Default::default() }, &mut |_| {})
+    Engine::rebuild_map(
+        memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork {
+            write,
+            ..Default::default()
+        },
+        &mut |_| {},
+    )
 }
 
 /// A pool whose segments were used several times: its volume, and the byte in each block.
@@ -52,27 +62,41 @@ fn compare(machine: &mut Machine, volume: VolumeId, model: &BTreeMap<u64, u8>) {
     }
 }
 
-/// The heart of it: segments reused, blocks moved by cleaning, several epochs, no trims. Every block is as it was.
+/// The heart of it: segments reused, blocks moved by cleaning, several epochs, no trims. Every
+/// block is as it was.
 #[test]
 fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
     for (seed, members) in [(11, 3), (12, 4)] {
         let (machine, volume, mut model) = worn(seed, members, 4);
-        assert!(machine.engine.status().segments_cleaned > 20, "blocks were moved");
+        assert!(
+            machine.engine.status().segments_cleaned > 20,
+            "blocks were moved"
+        );
         let mut machine = machine.crash();
         for lba in 0..50 {
             machine.write(volume, lba * 7, 200);
             model.insert(lba * 7, 200);
         }
         machine.flush(volume);
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
         let size = machine.engine.status().volumes[0].size_bytes;
         let mut memory = machine.memory;
         assert!(destroy_checkpoints(&mut memory) > 0);
-        let refused = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
-        assert!(refused.is_err(), "without its checkpoints the pool can not be opened");
+        let refused =
+            Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
+        assert!(
+            refused.is_err(),
+            "without its checkpoints the pool can not be opened"
+        );
         let before = memory.data.clone();
         let looked = rebuild(&mut memory, false).expect("a look");
-        assert!(memory.data == before && looked.written_bytes == 0, "a look writes nothing");
+        assert!(
+            memory.data == before && looked.written_bytes == 0,
+            "a look writes nothing"
+        );
         let report = rebuild(&mut memory, true).expect("rebuilt");
         assert!(report.losses.is_empty(), "{:?}", report.losses);
         assert_eq!(report.volumes[0].mapped_blocks, model.len() as u64);
@@ -86,7 +110,10 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
         machine.flush(volume);
         let mut machine = machine.crash();
         compare(&mut machine, volume, &model);
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
         let mut memory = machine.memory;
         destroy_checkpoints(&mut memory);
         let report = rebuild(&mut memory, true).expect("rebuilt again");
@@ -97,40 +124,75 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
     }
 }
 
-/// Only a batch behind the checkpoint is lost: with the checkpoint that can still be read the rebuild forgot as much as without one. What had been trimmed or set to ones came
-/// back as it was before, and a volume got the size of the oldest record that was left.
+/// Only a batch behind the checkpoint is lost: with the checkpoint that can still be read the
+/// rebuild forgot as much as without one. What had been trimmed or set to ones came back as it was
+/// before, and a volume got the size of the oldest record that was left.
 #[test]
 fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..400).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
-    machine.request(volume, Op::Trim { offset: 0, length: 100 * BLOCK_BYTES, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 0,
+            length: 100 * BLOCK_BYTES,
+            fua: true,
+        },
+    );
     machine.settle();
     (100..200).for_each(|lba| machine.write(volume, lba, 0xff));
-    machine.command(Control::VolumeResize { volume, size_bytes: 16 << 20, shrink: true });
+    machine.command(Control::VolumeResize {
+        volume,
+        size_bytes: 16 << 20,
+        shrink: true,
+    });
     for round in 0..3 {
         (1000..1200).for_each(|lba| machine.write(volume, lba, 6 + round));
         machine.flush(volume);
-        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
     (300..310).for_each(|lba| machine.write(volume, lba, 7));
     machine.flush(volume);
     let mut memory = machine.memory;
-    let (segment, row, header) = memory.headers().into_iter().filter(|(_, _, h)| h.stream.0 == 0).max_by_key(|(_, _, h)| h.seq).expect("a batch");
+    let (segment, row, header) = memory
+        .headers()
+        .into_iter()
+        .filter(|(_, _, h)| h.stream.0 == 0)
+        .max_by_key(|(_, _, h)| h.seq)
+        .expect("a batch");
     memory.overwrite(segment, row..row + header.rows, 0xee);
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert!(report.checkpoint > 0, "{report:?}");
     let mut machine = Machine::open(memory);
     assert_eq!(machine.engine.status().volumes[0].size_bytes, 16 << 20);
-    for (blocks, byte) in [(0..100, 0), (100..200, 0xff), (200..300, 5), (310..400, 5), (1000..1200, 8)] {
+    for (blocks, byte) in [
+        (0..100, 0),
+        (100..200, 0xff),
+        (200..300, 5),
+        (310..400, 5),
+        (1000..1200, 8),
+    ] {
         blocks.for_each(|lba| assert_eq!(machine.byte(volume, lba), byte, "block {lba}"));
     }
 }
 
-/// Writes all over a nearly full pool from a checkpoint on, so that segments are used again, and flushes.
-fn overwrite_behind_a_checkpoint(machine: &mut Machine, volume: VolumeId, numbers: &mut Numbers, written: &mut BTreeMap<u64, Vec<u8>>) {
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+/// Writes all over a nearly full pool from a checkpoint on, so that segments are used again, and
+/// flushes.
+fn overwrite_behind_a_checkpoint(
+    machine: &mut Machine,
+    volume: VolumeId,
+    numbers: &mut Numbers,
+    written: &mut BTreeMap<u64, Vec<u8>>,
+) {
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     let blocks = written.len() as u64;
     for n in 0..blocks * 2 {
         let (lba, byte) = (numbers.below(blocks), numbers.below(250) as u8 + 1);
@@ -152,10 +214,12 @@ fn overwrite_behind_a_checkpoint(machine: &mut Machine, volume: VolumeId, number
     }
 }
 
-/// Batches behind the checkpoint of which one must be missed when it is lost: enough for others to be found behind it.
+/// Batches behind the checkpoint of which one must be missed when it is lost: enough for others to
+/// be found behind it.
 const BEHIND_LEAST: usize = 20;
 
-/// The batches of users and of cleaning behind the first of the superblock's roots, with their segment and first row, those of users first.
+/// The batches of users and of cleaning behind the first of the superblock's roots, with their
+/// segment and first row, those of users first.
 fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> {
     let start = memory.superblock().checkpoints[0].expect("a root").replay;
     let mut headers = memory.headers();
@@ -167,15 +231,20 @@ fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> 
     headers
 }
 
-/// Behind the checkpoint segments were used again, and batches that say so are lost. What the checkpoint shows in them is gone: such blocks had places in batches that are not
-/// there any more, and a read of one divided by zero rows or asked for columns that no segment has. Reads bring something that was written there, or an error.
+/// Behind the checkpoint segments were used again, and batches that say so are lost. What the
+/// checkpoint shows in them is gone: such blocks had places in batches that are not there any more,
+/// and a read of one divided by zero rows or asked for columns that no segment has. Reads bring
+/// something that was written there, or an error.
 #[test]
 fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
     let (mut told, mut on_checkpoints, mut lost_blocks) = (0, 0, 0);
     for seed in 0..12 {
         let (mut machine, volume, model) = worn(100 + seed, 3, 2);
         let mut numbers = Numbers(seed * 2 + 1);
-        let mut written: BTreeMap<u64, Vec<u8>> = model.iter().map(|(lba, byte)| (*lba, vec![*byte])).collect();
+        let mut written: BTreeMap<u64, Vec<u8>> = model
+            .iter()
+            .map(|(lba, byte)| (*lba, vec![*byte]))
+            .collect();
         overwrite_behind_a_checkpoint(&mut machine, volume, &mut numbers, &mut written);
         let mut memory = machine.memory;
         let share = [5, 30, 95][seed as usize % 3];
@@ -193,7 +262,11 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
         lost_blocks += report.lost_blocks_total;
         // The next one stands on the checkpoint of this one, in which they are lost already.
         let again = rebuild(&mut memory, false).expect("a look");
-        assert_eq!((again.lost_blocks, again.lost_blocks_total), (report.lost_blocks, report.lost_blocks_total), "seed {seed}");
+        assert_eq!(
+            (again.lost_blocks, again.lost_blocks_total),
+            (report.lost_blocks, report.lost_blocks_total),
+            "seed {seed}"
+        );
         let mut machine = Machine::open(memory);
         for (lba, bytes) in &written {
             if !machine.is_lost(volume, *lba) {
@@ -201,21 +274,39 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
                 assert!(bytes.contains(&byte), "seed {seed}, block {lba}: {byte}");
             }
         }
-        written.keys().for_each(|lba| machine.write(volume, *lba, (lba % 250) as u8 + 1));
+        written
+            .keys()
+            .for_each(|lba| machine.write(volume, *lba, (lba % 250) as u8 + 1));
         machine.flush(volume);
         let mut machine = machine.crash();
-        written.keys().for_each(|lba| assert_eq!(machine.byte(volume, *lba), (lba % 250) as u8 + 1, "seed {seed}, block {lba}"));
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        written.keys().for_each(|lba| {
+            assert_eq!(
+                machine.byte(volume, *lba),
+                (lba % 250) as u8 + 1,
+                "seed {seed}, block {lba}"
+            )
+        });
+        assert_eq!(
+            machine.command(Control::Shutdown { export: false }),
+            Some(Ok(ControlReply::Done))
+        );
     }
-    assert!(told > 9 && on_checkpoints > 6 && lost_blocks > 0, "{told} with losses, {on_checkpoints} on a checkpoint, {lost_blocks} lost blocks");
+    assert!(
+        told > 9 && on_checkpoints > 6 && lost_blocks > 0,
+        "{told} with losses, {on_checkpoints} on a checkpoint, {lost_blocks} lost blocks"
+    );
 }
 
-/// Trims whose records are left are honoured; volumes keep name and size while their records are left; a deleted volume stays away.
+/// Trims whose records are left are honoured; volumes keep name and size while their records are
+/// left; a deleted volume stays away.
 #[test]
 fn records_that_are_left_are_honoured() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
-    let other = match machine.command(Control::VolumeCreate { name: "gone".into(), size_bytes: 1 << 20 }) {
+    let other = match machine.command(Control::VolumeCreate {
+        name: "gone".into(),
+        size_bytes: 1 << 20,
+    }) {
         Some(Ok(ControlReply::Volume(other))) => other,
         answer => panic!("{answer:?}"),
     };
@@ -223,7 +314,14 @@ fn records_that_are_left_are_honoured() {
         machine.write(volume, lba, 9);
         machine.write(other, lba % 256, 8);
     }
-    machine.request(volume, Op::Trim { offset: 10 * BLOCK_BYTES, length: 20 * BLOCK_BYTES, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 10 * BLOCK_BYTES,
+            length: 20 * BLOCK_BYTES,
+            fua: true,
+        },
+    );
     machine.settle();
     machine.write(volume, 15, 33);
     machine.flush(volume);
@@ -233,7 +331,14 @@ fn records_that_are_left_are_honoured() {
     destroy_checkpoints(&mut memory);
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert_eq!(report.volumes.len(), 1, "{:?}", report.volumes);
-    assert_eq!((report.volumes[0].name.as_str(), report.volumes[0].size_bytes, report.volumes[0].made_up), ("v", 1 << 30, false));
+    assert_eq!(
+        (
+            report.volumes[0].name.as_str(),
+            report.volumes[0].size_bytes,
+            report.volumes[0].made_up
+        ),
+        ("v", 1 << 30, false)
+    );
     let mut machine = Machine::open(memory);
     for lba in 0..100 {
         let expected = match lba {
@@ -245,8 +350,8 @@ fn records_that_are_left_are_honoured() {
     }
 }
 
-/// Members of which some fail every write after so many bytes; without any all lose power then, and what was written in part stays. No superblock may be written that names
-/// no checkpoint.
+/// Members of which some fail every write after so many bytes; without any all lose power then, and
+/// what was written in part stays. No superblock may be written that names no checkpoint.
 struct Failing<'m> {
     memory: &'m mut Memory,
     left: usize,
@@ -268,38 +373,84 @@ impl MemberIo for Failing<'_> {
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
         if let Ok(superblock) = windrow_layout::superblock::Superblock::decode(buf) {
-            assert!(superblock.checkpoints[0].is_some(), "generation {} names no checkpoint", superblock.generation);
+            assert!(
+                superblock.checkpoints[0].is_some(),
+                "generation {} names no checkpoint",
+                superblock.generation
+            );
         }
         if !self.ailing.is_empty() {
             self.left = self.left.saturating_sub(buf.len());
             let fails = self.left == 0 && self.ailing.contains(&member.index());
-            return if fails { Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 }) } else { self.memory.write(member, offset, buf) };
+            return if fails {
+                Err(MemberError {
+                    member,
+                    kind: MemberErrorKind::Media,
+                    offset,
+                    code: 5,
+                })
+            } else {
+                self.memory.write(member, offset, buf)
+            };
         }
         let part = buf.len().min(self.left) / 512 * 512;
         self.memory.write(member, offset, &buf[..part])?;
         self.left -= part;
-        if part < buf.len() { Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 }) } else { Ok(()) }
+        if part < buf.len() {
+            Err(MemberError {
+                member,
+                kind: MemberErrorKind::PowerCut,
+                offset,
+                code: 0,
+            })
+        } else {
+            Ok(())
+        }
     }
     fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
         Ok(())
     }
 }
 
-/// The power goes in the middle of the writing, at every kind of place. The superblock is as it was, and the rebuild done again gives the
-/// same pool; so does the one after several such attempts.
+/// The power goes in the middle of the writing, at every kind of place. The superblock is as it
+/// was, and the rebuild done again gives the same pool; so does the one after several such
+/// attempts.
 #[test]
 fn a_rebuild_that_is_cut_short_can_be_done_again() {
     let (mut machine, volume, model) = worn(21, 3, 2);
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
     destroy_checkpoints(&mut memory);
-    let whole = rebuild(&mut Failing { memory: &mut memory.clone(), left: usize::MAX, ailing: &[] }, true).expect("rebuilt").written_bytes as usize;
+    let whole = rebuild(
+        &mut Failing {
+            memory: &mut memory.clone(),
+            left: usize::MAX,
+            ailing: &[],
+        },
+        true,
+    )
+    .expect("rebuilt")
+    .written_bytes as usize;
     for step in 1..8 {
         let generation = memory.superblock().generation;
         // The last steps are in the superblocks.
-        let left = if step < 5 { whole * step / 8 } else { whole - 9000 * (8 - step) - 3 * SLOT_BYTES };
-        let cut = rebuild(&mut Failing { memory: &mut memory, left, ailing: &[] }, true);
-        assert!(matches!(cut, Err(OpenError::Member(_))), "cut after {left} of {whole}: {cut:?}");
+        let left = if step < 5 {
+            whole * step / 8
+        } else {
+            whole - 9000 * (8 - step) - 3 * SLOT_BYTES
+        };
+        let cut = rebuild(
+            &mut Failing {
+                memory: &mut memory,
+                left,
+                ailing: &[],
+            },
+            true,
+        );
+        assert!(
+            matches!(cut, Err(OpenError::Member(_))),
+            "cut after {left} of {whole}: {cut:?}"
+        );
         assert!(memory.superblock().generation <= generation.next());
     }
     let report = rebuild(&mut memory, true).expect("rebuilt");
@@ -308,8 +459,10 @@ fn a_rebuild_that_is_cut_short_can_be_done_again() {
     compare(&mut machine, volume, &model);
 }
 
-/// A member fails a write before the new root is in force. Its loss was put on record by a superblock that named neither the old roots and fences nor a new one: a power cut
-/// then left a pool that no start accepted. The rebuild begins anew without the member; where the redundancy does not cover that, the superblock stays as it was.
+/// A member fails a write before the new root is in force. Its loss was put on record by a
+/// superblock that named neither the old roots and fences nor a new one: a power cut then left a
+/// pool that no start accepted. The rebuild begins anew without the member; where the redundancy
+/// does not cover that, the superblock stays as it was.
 #[test]
 fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
     let (mut machine, volume, model) = worn(23, 4, 2);
@@ -317,12 +470,29 @@ fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
     let mut memory = machine.memory;
     destroy_checkpoints(&mut memory);
     let before = memory.superblock();
-    let whole = rebuild(&mut memory.clone(), true).expect("rebuilt").written_bytes as usize;
-    for (ailing, left) in [(&[2][..], 1), (&[2], whole / 2), (&[2], whole - 4 * SLOT_BYTES), (&[1, 2], whole / 2)] {
+    let whole = rebuild(&mut memory.clone(), true)
+        .expect("rebuilt")
+        .written_bytes as usize;
+    for (ailing, left) in [
+        (&[2][..], 1),
+        (&[2], whole / 2),
+        (&[2], whole - 4 * SLOT_BYTES),
+        (&[1, 2], whole / 2),
+    ] {
         let mut memory = memory.clone();
-        let result = rebuild(&mut Failing { memory: &mut memory, left, ailing }, true);
+        let result = rebuild(
+            &mut Failing {
+                memory: &mut memory,
+                left,
+                ailing,
+            },
+            true,
+        );
         if ailing.len() > 1 {
-            assert!(result.is_err() && memory.superblock() == before, "{result:?}");
+            assert!(
+                result.is_err() && memory.superblock() == before,
+                "{result:?}"
+            );
             continue;
         }
         assert_eq!(result.expect("rebuilt").losses, []);
@@ -346,30 +516,57 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     memory.overwrite(SegmentId(0), 7..9, 0);
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert_eq!(report.losses.len(), 1, "{:?}", report.losses);
-    assert_eq!((report.losses[0].segment, report.losses[0].row), (SegmentId(0), 7));
+    assert_eq!(
+        (report.losses[0].segment, report.losses[0].row),
+        (SegmentId(0), 7)
+    );
     let mut machine = Machine::open(memory);
-    let held = (0..80).filter(|lba| machine.byte(volume, *lba) == 5).count();
+    let held = (0..80)
+        .filter(|lba| machine.byte(volume, *lba) == 5)
+        .count();
     // Behind the lost batch the next known position is the next chunk.
     let lost = report.losses[0].end_row - 7;
-    assert_eq!(held, 80 - lost as usize / 2, "rows 7..{}", report.losses[0].end_row);
+    assert_eq!(
+        held,
+        80 - lost as usize / 2,
+        "rows 7..{}",
+        report.losses[0].end_row
+    );
 }
 
-/// The first batch of a segment is lost, or everything in the segment: no header before it says that something was there, and the rebuild told of no loss while blocks became what
-/// they had been before.
+/// The first batch of a segment is lost, or everything in the segment: no header before it says
+/// that something was there, and the rebuild told of no loss while blocks became what they had been
+/// before.
 #[test]
 fn a_lost_beginning_of_a_segment_is_listed() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     for lba in 0..12 {
         machine.write(volume, lba, 5);
         machine.flush(volume);
     }
     let memory = machine.memory;
-    let start = memory.superblock().checkpoints[1].expect("two checkpoints").replay[0];
-    assert_eq!((start.segment, start.row, start.seq.0), (SegmentId(0), 0, 1));
-    let last = memory.headers().iter().filter(|(.., header)| header.stream.0 == 0).map(|(.., header)| header.seq).max().expect("batches");
-    let rows = windrow_units::ZoneMap::new(memory.superblock().zones).shape(SegmentId(0)).rows;
+    let start = memory.superblock().checkpoints[1]
+        .expect("two checkpoints")
+        .replay[0];
+    assert_eq!(
+        (start.segment, start.row, start.seq.0),
+        (SegmentId(0), 0, 1)
+    );
+    let last = memory
+        .headers()
+        .iter()
+        .filter(|(.., header)| header.stream.0 == 0)
+        .map(|(.., header)| header.seq)
+        .max()
+        .expect("batches");
+    let rows = windrow_units::ZoneMap::new(memory.superblock().zones)
+        .shape(SegmentId(0))
+        .rows;
     for lost in [0..1, 0..rows] {
         let mut memory = memory.clone();
         memory.overwrite(SegmentId(0), lost.clone(), 0xee);
@@ -378,7 +575,10 @@ fn a_lost_beginning_of_a_segment_is_listed() {
             for member in 0..3 {
                 // As if a later superblock had it.
                 let mut superblock = memory.superblock_of(member);
-                superblock.checkpoints[0].as_mut().expect("a root").flushed_seq[0] = last;
+                superblock.checkpoints[0]
+                    .as_mut()
+                    .expect("a root")
+                    .flushed_seq[0] = last;
                 let at = windrow_layout::superblock::slot_offset(superblock.generation) as usize;
                 let bytes = superblock.encode();
                 memory.data[member][at..at + bytes.len()].copy_from_slice(&bytes);
@@ -387,12 +587,17 @@ fn a_lost_beginning_of_a_segment_is_listed() {
         let report = rebuild(&mut memory, false).expect("a look");
         assert_eq!(report.losses.len(), 1, "{lost:?}: {:?}", report.losses);
         let loss = &report.losses[0];
-        assert_eq!((loss.stream, loss.seq.0, loss.segment, loss.row), (0, 1, SegmentId(0), 0), "{loss}");
+        assert_eq!(
+            (loss.stream, loss.seq.0, loss.segment, loss.row),
+            (0, 1, SegmentId(0), 0),
+            "{loss}"
+        );
         assert_eq!(loss.durable_seq == last, lost.end == rows, "{loss}");
     }
 }
 
-/// The same in a segment that no root speaks of any more: it is a loss as long as something of the segment is in use, and else what is left of a former life.
+/// The same in a segment that no root speaks of any more: it is a loss as long as something of the
+/// segment is in use, and else what is left of a former life.
 #[test]
 fn a_lost_beginning_counts_where_the_segment_is_in_use() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
@@ -401,25 +606,43 @@ fn a_lost_beginning_counts_where_the_segment_is_in_use() {
     machine.flush(volume);
     for _ in 0..3 {
         machine.write(volume, 5000, 6);
-        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
-    let start = machine.memory.superblock().checkpoints[1].expect("two checkpoints").replay[0];
+    let start = machine.memory.superblock().checkpoints[1]
+        .expect("two checkpoints")
+        .replay[0];
     assert!(start.seq.0 > 2, "{start:?}");
     let losses = |memory: &Memory| {
         let mut memory = memory.clone();
         // The record of the volume, which the checkpoint knows, and the first batch of blocks.
-        let second = memory.headers().into_iter().filter(|(segment, ..)| *segment == SegmentId(0)).map(|(_, row, _)| row).nth(1).expect("two batches");
+        let second = memory
+            .headers()
+            .into_iter()
+            .filter(|(segment, ..)| *segment == SegmentId(0))
+            .map(|(_, row, _)| row)
+            .nth(1)
+            .expect("two batches");
         memory.overwrite(SegmentId(0), 0..second + 1, 0xee);
         rebuild(&mut memory, false).expect("a look").losses
     };
     let found = losses(&machine.memory);
-    assert_eq!(found.iter().map(|loss| (loss.segment, loss.row)).collect::<Vec<_>>(), [(SegmentId(0), 0)]);
+    assert_eq!(
+        found
+            .iter()
+            .map(|loss| (loss.segment, loss.row))
+            .collect::<Vec<_>>(),
+        [(SegmentId(0), 0)]
+    );
     (0..6000).for_each(|lba| machine.write(volume, lba, 7));
     machine.flush(volume);
     assert_eq!(losses(&machine.memory), []);
 }
 
-/// A segment of which nothing could be read seemed never to have been written, and the new checkpoint went there first.
+/// A segment of which nothing could be read seemed never to have been written, and the new
+/// checkpoint went there first.
 #[test]
 fn a_segment_that_can_not_be_read_is_written_over_last() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
@@ -430,23 +653,50 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
     let mut memory = machine.memory;
     destroy_checkpoints(&mut memory);
     memory.bad = memory.blocks(SegmentId(0), 0..32);
-    let held: Vec<Vec<u8>> = memory.bad.iter().map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec()).collect();
+    let held: Vec<Vec<u8>> = memory
+        .bad
+        .iter()
+        .map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec())
+        .collect();
     let places = memory.bad.clone();
     rebuild(&mut memory, true).expect("rebuilt");
     assert_eq!(memory.bad, places, "nothing is written there");
     let root = memory.superblock().checkpoints[0].expect("a root");
-    assert!(root.replay.iter().all(|position| position.segment != SegmentId(0)), "no stream goes on there: {:?}", root.replay);
-    assert!(places.iter().zip(&held).all(|((member, at), bytes)| memory.data[*member][*at..].starts_with(bytes)));
-    // It can be read again: another rebuild brings everything back, if it does not stand on what this one has made.
+    assert!(
+        root.replay
+            .iter()
+            .all(|position| position.segment != SegmentId(0)),
+        "no stream goes on there: {:?}",
+        root.replay
+    );
+    assert!(
+        places
+            .iter()
+            .zip(&held)
+            .all(|((member, at), bytes)| memory.data[*member][*at..].starts_with(bytes))
+    );
+    // It can be read again: another rebuild brings everything back, if it does not stand on what
+    // this one has made.
     memory.bad.clear();
-    let work = RebuildWork { write: true, without_checkpoint: true };
-    Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt again");
+    let work = RebuildWork {
+        write: true,
+        without_checkpoint: true,
+    };
+    Engine::rebuild_map(
+        &mut memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        work,
+        &mut |_| {},
+    )
+    .expect("rebuilt again");
     let mut machine = Machine::open(memory);
     (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5, "block {lba}"));
 }
 
-/// A member lost everything that was written to it for a while, and nobody knows. Where it bears the first header of a segment, that of the segment's former life was taken,
-/// and what lies there now did not count, although the redundancy covers it.
+/// A member lost everything that was written to it for a while, and nobody knows. Where it bears
+/// the first header of a segment, that of the segment's former life was taken, and what lies there
+/// now did not count, although the redundancy covers it.
 #[test]
 fn a_header_of_a_former_life_hides_nothing() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
@@ -468,24 +718,31 @@ fn a_header_of_a_former_life_hides_nothing() {
     let first = memory.superblock().zones[0].start as usize;
     // With as many members as columns it has the first header of every segment.
     memory.data[0][first..].copy_from_slice(&before[first..]);
-    // (Where a checkpoint was destroyed the former header is all that is left: it may be listed as lost.)
+    // (Where a checkpoint was destroyed the former header is all that is left: it may be listed as
+    // lost.)
     rebuild(&mut memory, true).expect("rebuilt");
     let mut machine = Machine::open(memory);
     compare(&mut machine, volume, &model);
 }
 
-/// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows: what was promised is there after the rebuild.
+/// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows:
+/// what was promised is there after the rebuild.
 #[test]
 fn what_only_the_journal_has_survives_a_rebuild() {
     let mut machine = Machine::journalled(windrow_units::Redundancy::Double, 6, 24, 1 << 20);
     let volume = machine.volume(16 << 20);
     let mut model: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, lba as u8 | 1)).collect();
-    model.iter().for_each(|(lba, byte)| machine.write(volume, *lba, *byte));
+    model
+        .iter()
+        .for_each(|(lba, byte)| machine.write(volume, *lba, *byte));
     machine.flush(volume);
     // A start leaves a checkpoint, and a superblock of a newer epoch.
     let mut machine = machine.crash();
     machine::pass(&mut machine, 3);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     machine.flush(volume);
     let log = machine.memory.headers().len();
     for lba in [7, 8, 1000, 7] {
@@ -494,18 +751,36 @@ fn what_only_the_journal_has_survives_a_rebuild() {
         machine.flush(volume);
         model.insert(lba, byte);
     }
-    machine.request(volume, Op::Trim { offset: 20 * BLOCK_BYTES, length: 4 * BLOCK_BYTES, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 20 * BLOCK_BYTES,
+            length: 4 * BLOCK_BYTES,
+            fua: true,
+        },
+    );
     machine.settle();
     (20..24).for_each(|lba| _ = model.insert(lba, 0));
-    assert_eq!(machine.memory.headers().len(), log, "nothing of it is in a batch: {:?}", machine.engine.status().journal);
+    assert_eq!(
+        machine.memory.headers().len(),
+        log,
+        "nothing of it is in a batch: {:?}",
+        machine.engine.status().journal
+    );
     let mut memory = machine.memory;
     assert!(destroy_checkpoints(&mut memory) > 0);
-    assert!(Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(), "without its checkpoints the pool can not be opened");
+    assert!(
+        Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(),
+        "without its checkpoints the pool can not be opened"
+    );
     let before = memory.data.clone();
     let looked = rebuild(&mut memory, false).expect("a look");
     assert!(memory.data == before && looked.losses.is_empty());
     let report = rebuild(&mut memory, true).expect("rebuilt");
-    assert!(report.losses.is_empty() && report.accepted_order == looked.accepted_order, "{report:?}");
+    assert!(
+        report.losses.is_empty() && report.accepted_order == looked.accepted_order,
+        "{report:?}"
+    );
     // Two members are lost at once: what was in the journal is in the log now.
     memory.present[1] = false;
     memory.present[4] = false;
@@ -520,8 +795,9 @@ fn what_only_the_journal_has_survives_a_rebuild() {
     compare(&mut machine.crash(), volume, &model);
 }
 
-/// The last batch did not reach one of the members before the power went. A start writes what is missing of it; the rebuild called it whole and left it so, and the next loss of a
-/// member took what users had been told is there.
+/// The last batch did not reach one of the members before the power went. A start writes what is
+/// missing of it; the rebuild called it whole and left it so, and the next loss of a member took
+/// what users had been told is there.
 #[test]
 fn a_batch_that_one_member_missed_is_made_whole() {
     let mut machine = Machine::new(4, 32, 100);
@@ -532,8 +808,12 @@ fn a_batch_that_one_member_missed_is_made_whole() {
     // It is sealed by its age, and nobody flushes.
     machine::pass(&mut machine, 4);
     let mut memory = machine.memory;
-    let (segment, row, header) =
-        memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).max_by_key(|(_, _, header)| header.seq).expect("a batch");
+    let (segment, row, header) = memory
+        .headers()
+        .into_iter()
+        .filter(|(_, _, header)| header.stream.0 == 0)
+        .max_by_key(|(_, _, header)| header.seq)
+        .expect("a batch");
     for (member, at) in memory.blocks(segment, row..row + header.rows) {
         if member == 2 {
             memory.data[member][at..at + BLOCK_BYTES as usize].fill(0);
@@ -543,17 +823,31 @@ fn a_batch_that_one_member_missed_is_made_whole() {
     let mut machine = Machine::open(memory);
     machine.memory.present[0] = false;
     let mut machine = machine.crash();
-    (0..310).for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba % 250) as u8 + 1, "block {lba}"));
+    (0..310).for_each(|lba| {
+        assert_eq!(
+            machine.byte(volume, lba),
+            (lba % 250) as u8 + 1,
+            "block {lba}"
+        )
+    });
 }
 
-/// Repairs that readers asked for had birth 0. When the place that they were made out of had been written again, a rebuild took an older version of the block that
-/// was still in the log, or nothing where a trim from before that version was.
+/// Repairs that readers asked for had birth 0. When the place that they were made out of had been
+/// written again, a rebuild took an older version of the block that was still in the log, or
+/// nothing where a trim from before that version was.
 #[test]
 fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
     let live = model.len() as u64;
     for lba in (0..live).step_by(3) {
-        machine.request(volume, Op::Trim { offset: lba * BLOCK_BYTES, length: BLOCK_BYTES, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: lba * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+                fua: false,
+            },
+        );
         machine.settle();
         machine.write(volume, lba, 251);
         model.insert(lba, 251);
@@ -562,7 +856,12 @@ fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
     machine.garble(1);
     compare(&mut machine, volume, &model);
     machine::pass(&mut machine, 3);
-    let repaired = machine.out.notices.iter().filter(|notice| matches!(notice, Notice::Repaired { .. })).count();
+    let repaired = machine
+        .out
+        .notices
+        .iter()
+        .filter(|notice| matches!(notice, Notice::Repaired { .. }))
+        .count();
     assert!(repaired as u64 > live / 8, "{repaired} of {live} blocks");
     // What was emptied is written again, and cleaning moves some of what was repaired.
     let mut numbers = Numbers(5);
@@ -581,8 +880,8 @@ fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
     compare(&mut Machine::open(memory), volume, &model);
 }
 
-/// Whatever comes after a repair is newer than it: a write, a trim, the end of a volume that was made smaller. And so is what is given the same orders again after
-/// the power went.
+/// Whatever comes after a repair is newer than it: a write, a trim, the end of a volume that was
+/// made smaller. And so is what is given the same orders again after the power went.
 #[test]
 fn a_repair_is_older_than_what_follows_it() {
     let mut machine = Machine::new(3, 64, 100);
@@ -595,25 +894,53 @@ fn a_repair_is_older_than_what_follows_it() {
     (350..399).for_each(|lba| machine.write(volume, lba, 6));
     let mut lost = machine.held.take().unwrap_or_default();
     lost.retain(|command| !matches!(command.op, MemberOp::Write { .. }));
-    lost.into_iter().for_each(|command| machine.carry_out(command));
+    lost.into_iter()
+        .for_each(|command| machine.carry_out(command));
     (0..300).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5));
     machine::pass(&mut machine, 3);
-    assert!(machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { .. })));
+    assert!(
+        machine
+            .out
+            .notices
+            .iter()
+            .any(|notice| matches!(notice, Notice::Repaired { .. }))
+    );
     let mut machine = machine.crash();
     (0..300).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5));
     machine::pass(&mut machine, 3);
     (0..40).for_each(|lba| machine.write(volume, lba, 7));
-    machine.request(volume, Op::Trim { offset: 40 * BLOCK_BYTES, length: 40 * BLOCK_BYTES, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: 40 * BLOCK_BYTES,
+            length: 40 * BLOCK_BYTES,
+            fua: true,
+        },
+    );
     machine.settle();
-    machine.command(Control::VolumeResize { volume, size_bytes: 200 * BLOCK_BYTES, shrink: true });
-    machine.command(Control::VolumeResize { volume, size_bytes: 400 * BLOCK_BYTES, shrink: true });
+    machine.command(Control::VolumeResize {
+        volume,
+        size_bytes: 200 * BLOCK_BYTES,
+        shrink: true,
+    });
+    machine.command(Control::VolumeResize {
+        volume,
+        size_bytes: 400 * BLOCK_BYTES,
+        shrink: true,
+    });
     machine.flush(volume);
-    let expected: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, [7, 0, 5, 5, 5, 0, 0, 0][lba as usize / 40])).collect();
+    let expected: BTreeMap<u64, u8> = (0..300)
+        .map(|lba| (lba, [7, 0, 5, 5, 5, 0, 0, 0][lba as usize / 40]))
+        .collect();
     compare(&mut machine, volume, &expected);
-    // As many orders as were given before, and no fence tells any more which of them were given twice.
+    // As many orders as were given before, and no fence tells any more which of them were given
+    // twice.
     (200..399).for_each(|lba| machine.write(volume, lba, 0));
     for _ in 0..2 {
-        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Checkpoint),
+            Some(Ok(ControlReply::Done))
+        );
     }
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
@@ -622,45 +949,94 @@ fn a_repair_is_older_than_what_follows_it() {
     compare(&mut Machine::open(memory), volume, &expected);
 }
 
-/// A power cut took a delete that nobody had been promised, and left in a segment of its own what a checkpoint on its way had written already: the volume as one that is being
-/// deleted. The start gave it back, and no later checkpoint had a reason to write that page of the table. When the batches that had taken the numbers of that checkpoint were
-/// gone, its image was the newest one, and without a checkpoint to stand on the volume was gone (seed 9005008). So each life of the pool writes the table once.
+/// A power cut took a delete that nobody had been promised, and left in a segment of its own what a
+/// checkpoint on its way had written already: the volume as one that is being deleted. The start
+/// gave it back, and no later checkpoint had a reason to write that page of the table. When the
+/// batches that had taken the numbers of that checkpoint were gone, its image was the newest one,
+/// and without a checkpoint to stand on the volume was gone (seed 9005008). So each life of the
+/// pool writes the table once.
 #[test]
 fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
     let images = |machine: &Machine| {
         let (memory, epoch) = (&machine.memory, machine.memory.superblock().epoch);
-        let batches = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3 && header.epoch == epoch);
+        let batches = memory
+            .headers()
+            .into_iter()
+            .filter(|(_, _, header)| header.stream.0 == 3 && header.epoch == epoch);
         let entries = batches.flat_map(|(segment, row, _)| {
             let (member, at) = memory.blocks(segment, row..row + 1)[0];
-            decode_head(&memory.data[member][at..at + BLOCK_BYTES as usize], &memory.superblock().pool, segment, row).expect("a head of one block")
+            decode_head(
+                &memory.data[member][at..at + BLOCK_BYTES as usize],
+                &memory.superblock().pool,
+                segment,
+                row,
+            )
+            .expect("a head of one block")
         });
-        entries.filter(|entry| matches!(entry, Entry::Page { object: OBJECT_VOLUMES, .. })).count()
+        entries
+            .filter(|entry| {
+                matches!(
+                    entry,
+                    Entry::Page {
+                        object: OBJECT_VOLUMES,
+                        ..
+                    }
+                )
+            })
+            .count()
     };
     assert_eq!(images(&machine), 1, "it was made in this life");
     for _ in 0..3 {
         machine = machine.crash();
         machine.write(volume, 7, 1);
         assert_eq!(images(&machine), 0);
-        (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));
+        (0..2).for_each(|_| {
+            assert_eq!(
+                machine.command(Control::Checkpoint),
+                Some(Ok(ControlReply::Done))
+            )
+        });
         assert_eq!(images(&machine), 1, "once in each life");
     }
 }
 
-/// A checkpoint's maps showed blocks in a segment that was opened while they were copied, and its table had nothing of that segment. When nothing of it could be read, an
-/// emergency rebuild made a map of it that stopped the pool with a panic at the first read.
+/// A checkpoint's maps showed blocks in a segment that was opened while they were copied, and its
+/// table had nothing of that segment. When nothing of it could be read, an emergency rebuild made a
+/// map of it that stopped the pool with a panic at the first read.
 #[test]
 fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can_not_be_read() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     machine.flush(volume);
     // (Two batches are as many pages as may be on their way.)
-    let limits = Limits { batches_in_flight: 2, ..Machine::options().limits };
-    machine = Machine::open_with(machine.memory, &OpenOptions { limits, ..Machine::options() });
-    // A page of the table has 85 segments: the next ones will be on another page than all that changes before.
-    let highest = |machine: &Machine| machine.memory.headers().iter().map(|(segment, ..)| segment.0).max().expect("batches");
+    let limits = Limits {
+        batches_in_flight: 2,
+        ..Machine::options().limits
+    };
+    machine = Machine::open_with(
+        machine.memory,
+        &OpenOptions {
+            limits,
+            ..Machine::options()
+        },
+    );
+    // A page of the table has 85 segments: the next ones will be on another page than all that
+    // changes before.
+    let highest = |machine: &Machine| {
+        machine
+            .memory
+            .headers()
+            .iter()
+            .map(|(segment, ..)| segment.0)
+            .max()
+            .expect("batches")
+    };
     for lba in 100_000..120_000 {
         machine.write(volume, lba, lba as u8 | 1);
         if lba % 90 == 0 && highest(&machine) >= 50 {
@@ -672,10 +1048,22 @@ fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can
         (0..pages).for_each(|page| machine.write(volume, page * 256, byte));
         machine.flush(volume);
         if byte == 5 {
-            assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                machine.command(Control::Checkpoint),
+                Some(Ok(ControlReply::Done))
+            );
         }
     }
-    let last = |machine: &Machine| machine.memory.headers().iter().filter(|(.., h)| h.stream.0 == 0).map(|(.., h)| h.seq).max().expect("batches");
+    let last = |machine: &Machine| {
+        machine
+            .memory
+            .headers()
+            .iter()
+            .filter(|(.., h)| h.stream.0 == 0)
+            .map(|(.., h)| h.seq)
+            .max()
+            .expect("batches")
+    };
     let before = last(&machine);
     assert!(highest(&machine) < 65, "{}", highest(&machine));
     // It has begun, and its first pages are on their way for long: users write meanwhile.
@@ -693,15 +1081,30 @@ fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can
     machine.held.get_or_insert_default().extend(first_pages);
     machine.release();
     machine::pass(&mut machine, 5);
-    assert_eq!(machine.control.pop().map(|answer| answer.result), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.control.pop().map(|answer| answer.result),
+        Some(Ok(ControlReply::Done))
+    );
     let mut memory = machine.memory;
-    let opened: Vec<SegmentId> = memory.headers().iter().filter(|(_, row, h)| h.stream.0 == 0 && *row == 0 && h.seq > before).map(|(id, ..)| *id).collect();
+    let opened: Vec<SegmentId> = memory
+        .headers()
+        .iter()
+        .filter(|(_, row, h)| h.stream.0 == 0 && *row == 0 && h.seq > before)
+        .map(|(id, ..)| *id)
+        .collect();
     assert!(opened.iter().any(|id| id.0 > 85), "{opened:?}");
-    opened.iter().for_each(|id| memory.overwrite(*id, 0..32, 0xee));
+    opened
+        .iter()
+        .for_each(|id| memory.overwrite(*id, 0..32, 0xee));
     let report = rebuild(&mut memory, true).expect("rebuilt");
-    assert!(report.checkpoint > 0 && !report.losses.is_empty(), "{report:?}");
+    assert!(
+        report.checkpoint > 0 && !report.losses.is_empty(),
+        "{report:?}"
+    );
     let mut machine = Machine::open(memory);
-    let lost = (0..250).filter(|lba| machine.is_lost(volume, (pages - 1) * 256 + 1 + lba)).count();
+    let lost = (0..250)
+        .filter(|lba| machine.is_lost(volume, (pages - 1) * 256 + 1 + lba))
+        .count();
     assert!(lost > 100, "{lost}");
     (0..pages).for_each(|page| assert_eq!(machine.byte(volume, page * 256), 6, "page {page}"));
 }

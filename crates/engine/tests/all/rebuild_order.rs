@@ -1,4 +1,5 @@
-//! In which order a rebuild goes through the segments: those with the least redundancy left first, of those the oldest.
+//! In which order a rebuild goes through the segments: those with the least redundancy left first,
+//! of those the oldest.
 
 use crate::machine;
 
@@ -13,56 +14,95 @@ const BLOCKS: u64 = 300;
 
 /// Starts with these members away, after a shutdown.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
-    (0..machine.memory.present.len()).for_each(|member| machine.memory.present[member] = !away.contains(&member));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
+    (0..machine.memory.present.len())
+        .for_each(|member| machine.memory.present[member] = !away.contains(&member));
     Machine::open(machine.memory)
 }
 
 /// Segments of users' data, and the number of batches in each.
 fn batches(memory: &Memory) -> BTreeMap<SegmentId, usize> {
     let mut found = BTreeMap::new();
-    memory.headers().iter().filter(|(_, _, header)| header.stream.0 == 0).for_each(|(segment, ..)| *found.entry(*segment).or_default() += 1);
+    memory
+        .headers()
+        .iter()
+        .filter(|(_, _, header)| header.stream.0 == 0)
+        .for_each(|(segment, ..)| *found.entry(*segment).or_default() += 1);
     found
 }
 
 /// The segment that users' data went to last.
 fn open_segment(memory: &Memory) -> SegmentId {
-    let of_users = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0);
-    of_users.max_by_key(|(_, _, header)| header.seq).expect("a batch").0
+    let of_users = memory
+        .headers()
+        .into_iter()
+        .filter(|(_, _, header)| header.stream.0 == 0);
+    of_users
+        .max_by_key(|(_, _, header)| header.seq)
+        .expect("a batch")
+        .0
 }
 
-/// Writes other blocks than the phases before, between two checkpoints. Gives each segment that got some of them this phase.
-fn phase(machine: &mut Machine, volume: VolumeId, number: u64, phases: &mut BTreeMap<SegmentId, u64>) {
+/// Writes other blocks than the phases before, between two checkpoints. Gives each segment that got
+/// some of them this phase.
+fn phase(
+    machine: &mut Machine,
+    volume: VolumeId,
+    number: u64,
+    phases: &mut BTreeMap<SegmentId, u64>,
+) {
     let before = batches(&machine.memory);
-    write(machine, volume, number * BLOCKS..(number + 1) * BLOCKS, number);
+    write(
+        machine,
+        volume,
+        number * BLOCKS..(number + 1) * BLOCKS,
+        number,
+    );
     for (segment, count) in batches(&machine.memory) {
         if before.get(&segment) != Some(&count) {
             phases.insert(segment, number);
         }
     }
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
 }
 
 /// The segment of a write to a member, if it is one of data.
 fn written(zones: &ZoneMap, command: &MemberCommand) -> Option<(MemberId, SegmentId)> {
-    let MemberOp::Write { offset: at, .. } = &command.op else { return None };
+    let MemberOp::Write { offset: at, .. } = &command.op else {
+        return None;
+    };
     let on = |segment: &SegmentId| {
         let location = zones.locate(*segment);
         let rows = 0..location.shape().rows;
-        let holds = |row: u32, column: u8| location.address(row, Column(column)) == (command.member, *at);
-        rows.into_iter().any(|row| (0..location.shape().width).any(|column| holds(row, column)))
+        let holds =
+            |row: u32, column: u8| location.address(row, Column(column)) == (command.member, *at);
+        rows.into_iter()
+            .any(|row| (0..location.shape().width).any(|column| holds(row, column)))
     };
-    zones.segments().find(on).map(|segment| (command.member, segment))
+    zones
+        .segments()
+        .find(on)
+        .map(|segment| (command.member, segment))
 }
 
-/// Carries out one command after the other; segments in the order in which they are first written to one of these members.
+/// Carries out one command after the other; segments in the order in which they are first written
+/// to one of these members.
 fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId> {
     let zones = ZoneMap::new(machine.memory.superblock().zones);
     let mut order = Vec::new();
     machine.held = Some(Vec::new());
     for _ in 0..200_000 {
         machine.settle();
-        if members.iter().all(|member| state(machine, *member) == "online") {
+        if members
+            .iter()
+            .all(|member| state(machine, *member) == "online")
+        {
             machine.release();
             return order;
         }
@@ -74,14 +114,20 @@ fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId
         }
         let command = held.remove(0);
         if let Some((member, segment)) = written(&zones, &command) {
-            assert!(members.contains(&member.index()), "nothing is written to the others");
+            assert!(
+                members.contains(&member.index()),
+                "nothing is written to the others"
+            );
             if !order.contains(&segment) {
                 order.push(segment);
             }
         }
         machine.carry_out(command);
     }
-    panic!("the rebuild does not end: {:?}", machine.engine.status().rebuild);
+    panic!(
+        "the rebuild does not end: {:?}",
+        machine.engine.status().rebuild
+    );
 }
 
 #[test]
@@ -99,19 +145,40 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
     let mut machine = without(machine, &[1, 3]);
     (4..6).for_each(|number| phase(&mut machine, volume, number, &mut phases));
     let mut machine = without(machine, &[]);
-    assert_eq!((state(&machine, 1), state(&machine, 3)), ("rebuilding", "rebuilding"));
+    assert_eq!(
+        (state(&machine, 1), state(&machine, 3)),
+        ("rebuilding", "rebuilding")
+    );
     let order = rebuild_in_steps(&mut machine, [1, 3]);
-    let of_users: Vec<u64> = order.iter().filter(|segment| !open.contains(segment)).filter_map(|segment| phases.get(segment).copied()).collect();
+    let of_users: Vec<u64> = order
+        .iter()
+        .filter(|segment| !open.contains(segment))
+        .filter_map(|segment| phases.get(segment).copied())
+        .collect();
     // What both miss lacks all redundancy, although it is the newest.
     let mut expected = of_users.clone();
     expected.sort_by_key(|number| (*number < 4, *number));
-    assert_eq!(of_users, expected, "phases of the segments in the order of the rebuild");
+    assert_eq!(
+        of_users, expected,
+        "phases of the segments in the order of the rebuild"
+    );
     let of_phase = |number: u64| of_users.iter().filter(|other| **other == number).count();
     assert!((1..6).all(|number| of_phase(number) >= 2), "{of_users:?}");
     assert_eq!(of_phase(0), 0, "nobody missed it");
-    let stale: BTreeSet<SegmentId> = phases.iter().filter(|(_, number)| **number > 0).map(|(segment, _)| *segment).collect();
+    let stale: BTreeSet<SegmentId> = phases
+        .iter()
+        .filter(|(_, number)| **number > 0)
+        .map(|(segment, _)| *segment)
+        .collect();
     assert!(stale.iter().all(|segment| order.contains(segment)));
     // With two others away everything comes from the two that were rebuilt and one more.
     let mut machine = without(machine, &[0, 2]);
-    (0..6).for_each(|number| verify(&mut machine, volume, number * BLOCKS..(number + 1) * BLOCKS, number));
+    (0..6).for_each(|number| {
+        verify(
+            &mut machine,
+            volume,
+            number * BLOCKS..(number + 1) * BLOCKS,
+            number,
+        )
+    });
 }

@@ -1,4 +1,5 @@
-//! What an emergency rebuild says where nothing is left that could tell of a loss: whole segments without one readable batch.
+//! What an emergency rebuild says where nothing is left that could tell of a loss: whole segments
+//! without one readable batch.
 
 use crate::machine;
 
@@ -9,7 +10,14 @@ use windrow_layout::batch::BatchHeader;
 use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
 fn look(memory: &mut Memory) -> RebuildReport {
-    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
+    Engine::rebuild_map(
+        memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork::default(),
+        &mut |_| {},
+    )
+    .expect("a look")
 }
 
 /// A pool that was used for a while, with blocks that lie still, and was shut down.
@@ -24,7 +32,10 @@ fn used() -> (Memory, u64) {
         (still..still + usable / 4).for_each(|lba| machine.write(volume, lba, 6 + round as u8));
         machine.flush(volume);
     }
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     (machine.memory, still)
 }
 
@@ -38,20 +49,37 @@ fn blank(memory: &mut Memory, segment: SegmentId) {
     memory.overwrite(segment, 0..rows, 0);
 }
 
-/// Blocks that a sound checkpoint shows lay in a segment that was wiped as a whole. No batch in it was left to leave a gap, it was far below the replay position, and the
-/// rebuild said that nothing was lost.
+/// Blocks that a sound checkpoint shows lay in a segment that was wiped as a whole. No batch in it
+/// was left to leave a gap, it was far below the replay position, and the rebuild said that nothing
+/// was lost.
 #[test]
 fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
     let (mut memory, _) = used();
     assert_eq!(look(&mut memory).losses, []);
-    let (segment, _, _) = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).min_by_key(|(_, _, header)| header.seq).expect("a batch");
+    let (segment, _, _) = memory
+        .headers()
+        .into_iter()
+        .filter(|(_, _, header)| header.stream.0 == 0)
+        .min_by_key(|(_, _, header)| header.seq)
+        .expect("a batch");
     blank(&mut memory, segment);
     let report = look(&mut memory);
-    assert!(report.checkpoint > 0 && report.unread_checkpoint.is_none(), "{report:?}");
-    assert_eq!(report.losses.iter().map(|loss| (loss.segment, loss.row)).collect::<Vec<_>>(), [(segment, 0)]);
+    assert!(
+        report.checkpoint > 0 && report.unread_checkpoint.is_none(),
+        "{report:?}"
+    );
+    assert_eq!(
+        report
+            .losses
+            .iter()
+            .map(|loss| (loss.segment, loss.row))
+            .collect::<Vec<_>>(),
+        [(segment, 0)]
+    );
 }
 
-/// Behind its first batch a segment was wiped. The gap that this leaves was told of to the end of a chunk only.
+/// Behind its first batch a segment was wiped. The gap that this leaves was told of to the end of a
+/// chunk only.
 #[test]
 fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
@@ -59,20 +87,34 @@ fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
     (0..20).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
     (20..500).for_each(|lba| machine.write(volume, lba, 5));
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     let mut memory = machine.memory;
     let in_first = |(segment, ..): &Placed| *segment == SegmentId(0);
-    let starts: Vec<u32> = memory.headers().into_iter().filter(in_first).map(|(_, row, _)| row).collect();
+    let starts: Vec<u32> = memory
+        .headers()
+        .into_iter()
+        .filter(in_first)
+        .map(|(_, row, _)| row)
+        .collect();
     let from = starts[1];
     assert!(from < 16, "{starts:?}");
     memory.overwrite(SegmentId(0), from..32, 0);
     let report = look(&mut memory);
-    let told: Vec<(u32, u32)> = report.losses.iter().filter(|loss| loss.segment == SegmentId(0)).map(|loss| (loss.row, loss.end_row)).collect();
+    let told: Vec<(u32, u32)> = report
+        .losses
+        .iter()
+        .filter(|loss| loss.segment == SegmentId(0))
+        .map(|loss| (loss.row, loss.end_row))
+        .collect();
     assert_eq!(told, [(from, 32)], "{report:?}");
 }
 
-/// Everything was overwritten, the checkpoint as well: no batch was left that could be missed, and `check` called it sound afterwards. Of one that lost its checkpoint alone, and
-/// whose segments were used again, nobody can say that all is there either.
+/// Everything was overwritten, the checkpoint as well: no batch was left that could be missed, and
+/// `check` called it sound afterwards. Of one that lost its checkpoint alone, and whose segments
+/// were used again, nobody can say that all is there either.
 #[test]
 fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
     let (mut memory, still) = used();
@@ -81,29 +123,58 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
     }
     let report = look(&mut memory);
     assert_eq!((report.checkpoint, report.volumes.len()), (0, 0));
-    let unread = report.unread_checkpoint.expect("a checkpoint that is named and gone");
-    assert!(unread.missing_orders > still && unread.missing_orders <= unread.order.0, "{unread:?}");
+    let unread = report
+        .unread_checkpoint
+        .expect("a checkpoint that is named and gone");
+    assert!(
+        unread.missing_orders > still && unread.missing_orders <= unread.order.0,
+        "{unread:?}"
+    );
 
     let (mut memory, _) = used();
     let headers = memory.headers();
     for (segment, row, header) in headers.iter().filter(|(_, _, header)| header.stream.0 == 3) {
         memory.overwrite(*segment, *row..row + header.rows, 0xee);
     }
-    let unread = look(&mut memory).unread_checkpoint.expect("segments were used again");
-    assert!(unread.missing_orders > 0 && unread.missing_orders < unread.order.0, "{unread:?}");
+    let unread = look(&mut memory)
+        .unread_checkpoint
+        .expect("segments were used again");
+    assert!(
+        unread.missing_orders > 0 && unread.missing_orders < unread.order.0,
+        "{unread:?}"
+    );
 }
 
-/// Who does without the checkpoint is told of the same: `--without-checkpoint` said that nothing is lost, whatever had been in segments that nobody can read.
+/// Who does without the checkpoint is told of the same: `--without-checkpoint` said that nothing is
+/// lost, whatever had been in segments that nobody can read.
 #[test]
 fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
     let (mut memory, _) = used();
-    let work = RebuildWork { without_checkpoint: true, ..Default::default() };
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("a look");
-    let unread = report.unread_checkpoint.expect("a checkpoint that does not count");
-    assert!(report.checkpoint == 0 && unread.missing_orders > 0 && unread.missing_orders < unread.order.0, "{unread:?}");
+    let work = RebuildWork {
+        without_checkpoint: true,
+        ..Default::default()
+    };
+    let report = Engine::rebuild_map(
+        &mut memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        work,
+        &mut |_| {},
+    )
+    .expect("a look");
+    let unread = report
+        .unread_checkpoint
+        .expect("a checkpoint that does not count");
+    assert!(
+        report.checkpoint == 0
+            && unread.missing_orders > 0
+            && unread.missing_orders < unread.order.0,
+        "{unread:?}"
+    );
 }
 
-/// A young pool: every order is in a batch, so that nothing can be missing although the checkpoint is gone.
+/// A young pool: every order is in a batch, so that nothing can be missing although the checkpoint
+/// is gone.
 #[test]
 fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
     let mut machine = Machine::new(3, 32, 100);
@@ -112,72 +183,149 @@ fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
     machine.flush(volume);
     let mut machine = machine.crash();
     (0..50).for_each(|lba| machine.write(volume, lba, 6));
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
     let mut memory = machine.memory;
-    for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
+    for (segment, row, header) in memory
+        .headers()
+        .into_iter()
+        .filter(|(_, _, header)| header.stream.0 == 3)
+    {
         memory.overwrite(segment, row..row + header.rows, 0xee);
     }
     let report = look(&mut memory);
-    assert_eq!((report.checkpoint, report.unread_checkpoint, report.losses.len()), (0, None, 0));
+    assert_eq!(
+        (
+            report.checkpoint,
+            report.unread_checkpoint,
+            report.losses.len()
+        ),
+        (0, None, 0)
+    );
     assert_eq!(report.volumes[0].mapped_blocks, 100);
 }
 
 type Placed = (SegmentId, u32, BatchHeader);
 
-/// A pool with chunks of 16 rows, two checkpoints, and behind them so many batches of one block each, in their order.
+/// A pool with chunks of 16 rows, two checkpoints, and behind them so many batches of one block
+/// each, in their order.
 fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
     let volume = machine.volume(8 << 20);
     (0..30).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    let of_users = |memory: &Memory| -> Vec<Placed> { memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0).collect() };
-    let before = of_users(&machine.memory).iter().map(|(.., header)| header.seq).max().expect("a batch");
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
+    assert_eq!(
+        machine.command(Control::Checkpoint),
+        Some(Ok(ControlReply::Done))
+    );
+    let of_users = |memory: &Memory| -> Vec<Placed> {
+        memory
+            .headers()
+            .into_iter()
+            .filter(|(.., header)| header.stream.0 == 0)
+            .collect()
+    };
+    let before = of_users(&machine.memory)
+        .iter()
+        .map(|(.., header)| header.seq)
+        .max()
+        .expect("a batch");
     for number in 0..count {
         machine.write(volume, 100 + number, 6);
         machine.flush(volume);
     }
-    let mut behind: Vec<Placed> = of_users(&machine.memory).into_iter().filter(|(.., header)| header.seq > before).collect();
+    let mut behind: Vec<Placed> = of_users(&machine.memory)
+        .into_iter()
+        .filter(|(.., header)| header.seq > before)
+        .collect();
     behind.sort_unstable_by_key(|(.., header)| header.seq);
     (machine.memory, volume, behind)
 }
 
-/// Three small batches behind a checkpoint, all in one chunk, and the first of them destroyed. Behind what could not be read only the beginnings of other chunks were tried: nobody
-/// found the two others, nor what they say was durable, and no loss was told of.
+/// Three small batches behind a checkpoint, all in one chunk, and the first of them destroyed.
+/// Behind what could not be read only the beginnings of other chunks were tried: nobody found the
+/// two others, nor what they say was durable, and no loss was told of.
 #[test]
 fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
     let (mut memory, _, behind) = small_batches(3);
     let (segment, row, header) = &behind[0];
-    let in_chunk = |(other, other_row, _): &Placed| (*other, other_row / 16) == (*segment, row / 16);
-    assert!(behind.len() == 3 && behind.iter().all(in_chunk), "{:?}", behind.iter().map(|(segment, row, _)| (segment, row)).collect::<Vec<_>>());
+    let in_chunk =
+        |(other, other_row, _): &Placed| (*other, other_row / 16) == (*segment, row / 16);
+    assert!(
+        behind.len() == 3 && behind.iter().all(in_chunk),
+        "{:?}",
+        behind
+            .iter()
+            .map(|(segment, row, _)| (segment, row))
+            .collect::<Vec<_>>()
+    );
     memory.overwrite(*segment, *row..row + header.rows, 0xee);
     let report = look(&mut memory);
     assert!(report.checkpoint > 0, "{report:?}");
-    let told: Vec<_> = report.losses.iter().map(|loss| (loss.segment, loss.row, loss.seq)).collect();
+    let told: Vec<_> = report
+        .losses
+        .iter()
+        .map(|loss| (loss.segment, loss.row, loss.seq))
+        .collect();
     assert_eq!(told, [(*segment, *row, header.seq)], "{report:?}");
 }
 
-/// The last batch of a chunk and the first one of the next are lost. Of that next chunk only the beginning was tried: batches behind it, whole and flushed, were lost with it.
+/// The last batch of a chunk and the first one of the next are lost. Of that next chunk only the
+/// beginning was tried: batches behind it, whole and flushed, were lost with it.
 #[test]
 fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
     let (mut memory, volume, behind) = small_batches(14);
-    let begins = |at: usize| behind[at].1.is_multiple_of(16) && behind[at].1 > 0 && behind[at - 1].0 == behind[at].0;
-    let at = (1..behind.len() - 2).find(|at| begins(*at)).expect("a batch that begins a chunk");
+    let begins = |at: usize| {
+        behind[at].1.is_multiple_of(16) && behind[at].1 > 0 && behind[at - 1].0 == behind[at].0
+    };
+    let at = (1..behind.len() - 2)
+        .find(|at| begins(*at))
+        .expect("a batch that begins a chunk");
     for (segment, row, header) in &behind[at - 1..=at] {
         memory.overwrite(*segment, *row..row + header.rows, 0xee);
     }
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {});
+    let report = Engine::rebuild_map(
+        &mut memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        RebuildWork {
+            write: true,
+            ..Default::default()
+        },
+        &mut |_| {},
+    );
     let report = report.expect("rebuilt");
-    let told: Vec<_> = report.losses.iter().map(|loss| (loss.segment, loss.row, loss.end_row, loss.seq)).collect();
-    assert_eq!(told, [(behind[at - 1].0, behind[at - 1].1, behind[at + 1].1, behind[at - 1].2.seq)], "{report:?}");
+    let told: Vec<_> = report
+        .losses
+        .iter()
+        .map(|loss| (loss.segment, loss.row, loss.end_row, loss.seq))
+        .collect();
+    assert_eq!(
+        told,
+        [(
+            behind[at - 1].0,
+            behind[at - 1].1,
+            behind[at + 1].1,
+            behind[at - 1].2.seq
+        )],
+        "{report:?}"
+    );
     let mut machine = Machine::open(memory);
-    let kept = (0..14).filter(|number| machine.byte(volume, 100 + number) == 6).count();
+    let kept = (0..14)
+        .filter(|number| machine.byte(volume, 100 + number) == 6)
+        .count();
     assert_eq!(kept, 12, "two of fourteen are lost");
 }
 
-/// A batch that had been flushed is lost, and nothing behind it had been. That cost as many promises whether the log ended there or not, so it ended there, and whole batches behind
-/// the lost one were left out.
+/// A batch that had been flushed is lost, and nothing behind it had been. That cost as many
+/// promises whether the log ended there or not, so it ended there, and whole batches behind the
+/// lost one were left out.
 #[test]
 fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
     let (memory, volume, _) = small_batches(0);
@@ -187,14 +335,38 @@ fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
     let flushed = machine.engine.status().order;
     (200..500).for_each(|lba| machine.write(volume, lba, 7));
     let mut memory = machine.memory;
-    let of_users = memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0 && header.flushed_through < flushed);
-    let (segment, row, header) = of_users.max_by_key(|(.., header)| header.seq).expect("the flushed batch");
+    let of_users = memory
+        .headers()
+        .into_iter()
+        .filter(|(.., header)| header.stream.0 == 0 && header.flushed_through < flushed);
+    let (segment, row, header) = of_users
+        .max_by_key(|(.., header)| header.seq)
+        .expect("the flushed batch");
     memory.overwrite(segment, row..row + header.rows, 0xee);
-    let work = RebuildWork { write: true, ..Default::default() };
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt");
+    let work = RebuildWork {
+        write: true,
+        ..Default::default()
+    };
+    let report = Engine::rebuild_map(
+        &mut memory,
+        BufPool::new(64 << 20),
+        &Machine::options(),
+        work,
+        &mut |_| {},
+    )
+    .expect("rebuilt");
     let lost = report.lost_orders.expect("the promise of the lost batch");
-    assert_eq!((lost.first, lost.last, lost.count), (flushed, flushed, 1), "{report:?}");
+    assert_eq!(
+        (lost.first, lost.last, lost.count),
+        (flushed, flushed, 1),
+        "{report:?}"
+    );
     let mut machine = Machine::open(memory);
-    let kept = (200..500).filter(|lba| machine.byte(volume, *lba) == 7).count();
-    assert!(kept > 100, "{kept} of 300 blocks behind the lost one: {report:?}");
+    let kept = (200..500)
+        .filter(|lba| machine.byte(volume, *lba) == 7)
+        .count();
+    assert!(
+        kept > 100,
+        "{kept} of 300 blocks behind the lost one: {report:?}"
+    );
 }

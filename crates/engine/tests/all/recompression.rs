@@ -1,4 +1,5 @@
-//! Stories of zstd: blocks that are written as it, and blocks that become it when cleaning moves them.
+//! Stories of zstd: blocks that are written as it, and blocks that become it when cleaning moves
+//! them.
 
 use crate::machine;
 
@@ -6,19 +7,31 @@ use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::{Features, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    Features, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
 use windrow_units::{Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// A block of so many distinct bytes in random order behind `noise` bytes of all kinds: LZ4 makes little of few values in random order, zstd much.
+/// A block of so many distinct bytes in random order behind `noise` bytes of all kinds: LZ4 makes
+/// little of few values in random order, zstd much.
 fn block(distinct: u8, noise: usize, seed: u64) -> Vec<u8> {
     let mut numbers = Numbers::of(seed);
     let mut next = || (numbers.draw() >> 24) as u8;
-    (0..4096).map(|at| if at < noise { next() } else { next() % distinct.max(1) }).collect()
+    (0..4096)
+        .map(|at| {
+            if at < noise {
+                next()
+            } else {
+                next() % distinct.max(1)
+            }
+        })
+        .collect()
 }
 
-/// What block `lba` holds after `round`: what no codec packs, what only zstd packs, what both pack, and what LZ4 packs as well as zstd.
+/// What block `lba` holds after `round`: what no codec packs, what only zstd packs, what both pack,
+/// and what LZ4 packs as well as zstd.
 fn content(lba: u64, round: u64) -> Vec<u8> {
     let seed = lba * 1000 + round + 1;
     match (lba * 3 + round) % 5 {
@@ -26,17 +39,39 @@ fn content(lba: u64, round: u64) -> Vec<u8> {
         1 => block(16, 0, seed),
         2 => block(2, 300, seed),
         3 => block(1, 2000, seed),
-        _ => [block(4, 0, seed)[..1024].repeat(3), block(8, 0, seed)[..1024].to_vec()].concat(),
+        _ => [
+            block(4, 0, seed)[..1024].repeat(3),
+            block(8, 0, seed)[..1024].to_vec(),
+        ]
+        .concat(),
     }
 }
 
 fn set(machine: &mut Machine, volume: VolumeId, compression: Compression) {
-    assert_eq!(machine.command(Control::VolumeCompression { volume, compression }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeCompression {
+            volume,
+            compression
+        }),
+        Some(Ok(ControlReply::Done))
+    );
 }
 
-fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, content: impl Fn(u64) -> Vec<u8>) {
+fn write(
+    machine: &mut Machine,
+    volume: VolumeId,
+    lbas: std::ops::Range<u64>,
+    content: impl Fn(u64) -> Vec<u8>,
+) {
     let bytes: Vec<u8> = lbas.clone().flat_map(content).collect();
-    machine.request(volume, Op::Write { offset: lbas.start * 4096, data: Payload::copy_of(&bytes), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: lbas.start * 4096,
+            data: Payload::copy_of(&bytes),
+            fua: false,
+        },
+    );
     machine.settle();
 }
 
@@ -45,22 +80,41 @@ fn sums(machine: &Machine) -> ReductionSums {
 }
 
 /// A small pool whose volume takes so many tenths of what users may fill, all of it written.
-fn filled(compression: Compression, tenths: u64, content: impl Fn(u64) -> Vec<u8>) -> (Machine, VolumeId, u64) {
+fn filled(
+    compression: Compression,
+    tenths: u64,
+    content: impl Fn(u64) -> Vec<u8>,
+) -> (Machine, VolumeId, u64) {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 8, 8, 16);
     let volume = machine.volume(16 * MIB);
     set(&mut machine, volume, compression);
     let blocks = (machine.engine.status().plan.usable_bytes / 4096 * tenths / 10).min(4096);
     for first in (0..blocks).step_by(16) {
-        write(&mut machine, volume, first..(first + 16).min(blocks), &content);
+        write(
+            &mut machine,
+            volume,
+            first..(first + 16).min(blocks),
+            &content,
+        );
     }
     machine.flush(volume);
     (machine, volume, blocks)
 }
 
-/// Overwrites blocks of the first `hot` ones until so many segments were cleaned; the rounds of each block.
-fn churn(machine: &mut Machine, volume: VolumeId, blocks: u64, segments: u64, content: impl Fn(u64, u64) -> Vec<u8>) -> Vec<u64> {
+/// Overwrites blocks of the first `hot` ones until so many segments were cleaned; the rounds of
+/// each block.
+fn churn(
+    machine: &mut Machine,
+    volume: VolumeId,
+    blocks: u64,
+    segments: u64,
+    content: impl Fn(u64, u64) -> Vec<u8>,
+) -> Vec<u64> {
     let mut rounds = vec![0; blocks as usize];
-    let (mut numbers, goal) = (Numbers::default(), machine.engine.status().segments_cleaned + segments);
+    let (mut numbers, goal) = (
+        Numbers::default(),
+        machine.engine.status().segments_cleaned + segments,
+    );
     for round in 1.. {
         if machine.engine.status().segments_cleaned >= goal {
             break;
@@ -80,34 +134,64 @@ fn churn(machine: &mut Machine, volume: VolumeId, blocks: u64, segments: u64, co
     rounds
 }
 
-fn verify(machine: &mut Machine, volume: VolumeId, rounds: &[u64], content: impl Fn(u64, u64) -> Vec<u8>) {
+fn verify(
+    machine: &mut Machine,
+    volume: VolumeId,
+    rounds: &[u64],
+    content: impl Fn(u64, u64) -> Vec<u8>,
+) {
     for (lba, round) in rounds.iter().enumerate() {
-        assert!(machine.read(volume, lba as u64 * 4096, 4096) == content(lba as u64, *round), "block {lba}");
+        assert!(
+            machine.read(volume, lba as u64 * 4096, 4096) == content(lba as u64, *round),
+            "block {lba}"
+        );
     }
 }
 
-/// Old software could not read it: the flag is in force before the first volume is set, and LZ4 alone does not need it.
+/// Old software could not read it: the flag is in force before the first volume is set, and LZ4
+/// alone does not need it.
 #[test]
 fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(MIB);
     set(&mut machine, volume, Compression::Lz4);
-    let flags = |machine: &Machine, member| machine.memory.superblock_of(member).features.incompatible;
-    assert!((0..4).all(|member| flags(&machine, member) & (Features::PACKED | Features::ZSTD) == Features::PACKED));
+    let flags =
+        |machine: &Machine, member| machine.memory.superblock_of(member).features.incompatible;
+    assert!((0..4).all(
+        |member| flags(&machine, member) & (Features::PACKED | Features::ZSTD) == Features::PACKED
+    ));
     machine.held = Some(Vec::new());
-    assert_eq!(machine.command(Control::VolumeCompression { volume, compression: Compression::Lz4ThenZstd }), None, "its superblocks are on their way");
-    assert_eq!(machine.engine.status().volumes[0].compression, Compression::Lz4);
+    assert_eq!(
+        machine.command(Control::VolumeCompression {
+            volume,
+            compression: Compression::Lz4ThenZstd
+        }),
+        None,
+        "its superblocks are on their way"
+    );
+    assert_eq!(
+        machine.engine.status().volumes[0].compression,
+        Compression::Lz4
+    );
     machine.release();
     assert!((0..4).all(|member| flags(&machine, member) & Features::ZSTD != 0));
     let mut machine = machine.crash();
-    assert_eq!(machine.engine.status().volumes[0].compression, Compression::Lz4ThenZstd, "it is an operation of the log");
+    assert_eq!(
+        machine.engine.status().volumes[0].compression,
+        Compression::Lz4ThenZstd,
+        "it is an operation of the log"
+    );
     set(&mut machine, volume, Compression::Zstd);
     let machine = machine.crash();
-    assert_eq!(machine.engine.status().volumes[0].compression, Compression::Zstd);
+    assert_eq!(
+        machine.engine.status().volumes[0].compression,
+        Compression::Zstd
+    );
 }
 
-/// The superblocks that bear the flag are lost on all members, and an older one rules: the volume is set to zstd all the same, and the next start has to say so
-/// again before anything else is written (seed 951456 beyond redundancy, whose offline check took what it read for lost).
+/// The superblocks that bear the flag are lost on all members, and an older one rules: the volume
+/// is set to zstd all the same, and the next start has to say so again before anything else is
+/// written (seed 951456 beyond redundancy, whose offline check took what it read for lost).
 #[test]
 fn a_start_sets_the_flag_again_that_was_lost_with_its_superblocks() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -118,19 +202,27 @@ fn a_start_sets_the_flag_again_that_was_lost_with_its_superblocks() {
     for bytes in &mut machine.memory.data {
         for slot in 0..SLOT_COUNT {
             let image = &mut bytes[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES];
-            if Superblock::decode(image).is_ok_and(|s| s.features.incompatible & Features::ZSTD != 0) {
+            if Superblock::decode(image)
+                .is_ok_and(|s| s.features.incompatible & Features::ZSTD != 0)
+            {
                 image.fill(0xaa);
             }
         }
     }
-    assert_eq!(machine.memory.superblock().features.incompatible & Features::ZSTD, 0);
+    assert_eq!(
+        machine.memory.superblock().features.incompatible & Features::ZSTD,
+        0
+    );
     let mut machine = machine.crash();
-    assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & Features::ZSTD != 0));
+    assert!((0..4).all(
+        |member| machine.memory.superblock_of(member).features.incompatible & Features::ZSTD != 0
+    ));
     let expected: Vec<u8> = (0..20).flat_map(|lba| block(16, 0, lba)).collect();
     assert!(machine.read(volume, 0, 20 * 4096) == expected);
 }
 
-/// What is written to a volume of zstd is stored so, and comes back from the members, singly and together, after a crash and without a member.
+/// What is written to a volume of zstd is stored so, and comes back from the members, singly and
+/// together, after a crash and without a member.
 #[test]
 fn blocks_are_stored_as_zstd() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -139,13 +231,35 @@ fn blocks_are_stored_as_zstd() {
     write(&mut machine, volume, 0..100, |lba| block(16, 0, lba));
     machine.flush(volume);
     let of = sums(&machine);
-    assert_eq!((of.tried_bytes, of.packed_user_bytes), (100 * 4096, 100 * 4096));
-    assert!(of.codec_bytes > 100 * 2048 && of.codec_bytes < 100 * 2200, "four bits for each byte: {of:?}");
-    assert!(of.stored_bytes > of.codec_bytes && of.stored_bytes <= of.codec_bytes + 100 * 16, "filled to whole units");
+    assert_eq!(
+        (of.tried_bytes, of.packed_user_bytes),
+        (100 * 4096, 100 * 4096)
+    );
+    assert!(
+        of.codec_bytes > 100 * 2048 && of.codec_bytes < 100 * 2200,
+        "four bits for each byte: {of:?}"
+    );
+    assert!(
+        of.stored_bytes > of.codec_bytes && of.stored_bytes <= of.codec_bytes + 100 * 16,
+        "filled to whole units"
+    );
     let expected: Vec<u8> = (0..100).flat_map(|lba| block(16, 0, lba)).collect();
-    assert!(machine.read(volume, 0, 100 * 4096) == expected, "many by a job");
-    assert!(machine.read(volume, 7 * 4096 + 512, 1024) == expected[7 * 4096 + 512..7 * 4096 + 1536], "a part of one");
-    machine.request(volume, Op::Write { offset: 3 * 4096 + 512, data: Payload::copy_of(&[0x77; 512]), fua: true });
+    assert!(
+        machine.read(volume, 0, 100 * 4096) == expected,
+        "many by a job"
+    );
+    assert!(
+        machine.read(volume, 7 * 4096 + 512, 1024) == expected[7 * 4096 + 512..7 * 4096 + 1536],
+        "a part of one"
+    );
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 3 * 4096 + 512,
+            data: Payload::copy_of(&[0x77; 512]),
+            fua: true,
+        },
+    );
     machine.settle();
     let mut machine = machine.crash();
     let mut expected = expected;
@@ -155,15 +269,23 @@ fn blocks_are_stored_as_zstd() {
     assert!(machine.read(volume, 0, 100 * 4096) == expected, "rebuilt");
 }
 
-/// What cleaning moves becomes zstd where that saves enough, and every block is what it was. What is written stays LZ4.
+/// What cleaning moves becomes zstd where that saves enough, and every block is what it was. What
+/// is written stays LZ4.
 #[test]
 fn cold_blocks_become_zstd() {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
     assert_eq!(sums(&machine).repack_tried_bytes, 0);
     let rounds = churn(&mut machine, volume, blocks, 60, content);
     let of = sums(&machine);
-    assert!(of.repacked_from_bytes > 100 * 4096 && of.repacked_to_bytes < of.repacked_from_bytes * 3 / 4, "{of:?}");
-    assert!(of.repack_tried_bytes > of.repacked_from_bytes, "some stay LZ4: {of:?}");
+    assert!(
+        of.repacked_from_bytes > 100 * 4096
+            && of.repacked_to_bytes < of.repacked_from_bytes * 3 / 4,
+        "{of:?}"
+    );
+    assert!(
+        of.repack_tried_bytes > of.repacked_from_bytes,
+        "some stay LZ4: {of:?}"
+    );
     verify(&mut machine, volume, &rounds, content);
     let mut machine = machine.crash();
     verify(&mut machine, volume, &rounds, content);
@@ -182,8 +304,8 @@ fn other_volumes_stay_as_they_are() {
     }
 }
 
-/// What was tried and did not gain is not tried at each move: what looks random never, LZ4 that zstd does not better once, other whole blocks at their first move and
-/// then at one in eight.
+/// What was tried and did not gain is not tried at each move: what looks random never, LZ4 that
+/// zstd does not better once, other whole blocks at their first move and then at one in eight.
 #[test]
 fn nothing_is_tried_at_each_move() {
     let random = |lba: u64, round: u64| block(255, 4096, lba * 1000 + round + 1);
@@ -195,18 +317,27 @@ fn nothing_is_tried_at_each_move() {
         block
     };
     type Contents<'a> = &'a dyn Fn(u64, u64) -> Vec<u8>;
-    let cases: [(&str, Contents, u64, u64); 3] = [("random", &random, 0, 10), ("LZ4 for good", &lz4_for_good, 300, 800), ("stubborn", &stubborn, 300, 800)];
+    let cases: [(&str, Contents, u64, u64); 3] = [
+        ("random", &random, 0, 10),
+        ("LZ4 for good", &lz4_for_good, 300, 800),
+        ("stubborn", &stubborn, 300, 800),
+    ];
     for (what, content, least, most) in cases {
-        let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 10, |lba| content(lba, 0));
+        let (mut machine, volume, blocks) =
+            filled(Compression::Lz4ThenZstd, 10, |lba| content(lba, 0));
         let rounds = churn(&mut machine, volume, blocks, 200, content);
         let (of, moved) = (sums(&machine), machine.engine.status().written.moved);
         let tried = of.repack_tried_bytes * 1000 / moved;
-        assert!((least..most).contains(&tried) && of.repacked_from_bytes == 0, "{what}: {tried} of 1000 moved bytes were tried: {of:?}");
+        assert!(
+            (least..most).contains(&tried) && of.repacked_from_bytes == 0,
+            "{what}: {tried} of 1000 moved bytes were tried: {of:?}"
+        );
         verify(&mut machine, volume, &rounds, content);
     }
 }
 
-/// A pool that was written until cleaning had moved blocks to be packed anew, which are with workers that do not answer yet; the rounds of its blocks.
+/// A pool that was written until cleaning had moved blocks to be packed anew, which are with
+/// workers that do not answer yet; the rounds of its blocks.
 fn kept_waiting() -> (Machine, VolumeId, Vec<u64>) {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
     let (mut numbers, mut writes, mut rounds) = (Numbers::default(), 0, vec![0; blocks as usize]);
@@ -216,7 +347,9 @@ fn kept_waiting() -> (Machine, VolumeId, Vec<u64>) {
         assert!(writes < 4000, "cleaning does not come");
         let first = numbers.below(blocks - 8);
         rounds[first as usize..first as usize + 8].fill(1);
-        write(&mut machine, volume, first..first + 8, |lba| content(lba, 1));
+        write(&mut machine, volume, first..first + 8, |lba| {
+            content(lba, 1)
+        });
     }
     (machine, volume, rounds)
 }
@@ -229,7 +362,8 @@ fn answer(machine: &mut Machine) {
     }
 }
 
-/// Workers take their time with blocks that are moved: their victims wait for them, and are empty when they have come.
+/// Workers take their time with blocks that are moved: their victims wait for them, and are empty
+/// when they have come.
 #[test]
 fn victims_wait_for_what_is_packed_anew() {
     let (mut machine, volume, rounds) = kept_waiting();
@@ -241,19 +375,30 @@ fn victims_wait_for_what_is_packed_anew() {
     machine.flush(volume);
     pass(&mut machine, 50);
     let after = machine.engine.status();
-    assert!(after.segments_cleaned > before.segments_cleaned && after.reduction.repacked_to_bytes > 0);
-    assert!(after.written.moved >= before.written.moved + after.reduction.repacked_to_bytes, "what was packed was moved");
+    assert!(
+        after.segments_cleaned > before.segments_cleaned && after.reduction.repacked_to_bytes > 0
+    );
+    assert!(
+        after.written.moved >= before.written.moved + after.reduction.repacked_to_bytes,
+        "what was packed was moved"
+    );
     verify(&mut machine, volume, &rounds, content);
 }
 
-/// The same, but meanwhile all blocks are written anew: what comes back is out of date and is not moved, the newer bytes stay.
+/// The same, but meanwhile all blocks are written anew: what comes back is out of date and is not
+/// moved, the newer bytes stay.
 #[test]
 fn what_is_written_while_it_is_packed_anew_stays() {
     let (mut machine, volume, rounds) = kept_waiting();
     let blocks = rounds.len() as u64;
     let held = machine.held_repacks.take();
     for first in (0..blocks).step_by(16) {
-        write(&mut machine, volume, first..(first + 16).min(blocks), |lba| content(lba, 2));
+        write(
+            &mut machine,
+            volume,
+            first..(first + 16).min(blocks),
+            |lba| content(lba, 2),
+        );
     }
     machine.flush(volume);
     machine.held_repacks = held;
@@ -277,8 +422,15 @@ fn old_blocks_follow_when_a_volume_is_set() {
     set(&mut machine, volume, Compression::Lz4ThenZstd);
     let more = churn(&mut machine, volume, blocks, 60, content);
     let (after, of) = (machine.engine.status().stored_bytes, sums(&machine));
-    assert!(of.repacked_from_bytes > 100 * 4096 && after + 100 * 2048 < before, "{after} of {before}: {of:?}");
-    let rounds: Vec<u64> = rounds.into_iter().zip(more).map(|(old, new)| if new > 0 { new } else { old }).collect();
+    assert!(
+        of.repacked_from_bytes > 100 * 4096 && after + 100 * 2048 < before,
+        "{after} of {before}: {of:?}"
+    );
+    let rounds: Vec<u64> = rounds
+        .into_iter()
+        .zip(more)
+        .map(|(old, new)| if new > 0 { new } else { old })
+        .collect();
     verify(&mut machine, volume, &rounds, content);
 }
 
@@ -287,12 +439,23 @@ fn old_blocks_follow_when_a_volume_is_set() {
 fn shared_content_becomes_zstd() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 16, 8, 16);
     let volume = machine.volume(32 * MIB);
-    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDedup {
+            volume,
+            dedup: Dedup::Hash
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     set(&mut machine, volume, Compression::Lz4ThenZstd);
     let blocks = (machine.engine.status().plan.usable_bytes / 4096 * 9 / 10).min(8192);
     let content = |lba: u64, round: u64| block(16, 0, lba / 2 + 1 + round * 10_000);
     for first in (0..blocks).step_by(16) {
-        write(&mut machine, volume, first..(first + 16).min(blocks), |lba| content(lba, 0));
+        write(
+            &mut machine,
+            volume,
+            first..(first + 16).min(blocks),
+            |lba| content(lba, 0),
+        );
     }
     let rounds = churn(&mut machine, volume, blocks, 20, content);
     assert!(sums(&machine).repacked_to_bytes > 0, "{:?}", sums(&machine));

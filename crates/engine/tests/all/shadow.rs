@@ -1,4 +1,5 @@
-//! A member in service is replaced: it is used until the new device is a copy of it (docs/internals/replace.md).
+//! A member in service is replaced: it is used until the new device is a copy of it
+//! (docs/internals/replace.md).
 
 use crate::machine;
 
@@ -7,7 +8,12 @@ use windrow_engine::*;
 use windrow_io::Op;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
-const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
+const CODES: [(Redundancy, usize); 4] = [
+    (Redundancy::Copies(2), 2),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 5),
+    (Redundancy::Copies(3), 3),
+];
 const BLOCKS: u64 = 400;
 const NEW: Uuid = Uuid([0xab; 16]);
 const SIZE: u64 = 24 << 20;
@@ -25,18 +31,37 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 }
 
 fn change(machine: &mut Machine, member: usize, change: MemberChange) -> Answer {
-    machine.command(Control::Member { member: MemberId(member as u8), change })
+    machine.command(Control::Member {
+        member: MemberId(member as u8),
+        change,
+    })
 }
 
 fn prepare(machine: &mut Machine, spare: usize) -> Answer {
-    change(machine, MEMBER, MemberChange::Prepare { spare: MemberId(spare as u8) })
+    change(
+        machine,
+        MEMBER,
+        MemberChange::Prepare {
+            spare: MemberId(spare as u8),
+        },
+    )
 }
 
 /// A new device, in a slot of its own, becomes a copy of the member.
 fn begin(machine: &mut Machine) -> usize {
     let spare = machine.memory.add(SIZE as usize);
     machine.memory.data[spare].fill(0x77);
-    assert_eq!(change(machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE }), DONE);
+    assert_eq!(
+        change(
+            machine,
+            spare,
+            MemberChange::AddSpare {
+                uuid: NEW,
+                size_bytes: SIZE
+            }
+        ),
+        DONE
+    );
     assert_eq!(prepare(machine, spare), DONE);
     spare
 }
@@ -56,7 +81,8 @@ fn copy(machine: &mut Machine, spare: usize) {
     panic!("it does not become a copy: {}", machine.engine.describe());
 }
 
-/// The two devices change places, as the host does it; the old one is in the spare's slot then, and nothing is sent to it.
+/// The two devices change places, as the host does it; the old one is in the spare's slot then, and
+/// nothing is sent to it.
 fn exchange(machine: &mut Machine, spare: usize) {
     assert_eq!(change(machine, MEMBER, MemberChange::Switch), DONE);
     machine.memory.data.swap(MEMBER, spare);
@@ -76,17 +102,30 @@ fn restarted(mut memory: Memory, spare: usize) -> Machine {
     if memory.superblock_of(MEMBER).member_uuid != ruling {
         memory.data.swap(MEMBER, spare);
     }
-    assert_eq!(memory.superblock_of(MEMBER).member_uuid, ruling, "the member's device is there");
+    assert_eq!(
+        memory.superblock_of(MEMBER).member_uuid,
+        ruling,
+        "the member's device is there"
+    );
     memory.present[spare] = ruling != NEW;
     Machine::open(memory)
 }
 
-/// As many others as the redundancy covers are away: what they had comes from the rest, the member's device among them.
+/// As many others as the redundancy covers are away: what they had comes from the rest, the
+/// member's device among them.
 fn without_others(mut machine: Machine, redundancy: Redundancy) -> Machine {
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
-    let others = (0..machine.memory.data.len()).filter(|other| *other != MEMBER).take(redundancy.tolerance());
-    others.collect::<Vec<_>>().into_iter().for_each(|other| machine.memory.present[other] = false);
-    let options = OpenOptions { force: true, ..Machine::options() };
+    let others = (0..machine.memory.data.len())
+        .filter(|other| *other != MEMBER)
+        .take(redundancy.tolerance());
+    others
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|other| machine.memory.present[other] = false);
+    let options = OpenOptions {
+        force: true,
+        ..Machine::options()
+    };
     Machine::open_with(machine.memory, &options)
 }
 
@@ -100,24 +139,64 @@ fn a_member_is_used_until_the_new_device_has_its_place() {
         let (mut machine, volume) = filled(redundancy, members);
         let spare = begin(&mut machine);
         let status = machine.engine.status();
-        assert_eq!((state(&machine, MEMBER), state(&machine, spare), status.state), ("online", "spare", "online"), "{redundancy:?}");
-        assert_eq!((status.members[spare].replaces, status.members[spare].is_shadow), (Some(MemberId(MEMBER as u8)), true));
+        assert_eq!(
+            (
+                state(&machine, MEMBER),
+                state(&machine, spare),
+                status.state
+            ),
+            ("online", "spare", "online"),
+            "{redundancy:?}"
+        );
+        assert_eq!(
+            (
+                status.members[spare].replaces,
+                status.members[spare].is_shadow
+            ),
+            (Some(MemberId(MEMBER as u8)), true)
+        );
         assert!(!is_ready(&machine, spare), "nothing is copied yet");
         let before = machine.memory.written[MEMBER];
         write(&mut machine, volume, 0..40, 2);
-        assert!(machine.memory.written[MEMBER] > before, "the member gets what is new");
+        assert!(
+            machine.memory.written[MEMBER] > before,
+            "the member gets what is new"
+        );
         copy(&mut machine, spare);
         write(&mut machine, volume, 40..60, 3);
-        assert!(has_said(&machine, |notice| matches!(notice, Notice::ReplacementReady { .. })));
+        assert!(has_said(&machine, |notice| matches!(
+            notice,
+            Notice::ReplacementReady { .. }
+        )));
         exchange(&mut machine, spare);
         let status = machine.engine.status();
-        assert_eq!((state(&machine, MEMBER), state(&machine, spare), status.state), ("online", "removed", "online"), "{redundancy:?}");
-        assert_eq!((status.members[MEMBER].uuid, status.members[spare].replaces), (NEW, None));
-        assert!(has_said(&machine, |notice| matches!(notice, Notice::Replaced { .. })));
-        assert!(!has_said(&machine, |notice| matches!(notice, Notice::MemberRebuilding { .. } | Notice::MemberFailed { .. })));
+        assert_eq!(
+            (
+                state(&machine, MEMBER),
+                state(&machine, spare),
+                status.state
+            ),
+            ("online", "removed", "online"),
+            "{redundancy:?}"
+        );
+        assert_eq!(
+            (status.members[MEMBER].uuid, status.members[spare].replaces),
+            (NEW, None)
+        );
+        assert!(has_said(&machine, |notice| matches!(
+            notice,
+            Notice::Replaced { .. }
+        )));
+        assert!(!has_said(&machine, |notice| matches!(
+            notice,
+            Notice::MemberRebuilding { .. } | Notice::MemberFailed { .. }
+        )));
         let old = machine.memory.data[spare].clone();
         write(&mut machine, volume, 60..80, 4);
-        assert!(machine.memory.data[spare] == old, "the old device gets nothing any more");
+        assert!(
+            machine.memory.data[spare] == old,
+            "the old device gets nothing any more"
+        );
         machine.memory.present[spare] = false;
         let mut machine = without_others(machine, redundancy);
         for (lbas, round) in [(0..40, 2), (40..60, 3), (60..80, 4), (80..BLOCKS, 1)] {
@@ -135,7 +214,10 @@ fn another_member_is_lost_in_the_middle_and_everything_is_readable() {
         assert!(!is_ready(&machine, spare));
         machine.memory.failing[lost] = true;
         write(&mut machine, volume, 0..20, 2);
-        assert_eq!((state(&machine, lost), state(&machine, MEMBER)), ("faulted", "online"));
+        assert_eq!(
+            (state(&machine, lost), state(&machine, MEMBER)),
+            ("faulted", "online")
+        );
         verify(&mut machine, volume, 0..20, 2);
         verify(&mut machine, volume, 20..BLOCKS, 1);
         copy(&mut machine, spare);
@@ -155,13 +237,38 @@ fn a_new_device_that_fails_costs_nothing() {
     machine.memory.failing[spare] = true;
     machine.completions.clear();
     write(&mut machine, volume, 0..20, 2);
-    assert!(machine.completions.iter().all(|completion| completion.result.is_ok()));
+    assert!(
+        machine
+            .completions
+            .iter()
+            .all(|completion| completion.result.is_ok())
+    );
     let status = machine.engine.status();
-    assert_eq!((status.state, state(&machine, MEMBER), state(&machine, spare)), ("online", "online", "spare"));
-    assert_eq!((status.members[spare].replaces, status.members[spare].is_shadow), (None, false));
-    assert!(has_said(&machine, |notice| matches!(notice, Notice::ReplacementEnded { .. })));
+    assert_eq!(
+        (
+            status.state,
+            state(&machine, MEMBER),
+            state(&machine, spare)
+        ),
+        ("online", "online", "spare")
+    );
+    assert_eq!(
+        (
+            status.members[spare].replaces,
+            status.members[spare].is_shadow
+        ),
+        (None, false)
+    );
+    assert!(has_said(&machine, |notice| matches!(
+        notice,
+        Notice::ReplacementEnded { .. }
+    )));
     let mut machine = restarted(machine.memory, spare);
-    assert_eq!(machine.engine.status().members[spare].replaces, None, "it does not begin again by itself");
+    assert_eq!(
+        machine.engine.status().members[spare].replaces,
+        None,
+        "it does not begin again by itself"
+    );
     verify(&mut machine, volume, 0..20, 2);
     verify(&mut machine, volume, 20..BLOCKS, 1);
 }
@@ -176,17 +283,34 @@ fn the_spare_takes_the_place_of_a_member_that_fails_in_the_middle() {
         }
         machine.memory.failing[MEMBER] = true;
         write(&mut machine, volume, 0..20, 2);
-        assert_eq!((state(&machine, MEMBER), state(&machine, spare)), ("faulted", "spare"));
-        assert!(why(change(&mut machine, MEMBER, MemberChange::Switch)).contains("nothing is ready"));
+        assert_eq!(
+            (state(&machine, MEMBER), state(&machine, spare)),
+            ("faulted", "spare")
+        );
+        assert!(
+            why(change(&mut machine, MEMBER, MemberChange::Switch)).contains("nothing is ready")
+        );
         assert_eq!(change(&mut machine, MEMBER, MemberChange::Settle), DONE);
         machine.memory.failing[MEMBER] = false;
         machine.memory.data[spare].fill(0);
         machine.memory.data.swap(MEMBER, spare);
         let spare = MemberId(spare as u8);
-        let taken = MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, power_safe: false, spare: Some(spare) };
+        let taken = MemberChange::Exchange {
+            uuid: Uuid::default(),
+            size_bytes: 0,
+            power_safe: false,
+            spare: Some(spare),
+        };
         assert_eq!(change(&mut machine, MEMBER, taken), DONE);
         pass(&mut machine, 60);
-        assert_eq!((state(&machine, MEMBER), state(&machine, spare.index()), machine.engine.status().members[MEMBER].uuid), ("online", "removed", NEW));
+        assert_eq!(
+            (
+                state(&machine, MEMBER),
+                state(&machine, spare.index()),
+                machine.engine.status().members[MEMBER].uuid
+            ),
+            ("online", "removed", NEW)
+        );
         machine.memory.present[spare.index()] = false;
         let mut machine = without_others(machine, Redundancy::Single);
         verify(&mut machine, volume, 0..20, 2);
@@ -203,13 +327,29 @@ fn a_replacement_is_called_off() {
             copy(&mut machine, spare);
         }
         assert_eq!(change(&mut machine, spare, MemberChange::GiveUp), DONE);
-        assert_eq!((state(&machine, MEMBER), state(&machine, spare)), ("online", "removed"));
+        assert_eq!(
+            (state(&machine, MEMBER), state(&machine, spare)),
+            ("online", "removed")
+        );
         let device = machine.memory.data[spare].clone();
         write(&mut machine, volume, 0..20, 2);
         pass(&mut machine, 40);
-        assert!(machine.memory.data[spare] == device, "nothing is written to it any more");
+        assert!(
+            machine.memory.data[spare] == device,
+            "nothing is written to it any more"
+        );
         // Another one can begin, in the same slot.
-        assert_eq!(change(&mut machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE }), DONE);
+        assert_eq!(
+            change(
+                &mut machine,
+                spare,
+                MemberChange::AddSpare {
+                    uuid: NEW,
+                    size_bytes: SIZE
+                }
+            ),
+            DONE
+        );
         assert_eq!(prepare(&mut machine, spare), DONE);
         copy(&mut machine, spare);
         exchange(&mut machine, spare);
@@ -220,39 +360,80 @@ fn a_replacement_is_called_off() {
     }
 }
 
-/// Writes wait for a copy that hangs. When it is called off they do not, and what it has got belongs to no member.
+/// Writes wait for a copy that hangs. When it is called off they do not, and what it has got
+/// belongs to no member.
 #[test]
 fn a_copy_that_hangs_is_called_off() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let spare = begin(&mut machine);
     machine.mute = vec![spare];
     machine.completions.clear();
-    machine.request(volume, Op::Write { offset: 0, data: windrow_io::Payload::copy_of(&[7; 4096]), fua: true });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 0,
+            data: windrow_io::Payload::copy_of(&[7; 4096]),
+            fua: true,
+        },
+    );
     assert!(!machine.wait_for(1), "it waits for both copies");
     assert_eq!(change(&mut machine, spare, MemberChange::GiveUp), DONE);
     assert!(machine.wait_for(1) && machine.completions[0].result.is_ok());
-    assert_eq!((state(&machine, MEMBER), state(&machine, spare)), ("online", "removed"));
+    assert_eq!(
+        (state(&machine, MEMBER), state(&machine, spare)),
+        ("online", "removed")
+    );
     assert!(machine.engine.status().members[spare].unanswered > 0);
-    let refused = change(&mut machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE });
+    let refused = change(
+        &mut machine,
+        spare,
+        MemberChange::AddSpare {
+            uuid: NEW,
+            size_bytes: SIZE,
+        },
+    );
     assert!(why(refused).contains("have not ended"));
     machine.mute.clear();
-    std::mem::take(&mut machine.late).into_iter().for_each(|command| machine.carry_out(command));
+    std::mem::take(&mut machine.late)
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
-    assert_eq!(change(&mut machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE }), DONE);
+    assert_eq!(
+        change(
+            &mut machine,
+            spare,
+            MemberChange::AddSpare {
+                uuid: NEW,
+                size_bytes: SIZE
+            }
+        ),
+        DONE
+    );
     verify(&mut machine, volume, 1..BLOCKS, 1);
 }
 
-/// While the devices are exchanged nothing is answered that depends on them; when that is given up everything goes on.
+/// While the devices are exchanged nothing is answered that depends on them; when that is given up
+/// everything goes on.
 #[test]
 fn a_switch_that_is_given_up_loses_nothing() {
     let (mut machine, volume, spare) = begun_and_copied(Redundancy::Single, 4);
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Switch), DONE);
     let written = machine.memory.written[MEMBER];
     machine.completions.clear();
-    machine.request(volume, Op::Write { offset: 0, data: windrow_io::Payload::copy_of(&[7; 4096]), fua: true });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 0,
+            data: windrow_io::Payload::copy_of(&[7; 4096]),
+            fua: true,
+        },
+    );
     assert!(!machine.wait_for(1), "it waits until the device is there");
     assert_eq!(machine.memory.written[MEMBER], written);
-    for (member, refused) in [(MEMBER, MemberChange::TakeOut), (spare, MemberChange::GiveUp)] {
+    for (member, refused) in [
+        (MEMBER, MemberChange::TakeOut),
+        (spare, MemberChange::GiveUp),
+    ] {
         assert!(why(change(&mut machine, member, refused)).contains("try again"));
     }
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Thaw), DONE);
@@ -264,13 +445,23 @@ fn a_switch_that_is_given_up_loses_nothing() {
     verify(&mut machine, volume, 1..BLOCKS, 1);
 }
 
-/// A column that the old device has got and the new one has not, because it waited for its turn there, goes to the new one when that takes the place.
+/// A column that the old device has got and the new one has not, because it waited for its turn
+/// there, goes to the new one when that takes the place.
 #[test]
 fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
     let (machine, volume) = filled(Redundancy::Single, 4);
     // Few commands are under way at a member, the others wait.
-    let limits = Limits { foreground_window_bytes: 0, ..Machine::options().limits };
-    let mut machine = Machine::open_with(machine.memory, &OpenOptions { limits, ..Machine::options() });
+    let limits = Limits {
+        foreground_window_bytes: 0,
+        ..Machine::options().limits
+    };
+    let mut machine = Machine::open_with(
+        machine.memory,
+        &OpenOptions {
+            limits,
+            ..Machine::options()
+        },
+    );
     let spare = begin(&mut machine);
     copy(&mut machine, spare);
     machine.mute = vec![spare];
@@ -283,20 +474,42 @@ fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
     };
     (0..60).for_each(|lba| prompt(&mut machine, lba));
     let (on_old, got) = (machine.memory.written[MEMBER], machine.late.len());
-    machine
-        .events
-        .push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Member { member: MemberId(MEMBER as u8), change: MemberChange::Switch } }));
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(7),
+        command: Control::Member {
+            member: MemberId(MEMBER as u8),
+            change: MemberChange::Switch,
+        },
+    }));
     machine.settle();
-    assert!(machine.control.is_empty(), "commands to the new device have not ended");
+    assert!(
+        machine.control.is_empty(),
+        "commands to the new device have not ended"
+    );
     machine.mute.clear();
     let on_new = machine.memory.written[spare];
-    std::mem::take(&mut machine.late).into_iter().for_each(|command| machine.carry_out(command));
+    std::mem::take(&mut machine.late)
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
-    assert_eq!(machine.control.pop().map(|control| control.result), Some(Ok(ControlReply::Done)), "{got} commands have ended");
+    assert_eq!(
+        machine.control.pop().map(|control| control.result),
+        Some(Ok(ControlReply::Done)),
+        "{got} commands have ended"
+    );
     machine.memory.data.swap(MEMBER, spare);
-    assert_eq!((machine.memory.written[MEMBER], machine.memory.written[spare] > on_new), (on_old, true));
+    assert_eq!(
+        (
+            machine.memory.written[MEMBER],
+            machine.memory.written[spare] > on_new
+        ),
+        (on_old, true)
+    );
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Switched), DONE);
-    assert!(machine.memory.written[MEMBER] > on_old + 4096, "the new device got what waited");
+    assert!(
+        machine.memory.written[MEMBER] > on_old + 4096,
+        "the new device got what waited"
+    );
     machine.flush(volume);
     machine.memory.present[spare] = false;
     let mut machine = without_others(machine, Redundancy::Single);
@@ -304,13 +517,24 @@ fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
     verify(&mut machine, volume, 60..BLOCKS, 1);
 }
 
-/// The power goes after each step. The old device is the member until a generation names the new one; then the copy begins again, on an empty device.
+/// The power goes after each step. The old device is the member until a generation names the new
+/// one; then the copy begins again, on an empty device.
 #[test]
 fn a_restart_begins_again_or_finds_the_new_device() {
     for steps in 0..7 {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let spare = machine.memory.add(SIZE as usize);
-        assert_eq!(change(&mut machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE }), DONE);
+        assert_eq!(
+            change(
+                &mut machine,
+                spare,
+                MemberChange::AddSpare {
+                    uuid: NEW,
+                    size_bytes: SIZE
+                }
+            ),
+            DONE
+        );
         for step in 0..steps {
             match step {
                 0 => assert_eq!(prepare(&mut machine, spare), DONE),
@@ -323,10 +547,18 @@ fn a_restart_begins_again_or_finds_the_new_device() {
         }
         let mut machine = restarted(machine.memory, spare);
         let is_new = machine.engine.status().members[MEMBER].uuid == NEW;
-        assert_eq!((is_new, state(&machine, MEMBER)), (steps == 6, "online"), "{steps} steps");
+        assert_eq!(
+            (is_new, state(&machine, MEMBER)),
+            (steps == 6, "online"),
+            "{steps} steps"
+        );
         if !is_new {
             let slot = &machine.engine.status().members[spare];
-            assert_eq!((slot.replaces.is_some(), slot.is_shadow), (steps > 0, false), "{steps} steps");
+            assert_eq!(
+                (slot.replaces.is_some(), slot.is_shadow),
+                (steps > 0, false),
+                "{steps} steps"
+            );
             machine.memory.data[spare].fill(0);
             assert_eq!(prepare(&mut machine, spare), DONE);
             copy(&mut machine, spare);
@@ -339,7 +571,8 @@ fn a_restart_begins_again_or_finds_the_new_device() {
     }
 }
 
-/// The power goes after each single command around the switch, while data is written and flushed: a flush that was answered is kept, with all members and with one away.
+/// The power goes after each single command around the switch, while data is written and flushed: a
+/// flush that was answered is kept, with all members and with one away.
 #[test]
 fn the_power_may_go_anywhere_around_the_switch() {
     for carried_out in (0..60).step_by(4) {
@@ -347,7 +580,10 @@ fn the_power_may_go_anywhere_around_the_switch() {
         machine.held = Some(Vec::new());
         let member = MemberId(MEMBER as u8);
         let ask = |machine: &mut Machine, id: u64, change| {
-            machine.events.push(Event::Control(ControlRequest { id: ControlId(id), command: Control::Member { member, change } }))
+            machine.events.push(Event::Control(ControlRequest {
+                id: ControlId(id),
+                command: Control::Member { member, change },
+            }))
         };
         let mut flushed = 0;
         machine.write(volume, 0, 92);
@@ -357,21 +593,35 @@ fn the_power_may_go_anywhere_around_the_switch() {
         let mut left = carried_out;
         loop {
             machine.settle();
-            if machine.control.pop().is_some_and(|control| control.id == ControlId(7) && control.result.is_ok()) {
+            if machine
+                .control
+                .pop()
+                .is_some_and(|control| control.id == ControlId(7) && control.result.is_ok())
+            {
                 machine.memory.data.swap(MEMBER, spare);
                 ask(&mut machine, 8, MemberChange::Switched);
                 (1..20).for_each(|lba| machine.write(volume, lba, 92));
                 machine.flush(volume);
                 continue;
             }
-            flushed = flushed.max(machine.completions.iter().filter(|completion| completion.result.is_ok()).count());
+            flushed = flushed.max(
+                machine
+                    .completions
+                    .iter()
+                    .filter(|completion| completion.result.is_ok())
+                    .count(),
+            );
             let held = machine.held.as_mut().expect("held");
             if left == 0 || held.is_empty() {
                 break;
             }
             left -= 1;
             // (The last one first, now and then.)
-            let at = if carried_out % 8 == 0 { 0 } else { held.len() - 1 };
+            let at = if carried_out % 8 == 0 {
+                0
+            } else {
+                held.len() - 1
+            };
             let command = held.remove(at);
             machine.carry_out(command);
         }
@@ -385,25 +635,52 @@ fn the_power_may_go_anywhere_around_the_switch() {
                 copy = Machine::open(copy.memory);
             }
             if second {
-                (1..20).for_each(|lba| assert_eq!(copy.byte(volume, lba), 92, "{carried_out} commands, {away:?} away, block {lba}"));
+                (1..20).for_each(|lba| {
+                    assert_eq!(
+                        copy.byte(volume, lba),
+                        92,
+                        "{carried_out} commands, {away:?} away, block {lba}"
+                    )
+                });
             }
             verify(&mut copy, volume, 20..BLOCKS, 1);
         }
     }
 }
 
-/// What the journal promised is on the new device as well, and from the switch on it is the one that has it.
+/// What the journal promised is on the new device as well, and from the switch on it is the one
+/// that has it.
 #[test]
 fn records_of_the_journal_go_to_both() {
     for member in [0, MEMBER, 2, 3] {
         let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
         let volume = machine.volume(8 << 20);
-        let sync = |machine: &mut Machine, lbas: std::ops::Range<u64>| lbas.for_each(|lba| write(machine, volume, lba..lba + 1, 1));
+        let sync = |machine: &mut Machine, lbas: std::ops::Range<u64>| {
+            lbas.for_each(|lba| write(machine, volume, lba..lba + 1, 1))
+        };
         sync(&mut machine, 0..10);
         let spare = machine.memory.add(SIZE as usize);
         let of = |machine: &mut Machine, asked| change(machine, member, asked);
-        assert_eq!(change(&mut machine, spare, MemberChange::AddSpare { uuid: NEW, size_bytes: SIZE }), DONE);
-        assert_eq!(of(&mut machine, MemberChange::Prepare { spare: MemberId(spare as u8) }), DONE);
+        assert_eq!(
+            change(
+                &mut machine,
+                spare,
+                MemberChange::AddSpare {
+                    uuid: NEW,
+                    size_bytes: SIZE
+                }
+            ),
+            DONE
+        );
+        assert_eq!(
+            of(
+                &mut machine,
+                MemberChange::Prepare {
+                    spare: MemberId(spare as u8)
+                }
+            ),
+            DONE
+        );
         sync(&mut machine, 10..20);
         copy(&mut machine, spare);
         sync(&mut machine, 20..30);
@@ -411,10 +688,21 @@ fn records_of_the_journal_go_to_both() {
         machine.memory.data.swap(member, spare);
         assert_eq!(of(&mut machine, MemberChange::Switched), DONE);
         machine.memory.present[spare] = false;
-        let counted = |machine: &Machine| machine.engine.status().member_stats.iter().map(|stats| stats.written.journal).sum::<u64>();
+        let counted = |machine: &Machine| {
+            machine
+                .engine
+                .status()
+                .member_stats
+                .iter()
+                .map(|stats| stats.written.journal)
+                .sum::<u64>()
+        };
         let before = counted(&machine);
         sync(&mut machine, 30..40);
-        assert!(counted(&machine) > before, "flushes are served by the journal");
+        assert!(
+            counted(&machine) > before,
+            "flushes are served by the journal"
+        );
         for away in (0..4).filter(|away| *away != member) {
             let mut memory = machine.memory.clone();
             memory.present[away] = false;
@@ -428,30 +716,103 @@ fn what_does_not_go_with_a_replacement_is_refused() {
     let (mut machine, _) = filled(Redundancy::Single, 4);
     let spare = begin(&mut machine);
     let other = machine.memory.add(SIZE as usize);
-    assert_eq!(change(&mut machine, other, MemberChange::AddSpare { uuid: Uuid([0xcd; 16]), size_bytes: SIZE }), DONE);
-    let refused = change(&mut machine, 2, MemberChange::Prepare { spare: MemberId(other as u8) });
+    assert_eq!(
+        change(
+            &mut machine,
+            other,
+            MemberChange::AddSpare {
+                uuid: Uuid([0xcd; 16]),
+                size_bytes: SIZE
+            }
+        ),
+        DONE
+    );
+    let refused = change(
+        &mut machine,
+        2,
+        MemberChange::Prepare {
+            spare: MemberId(other as u8),
+        },
+    );
     assert!(why(refused).contains("another replacement has not ended"));
-    for refused in [Control::Grow { members: vec![MemberId(other as u8)] }, Control::Remove { member: MemberId(3) }] {
-        assert!(matches!(machine.command(refused), Some(Err(ControlError::Invalid(why))) if why.contains("being replaced")));
+    for refused in [
+        Control::Grow {
+            members: vec![MemberId(other as u8)],
+        },
+        Control::Remove {
+            member: MemberId(3),
+        },
+    ] {
+        assert!(
+            matches!(machine.command(refused), Some(Err(ControlError::Invalid(why))) if why.contains("being replaced"))
+        );
     }
-    assert!(why(change(&mut machine, spare, MemberChange::Serve { granule: 512, power_safe: false })).contains("about to take the place"));
+    assert!(
+        why(change(
+            &mut machine,
+            spare,
+            MemberChange::Serve {
+                granule: 512,
+                power_safe: false
+            }
+        ))
+        .contains("about to take the place")
+    );
     // The same after a restart, until it has begun again.
     let mut machine = restarted(machine.memory, spare);
-    let refused = change(&mut machine, 2, MemberChange::Prepare { spare: MemberId(other as u8) });
+    let refused = change(
+        &mut machine,
+        2,
+        MemberChange::Prepare {
+            spare: MemberId(other as u8),
+        },
+    );
     assert!(why(refused).contains("another replacement has not ended"));
     // Another device has come in the member's place: that one is not to be replaced.
     assert_eq!(change(&mut machine, MEMBER, MemberChange::TakeOut), DONE);
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Settle), DONE);
-    let taken = MemberChange::Exchange { uuid: Uuid([0xee; 16]), size_bytes: SIZE, power_safe: false, spare: None };
+    let taken = MemberChange::Exchange {
+        uuid: Uuid([0xee; 16]),
+        size_bytes: SIZE,
+        power_safe: false,
+        spare: None,
+    };
     assert_eq!(change(&mut machine, MEMBER, taken), DONE);
     assert_eq!(machine.engine.status().members[spare].replaces, None);
     // Too small, no spare, not in service.
     let small = machine.memory.add(4 << 20);
-    assert_eq!(change(&mut machine, small, MemberChange::AddSpare { uuid: Uuid([0xef; 16]), size_bytes: 4 << 20 }), DONE);
-    let ask = |machine: &mut Machine, member, spare: usize| why(change(machine, member, MemberChange::Prepare { spare: MemberId(spare as u8) }));
+    assert_eq!(
+        change(
+            &mut machine,
+            small,
+            MemberChange::AddSpare {
+                uuid: Uuid([0xef; 16]),
+                size_bytes: 4 << 20
+            }
+        ),
+        DONE
+    );
+    let ask = |machine: &mut Machine, member, spare: usize| {
+        why(change(
+            machine,
+            member,
+            MemberChange::Prepare {
+                spare: MemberId(spare as u8),
+            },
+        ))
+    };
     assert!(ask(&mut machine, 2, small).contains("needs"));
     assert!(ask(&mut machine, 2, 3).contains("no spare"));
     pass(&mut machine, 40);
     assert_eq!(change(&mut machine, 3, MemberChange::TakeOut), DONE);
-    assert!(why(change(&mut machine, 3, MemberChange::Prepare { spare: MemberId(other as u8) })).contains("not in service"));
+    assert!(
+        why(change(
+            &mut machine,
+            3,
+            MemberChange::Prepare {
+                spare: MemberId(other as u8)
+            }
+        ))
+        .contains("not in service")
+    );
 }

@@ -1,4 +1,5 @@
-//! Who refers to shared content: what each volume keeps for itself, and whose blocks are lost with content that is lost.
+//! Who refers to shared content: what each volume keeps for itself, and whose blocks are lost with
+//! content that is lost.
 
 use crate::machine;
 
@@ -18,17 +19,41 @@ fn content(n: u64) -> Vec<u8> {
     block
 }
 
-fn write(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: impl IntoIterator<Item = u64>) {
+fn write(
+    machine: &mut Machine,
+    volume: VolumeId,
+    lba: u64,
+    numbers: impl IntoIterator<Item = u64>,
+) {
     let bytes: Vec<u8> = numbers.into_iter().flat_map(content).collect();
-    machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: lba * 4096,
+            data: Payload::copy_of(&bytes),
+            fua: false,
+        },
+    );
     machine.settle();
 }
 
 fn create(machine: &mut Machine, name: &str, dedup: Dedup) -> VolumeId {
-    match machine.command(Control::VolumeCreate { name: name.into(), size_bytes: 16 * MIB }) {
+    match machine.command(Control::VolumeCreate {
+        name: name.into(),
+        size_bytes: 16 * MIB,
+    }) {
         Some(Ok(ControlReply::Volume(volume))) => {
-            assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
-            assert_eq!(machine.command(Control::VolumeCompression { volume, compression: Compression::Lz4 }), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                machine.command(Control::VolumeDedup { volume, dedup }),
+                Some(Ok(ControlReply::Done))
+            );
+            assert_eq!(
+                machine.command(Control::VolumeCompression {
+                    volume,
+                    compression: Compression::Lz4
+                }),
+                Some(Ok(ControlReply::Done))
+            );
             volume
         }
         other => panic!("{other:?}"),
@@ -43,17 +68,26 @@ fn count(machine: &mut Machine) -> Sharing {
 }
 
 fn exclusive(sharing: &Sharing, volume: VolumeId) -> u64 {
-    sharing.volumes.iter().find(|v| v.id == volume).expect("counted").exclusive_bytes
+    sharing
+        .volumes
+        .iter()
+        .find(|v| v.id == volume)
+        .expect("counted")
+        .exclusive_bytes
 }
 
 fn stored(machine: &mut Machine, volume: VolumeId) -> u64 {
     machine.flush(volume);
     machine::pass(machine, 20);
-    machine.engine.self_check().unwrap_or_else(|error| panic!("{error}"));
+    machine
+        .engine
+        .self_check()
+        .unwrap_or_else(|error| panic!("{error}"));
     machine.engine.status().stored_bytes
 }
 
-/// Three volumes with content of their own, content that two of them have, content that a volume has several times, and blocks that are not shared.
+/// Three volumes with content of their own, content that two of them have, content that a volume
+/// has several times, and blocks that are not shared.
 fn three(machine: &mut Machine) -> [VolumeId; 3] {
     let volumes = ["a", "b", "c"].map(|name| create(machine, name, Dedup::Hash));
     let [a, b, c] = volumes;
@@ -61,13 +95,20 @@ fn three(machine: &mut Machine) -> [VolumeId; 3] {
     write(machine, b, 100, 20..60);
     write(machine, a, 300, (0..40).map(|n| 61 + n % 4));
     write(machine, b, 300, (0..9).map(|_| 63));
-    assert_eq!(machine.command(Control::VolumeDedup { volume: c, dedup: Dedup::Off }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDedup {
+            volume: c,
+            dedup: Dedup::Off
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     write(machine, c, 0, 0..30);
     machine.flush(a);
     volumes
 }
 
-/// What is said to go with a volume goes with it, to the byte; whatever the order they are deleted in.
+/// What is said to go with a volume goes with it, to the byte; whatever the order they are deleted
+/// in.
 #[test]
 fn what_a_volume_keeps_for_itself_goes_with_it() {
     for first in 0..3 {
@@ -79,16 +120,26 @@ fn what_a_volume_keeps_for_itself_goes_with_it() {
             assert!(sharing.exact, "nobody wrote meanwhile");
             let alone = exclusive(&sharing, volumes[at]);
             assert!(alone > 0 && alone <= stored_now);
-            assert_eq!(machine.command(Control::VolumeDelete { volume: volumes[at] }), Some(Ok(ControlReply::Done)));
+            assert_eq!(
+                machine.command(Control::VolumeDelete {
+                    volume: volumes[at]
+                }),
+                Some(Ok(ControlReply::Done))
+            );
             let after = stored(&mut machine, volumes[at]);
-            assert_eq!(stored_now - after, alone, "volume {at} of those that begin with {first}");
+            assert_eq!(
+                stored_now - after,
+                alone,
+                "volume {at} of those that begin with {first}"
+            );
             stored_now = after;
         }
         assert_eq!(stored_now, 0, "and nothing was anybody else's");
     }
 }
 
-/// The same after a crash, by hand: content 20 to 39 is of two volumes, 61 to 64 of one but for 63, and what is not shared is its volume's.
+/// The same after a crash, by hand: content 20 to 39 is of two volumes, 61 to 64 of one but for 63,
+/// and what is not shared is its volume's.
 #[test]
 fn what_several_volumes_refer_to_is_nobodys_alone() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -96,28 +147,50 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
     let mut machine = machine.crash();
     let mut packer = windrow_reduce::Packer::default();
     let mut bytes = |numbers: &mut dyn Iterator<Item = u64>| -> u64 {
-        numbers.map(|n| packer.pack_stored(windrow_reduce::Codec::Lz4, &content(n), &mut Vec::new()).unwrap_or(4096) as u64).sum()
+        numbers
+            .map(|n| {
+                packer
+                    .pack_stored(windrow_reduce::Codec::Lz4, &content(n), &mut Vec::new())
+                    .unwrap_or(4096) as u64
+            })
+            .sum()
     };
     let sharing = count(&mut machine);
-    let expected = [bytes(&mut (0..20).chain([61, 62, 64])), bytes(&mut (40..60)), bytes(&mut (0..30))];
+    let expected = [
+        bytes(&mut (0..20).chain([61, 62, 64])),
+        bytes(&mut (40..60)),
+        bytes(&mut (0..30)),
+    ];
     assert_eq!(volumes.map(|volume| exclusive(&sharing, volume)), expected);
 }
 
-/// A count goes on beside writes. One that comes between its begin and its end is not in all of it, and it says so.
+/// A count goes on beside writes. One that comes between its begin and its end is not in all of it,
+/// and it says so.
 #[test]
 fn a_count_that_was_disturbed_says_so() {
     for disturbed in [true, false] {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let [a, _, c] = three(&mut machine);
-        // Blocks that are not shared do not disturb it. The write is on its way, and commits in the step in which the count goes on.
+        // Blocks that are not shared do not disturb it. The write is on its way, and commits in the
+        // step in which the count goes on.
         machine.held = Some(Vec::new());
         write(&mut machine, if disturbed { a } else { c }, 900, [1]);
         machine.flush(a);
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::CountSharing }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command: Control::CountSharing,
+        }));
         machine.turn();
-        assert!(machine.control.is_empty(), "it takes a step for the pages and one for the contents");
+        assert!(
+            machine.control.is_empty(),
+            "it takes a step for the pages and one for the contents"
+        );
         machine.release();
-        let Some(Ok(ControlReply::Sharing(sharing))) = machine.control.pop().map(|answer| answer.result) else { panic!("not answered") };
+        let Some(Ok(ControlReply::Sharing(sharing))) =
+            machine.control.pop().map(|answer| answer.result)
+        else {
+            panic!("not answered")
+        };
         assert_eq!(sharing.exact, !disturbed);
         assert!(count(&mut machine).exact, "the next one is");
     }
@@ -129,24 +202,56 @@ fn whoever_asks_is_answered() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let [a, ..] = three(&mut machine);
     let sharing = count(&mut machine);
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::CountSharing }));
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
-    assert!(machine.control.iter().any(|answer| answer.id == ControlId(7)), "{:?}", machine.control);
-    let mut machine = Machine::open_with(machine.memory, &OpenOptions { read_only: true, ..Machine::options() });
+    machine.events.push(Event::Control(ControlRequest {
+        id: ControlId(7),
+        command: Control::CountSharing,
+    }));
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
+    assert!(
+        machine
+            .control
+            .iter()
+            .any(|answer| answer.id == ControlId(7)),
+        "{:?}",
+        machine.control
+    );
+    let mut machine = Machine::open_with(
+        machine.memory,
+        &OpenOptions {
+            read_only: true,
+            ..Machine::options()
+        },
+    );
     assert_eq!(exclusive(&count(&mut machine), a), exclusive(&sharing, a));
 }
 
 /// The batch with this content is gone, beyond redundancy.
 fn lose(machine: &mut Machine, volume: VolumeId, lba: u64) -> Vec<u64> {
-    let ids: Vec<u64> = machine.engine.content_ids(volume, lba..lba + 8).into_iter().flatten().collect();
-    let (segment, row, header) = machine.memory.headers().into_iter().rfind(|(_, _, header)| header.stream.0 == 0).expect("a batch");
-    machine.memory.overwrite(segment, row..row + header.rows, 0xee);
+    let ids: Vec<u64> = machine
+        .engine
+        .content_ids(volume, lba..lba + 8)
+        .into_iter()
+        .flatten()
+        .collect();
+    let (segment, row, header) = machine
+        .memory
+        .headers()
+        .into_iter()
+        .rfind(|(_, _, header)| header.stream.0 == 0)
+        .expect("a batch");
+    machine
+        .memory
+        .overwrite(segment, row..row + header.rows, 0xee);
     machine.out.notices.clear();
     ids
 }
 
-/// Shared content was lost, and the index went on to name it. Who wrote the same bytes again, to make the block good, was told that they were stored, and
-/// got a reference to what was lost: with `hash` nobody looks at what the index finds.
+/// Shared content was lost, and the index went on to name it. Who wrote the same bytes again, to
+/// make the block good, was told that they were stored, and got a reference to what was lost: with
+/// `hash` nobody looks at what the index finds.
 #[test]
 fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
@@ -159,8 +264,16 @@ fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
         write(&mut machine, a, 3, [3]);
         write(&mut machine, b, 7, [3]);
         machine.flush(a);
-        assert_eq!(machine.read(a, 3 * 4096, 4096), content(3), "{dedup:?}: made good");
-        assert_eq!(machine.read(b, 7 * 4096, 4096), content(3), "{dedup:?}: made good");
+        assert_eq!(
+            machine.read(a, 3 * 4096, 4096),
+            content(3),
+            "{dedup:?}: made good"
+        );
+        assert_eq!(
+            machine.read(b, 7 * 4096, 4096),
+            content(3),
+            "{dedup:?}: made good"
+        );
         assert!(machine.is_lost(a, 4), "the others are what they were");
     }
 }
@@ -179,29 +292,68 @@ fn blocks_that_refer_to_lost_content_are_named() {
     machine.flush(a);
     let mut named = BTreeSet::new();
     for round in 0..2 {
-        assert_eq!(machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 1, bytes_per_second: 0 })), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::Scrub(ScrubCommand::Start {
+                unix_s: 1,
+                bytes_per_second: 0
+            })),
+            Some(Ok(ControlReply::Done))
+        );
         machine::pass(&mut machine, 200);
         let status = machine.engine.status();
-        assert_eq!((status.scrub.state, status.scrub.lost_blocks), (ScrubState::Completed, 8), "contents");
-        let referring = status.scrub.lost.iter().filter(|block| block.volume != VolumeId::SHARED).map(|block| (block.volume, block.lba));
+        assert_eq!(
+            (status.scrub.state, status.scrub.lost_blocks),
+            (ScrubState::Completed, 8),
+            "contents"
+        );
+        let referring = status
+            .scrub
+            .lost
+            .iter()
+            .filter(|block| block.volume != VolumeId::SHARED)
+            .map(|block| (block.volume, block.lba));
         let listed: BTreeSet<_> = referring.collect();
-        let expected: BTreeSet<_> = (0..8).map(|lba| (a, lba)).chain([(b, 200), (b, 202)]).collect();
+        let expected: BTreeSet<_> = (0..8)
+            .map(|lba| (a, lba))
+            .chain([(b, 200), (b, 202)])
+            .collect();
         assert_eq!(listed, expected, "by the list of scrub {round}");
         for notice in std::mem::take(&mut machine.out.notices) {
             match notice {
                 Notice::Unrecoverable { volume, .. } => assert_eq!(volume, VolumeId::SHARED),
-                Notice::UnrecoverableReference { volume, lba, content } => {
+                Notice::UnrecoverableReference {
+                    volume,
+                    lba,
+                    content,
+                } => {
                     assert!(ids.contains(&content));
-                    assert!(named.insert((round, volume, lba)), "told once by each scrub");
+                    assert!(
+                        named.insert((round, volume, lba)),
+                        "told once by each scrub"
+                    );
                 }
                 _ => {}
             }
         }
-        assert_eq!(named.iter().filter(|(of, ..)| *of == round).map(|(_, volume, lba)| (*volume, *lba)).collect::<BTreeSet<_>>(), expected, "by notices");
+        assert_eq!(
+            named
+                .iter()
+                .filter(|(of, ..)| *of == round)
+                .map(|(_, volume, lba)| (*volume, *lba))
+                .collect::<BTreeSet<_>>(),
+            expected,
+            "by notices"
+        );
     }
     // Reading a block of it again and again tells nobody about the others again.
     for _ in 0..3 {
         assert!(machine.is_lost(a, 0));
     }
-    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::UnrecoverableReference { .. })));
+    assert!(
+        !machine
+            .out
+            .notices
+            .iter()
+            .any(|notice| matches!(notice, Notice::UnrecoverableReference { .. }))
+    );
 }

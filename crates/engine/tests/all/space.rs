@@ -1,4 +1,5 @@
-//! Room, space and cleaning: what is accepted can be completed, and users are not kept waiting longer than needed.
+//! Room, space and cleaning: what is accepted can be completed, and users are not kept waiting
+//! longer than needed.
 
 use crate::machine;
 
@@ -13,8 +14,8 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     Numbers(seed * 2 + 1).bytes(length)
 }
 
-/// A write with unaligned ends was admitted in one piece however large it was, past the room in the log: it was acknowledged
-/// although the log could not take it yet.
+/// A write with unaligned ends was admitted in one piece however large it was, past the room in the
+/// log: it was acknowledged although the log could not take it yet.
 #[test]
 fn a_large_unaligned_write_keeps_to_the_room() {
     let mut machine = Machine::new(4, 64, 100);
@@ -24,20 +25,32 @@ fn a_large_unaligned_write_keeps_to_the_room() {
     machine.completions.clear();
     machine.held = Some(Vec::new());
     let bytes = noise(20 << 20, 1);
-    machine.request(volume, Op::Write { offset: 512, data: Payload::copy_of(&bytes), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 512,
+            data: Payload::copy_of(&bytes),
+            fua: false,
+        },
+    );
     machine.settle();
-    assert!(machine.completions.is_empty(), "acknowledged before its last part was admitted");
+    assert!(
+        machine.completions.is_empty(),
+        "acknowledged before its last part was admitted"
+    );
     machine.release();
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
     assert!(machine.completions[0].result.is_ok());
     let all = machine.read(volume, 0, (20 << 20) + 4096);
     assert!(
-        all[..512] == [[!0x11, 0x11].as_slice(), &[0x11; 510]].concat()[..] && all[512..512 + bytes.len()] == bytes && all[512 + bytes.len()..] == [0x22; 3584]
+        all[..512] == [[!0x11, 0x11].as_slice(), &[0x11; 510]].concat()[..]
+            && all[512..512 + bytes.len()] == bytes
+            && all[512 + bytes.len()..] == [0x22; 3584]
     );
 }
 
-/// A larger spare factor came between the parts of a write that had been promised its space: a later part was refused, and the write
-/// ended in an error with its first parts in effect.
+/// A larger spare factor came between the parts of a write that had been promised its space: a
+/// later part was refused, and the write ended in an error with its first parts in effect.
 #[test]
 fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
     let mut machine = Machine::new(4, 64, 100);
@@ -45,22 +58,56 @@ fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
     let usable = machine.engine.status().plan.usable_bytes;
     let fill = (usable >> 20) / 2;
     for mib in 0..fill {
-        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
-        assert!(machine.wait_for(mib as usize + 1), "{}", machine.engine.describe());
+        machine.request(
+            volume,
+            Op::Write {
+                offset: mib << 20,
+                data: Payload::copy_of(&noise(1 << 20, mib)),
+                fua: false,
+            },
+        );
+        assert!(
+            machine.wait_for(mib as usize + 1),
+            "{}",
+            machine.engine.describe()
+        );
     }
     machine.completions.clear();
     machine.held = Some(Vec::new());
-    machine.request(volume, Op::Write { offset: fill << 20, data: Payload::copy_of(&noise(20 << 20, 99)), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: fill << 20,
+            data: Payload::copy_of(&noise(20 << 20, 99)),
+            fua: false,
+        },
+    );
     machine.settle();
     assert!(machine.completions.is_empty(), "it is admitted in parts");
     // Less than what is written and was promised is left under it.
-    let answer = machine.command(Control::SetProperties(Properties { spare_per_mille: 500, ..PROPERTIES }));
+    let answer = machine.command(Control::SetProperties(Properties {
+        spare_per_mille: 500,
+        ..PROPERTIES
+    }));
     assert_eq!(answer, None, "it waits");
     machine.release();
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
-    assert!(machine.completions[0].result.is_ok(), "{:?}", machine.completions[0].result);
-    assert_eq!(machine.read(volume, fill << 20, 20 << 20), noise(20 << 20, 99));
-    assert!(machine.control.pop().is_some_and(|control| control.result.is_err()), "what is written leaves no room for it");
+    assert!(
+        machine.completions[0].result.is_ok(),
+        "{:?}",
+        machine.completions[0].result
+    );
+    assert_eq!(
+        machine.read(volume, fill << 20, 20 << 20),
+        noise(20 << 20, 99)
+    );
+    assert!(
+        machine
+            .control
+            .pop()
+            .is_some_and(|control| control.result.is_err()),
+        "what is written leaves no room for it"
+    );
 }
 
 /// What does not fit is refused as a whole, before any part of it is admitted.
@@ -71,20 +118,48 @@ fn a_large_unaligned_write_that_does_not_fit_changes_nothing() {
     let volume = machine.volume(1 << 30);
     let fill = (usable >> 20) - 8;
     for mib in 0..fill {
-        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
-        assert!(machine.wait_for(mib as usize + 1), "{}", machine.engine.describe());
+        machine.request(
+            volume,
+            Op::Write {
+                offset: mib << 20,
+                data: Payload::copy_of(&noise(1 << 20, mib)),
+                fua: false,
+            },
+        );
+        assert!(
+            machine.wait_for(mib as usize + 1),
+            "{}",
+            machine.engine.describe()
+        );
     }
     machine.completions.clear();
     let before = machine.engine.status();
-    machine.request(volume, Op::Write { offset: (fill << 20) - 512, data: Payload::copy_of(&noise(16 << 20, 99)), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: (fill << 20) - 512,
+            data: Payload::copy_of(&noise(16 << 20, 99)),
+            fua: false,
+        },
+    );
     machine.settle();
-    assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::NoSpace));
+    assert_eq!(
+        machine.completions.pop().and_then(|c| c.result.err()),
+        Some(RequestError::NoSpace)
+    );
     let after = machine.engine.status();
-    assert_eq!((after.used_bytes, after.order), (before.used_bytes, before.order));
-    assert_eq!(machine.read(volume, (fill - 1) << 20, 1 << 20), noise(1 << 20, fill - 1));
+    assert_eq!(
+        (after.used_bytes, after.order),
+        (before.used_bytes, before.order)
+    );
+    assert_eq!(
+        machine.read(volume, (fill - 1) << 20, 1 << 20),
+        noise(1 << 20, fill - 1)
+    );
 }
 
-/// Fills the pool, then overwrites `writes` random blocks; gives the status before and after the overwrites.
+/// Fills the pool, then overwrites `writes` random blocks; gives the status before and after the
+/// overwrites.
 fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolStatus) {
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume(usable * 4096);
@@ -97,7 +172,14 @@ fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolS
             full = machine.engine.status();
         }
         let lba = if n < usable { n } else { state % usable };
-        machine.request(volume, Op::Write { offset: lba * 4096, data: block.clone(), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: block.clone(),
+                fua: false,
+            },
+        );
         if n % 32 == 31 {
             assert!(machine.wait_for(32), "{}", machine.engine.describe());
             machine.completions.clear();
@@ -106,14 +188,19 @@ fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolS
     (full, machine.engine.status())
 }
 
-/// Segments that the oldest kept checkpoint may replay were cleaned, and gave nothing back before two more checkpoints: on a full
-/// pool with the least spare every third victim forced one, 5 600 for 160 000 writes, four times the bytes of the user's writes.
+/// Segments that the oldest kept checkpoint may replay were cleaned, and gave nothing back before
+/// two more checkpoints: on a full pool with the least spare every third victim forced one, 5 600
+/// for 160 000 writes, four times the bytes of the user's writes.
 #[test]
 fn a_full_pool_with_the_least_spare_makes_few_checkpoints() {
     for (spare, most) in [(30, 90), (100, 45)] {
         let mut machine = Machine::new(4, 48, spare);
         let (full, end) = overwrite_full_pool(&mut machine, 40_000);
-        assert!(end.checkpoints - full.checkpoints <= most, "{} checkpoints with {spare} thousandths spare", end.checkpoints - full.checkpoints);
+        assert!(
+            end.checkpoints - full.checkpoints <= most,
+            "{} checkpoints with {spare} thousandths spare",
+            end.checkpoints - full.checkpoints
+        );
     }
 }
 
@@ -124,20 +211,32 @@ fn copies(machine: &Machine, number: u64) -> Vec<(usize, usize)> {
     (0..machine.memory.data.len())
         .flat_map(|member| {
             let data = &machine.memory.data[member];
-            (0..data.len() / 4096).map(|block| block * 4096).filter(|at| data[*at..*at + 4096] == wanted[..]).map(|at| found(member)(&at)).collect::<Vec<_>>()
+            (0..data.len() / 4096)
+                .map(|block| block * 4096)
+                .filter(|at| data[*at..*at + 4096] == wanted[..])
+                .map(|at| found(member)(&at))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
 
-/// Cleaning reads live blocks in runs, with the dead ones between them. A dead block that nobody could read any more took the run
-/// with it: its live neighbours, in perfect health, were given up as lost.
+/// Cleaning reads live blocks in runs, with the dead ones between them. A dead block that nobody
+/// could read any more took the run with it: its live neighbours, in perfect health, were given up
+/// as lost.
 #[test]
 fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 30);
     let block = |number: u64| Payload::copy_of(&noise(4096, number));
     let put = |machine: &mut Machine, lba: u64, number: u64| {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: block(number), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: block(number),
+                fua: false,
+            },
+        );
         assert!(machine.wait_for(1), "{}", machine.engine.describe());
         machine.completions.clear();
     };
@@ -145,41 +244,89 @@ fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     machine.flush(volume);
     // A dead block between live ones, and its row on both other members: nothing can rebuild it.
     let (_, row) = copies(&machine, 1020)[0];
-    let in_row: Vec<u64> = (0..120).filter(|lba| copies(&machine, 1000 + lba)[0].1 == row).collect();
+    let in_row: Vec<u64> = (0..120)
+        .filter(|lba| copies(&machine, 1000 + lba)[0].1 == row)
+        .collect();
     assert!(in_row.len() == 2, "{in_row:?}");
-    let kept = |lba: u64| in_row.iter().any(|dead| lba + 1 == *dead || lba == dead + 1);
-    (0..120).filter(|lba| !kept(*lba)).for_each(|lba| put(&mut machine, lba, 2000 + lba));
-    machine.memory.data.iter_mut().for_each(|data| data[row..row + 4096].fill(0x5a));
+    let kept = |lba: u64| {
+        in_row
+            .iter()
+            .any(|dead| lba + 1 == *dead || lba == dead + 1)
+    };
+    (0..120)
+        .filter(|lba| !kept(*lba))
+        .for_each(|lba| put(&mut machine, lba, 2000 + lba));
+    machine
+        .memory
+        .data
+        .iter_mut()
+        .for_each(|data| data[row..row + 4096].fill(0x5a));
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let mut state = 1u64;
     for n in 200.. {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        put(&mut machine, if n < usable { n } else { 200 + (state >> 33) % (usable - 200) }, 10_000);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        put(
+            &mut machine,
+            if n < usable {
+                n
+            } else {
+                200 + (state >> 33) % (usable - 200)
+            },
+            10_000,
+        );
         if n % 500 == 0 && copies(&machine, 1000 + in_row[0] + 1).len() > 1 {
             break;
         }
         assert!(n < 10 * usable, "the segment was never cleaned");
     }
-    let lost: Vec<_> = machine.out.notices.iter().filter(|notice| matches!(notice, Notice::Unrecoverable { .. })).collect();
+    let lost: Vec<_> = machine
+        .out
+        .notices
+        .iter()
+        .filter(|notice| matches!(notice, Notice::Unrecoverable { .. }))
+        .collect();
     assert!(lost.is_empty(), "{lost:?}");
-    (0..120).filter(|lba| kept(*lba)).for_each(|lba| assert_eq!(machine.read(volume, lba * 4096, 4096), noise(4096, 1000 + lba)));
+    (0..120).filter(|lba| kept(*lba)).for_each(|lba| {
+        assert_eq!(
+            machine.read(volume, lba * 4096, 4096),
+            noise(4096, 1000 + lba)
+        )
+    });
 }
 
-/// Bad sectors in the best victims of a nearly full pool without redundancy: each took space for what was moved out of it and gave none back. After four of them no victim was begun any
-/// more, however much garbage the others held: writes hung without an error, and trims behind them.
+/// Bad sectors in the best victims of a nearly full pool without redundancy: each took space for
+/// what was moved out of it and gave none back. After four of them no victim was begun any more,
+/// however much garbage the others held: writes hung without an error, and trims behind them.
 #[test]
 fn damaged_victims_do_not_end_cleaning() {
     let mut machine = Machine::with_rows_only(Redundancy::None, 2, 64, 64, 64);
-    machine.command(Control::SetProperties(Properties { spare_per_mille: 30, ..PROPERTIES }));
+    machine.command(Control::SetProperties(Properties {
+        spare_per_mille: 30,
+        ..PROPERTIES
+    }));
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume(usable * 4096);
     let put = |machine: &mut Machine, lba: u64, number: u64| {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&noise(4096, number)), fua: false });
-        assert!(machine.wait_for(1), "block {lba}: {}", machine.engine.describe());
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&noise(4096, number)),
+                fua: false,
+            },
+        );
+        assert!(
+            machine.wait_for(1),
+            "block {lba}: {}",
+            machine.engine.describe()
+        );
         machine.completions.clear();
     };
     (0..usable).for_each(|lba| put(&mut machine, lba, lba));
-    // Blocks that nobody can read, each in a segment of its own, which has more garbage than any other.
+    // Blocks that nobody can read, each in a segment of its own, which has more garbage than any
+    // other.
     let (damaged, apart) = (6, 300);
     let lost = |number: u64| (number + 2) * apart;
     let of_damaged = |lba: u64| lba < (damaged + 3) * apart;
@@ -197,77 +344,160 @@ fn damaged_victims_do_not_end_cleaning() {
         let bad = copies(&machine, lost(number));
         assert_eq!(bad.len(), 1);
         machine.memory.bad.extend(bad);
-        machine.request(volume, Op::Trim { offset: (lost(number) + 1) * 4096, length: 24 * 4096, fua: true });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: (lost(number) + 1) * 4096,
+                length: 24 * 4096,
+                fua: true,
+            },
+        );
         assert!(machine.wait_for(1), "{}", machine.engine.describe());
         machine.completions.clear();
     }
     (0..2 * usable).for_each(|_| overwrite(&mut machine));
     for notice in &machine.out.notices {
-        let Notice::Unrecoverable { lba, blocks, .. } = notice else { continue };
-        assert!(*blocks == 1 && (0..damaged).any(|number| lost(number) == *lba), "block {lba} is not damaged");
+        let Notice::Unrecoverable { lba, blocks, .. } = notice else {
+            continue;
+        };
+        assert!(
+            *blocks == 1 && (0..damaged).any(|number| lost(number) == *lba),
+            "block {lba} is not damaged"
+        );
     }
-    machine.request(volume, Op::Trim { offset: lost(0) * 4096, length: 4096, fua: true });
+    machine.request(
+        volume,
+        Op::Trim {
+            offset: lost(0) * 4096,
+            length: 4096,
+            fua: true,
+        },
+    );
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
 }
 
-/// Each trim, however small, became a walk of its own in a plain list that every other operation searched.
+/// Each trim, however small, became a walk of its own in a plain list that every other operation
+/// searched.
 #[test]
 fn small_trims_are_applied_at_once() {
     let mut machine = Machine::new(4, 64, 100);
     let volume = machine.volume(1 << 30);
     for mib in 0..64u64 {
-        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: mib << 20,
+                data: Payload::copy_of(&noise(1 << 20, mib)),
+                fua: false,
+            },
+        );
     }
     assert!(machine.wait_for(64), "{}", machine.engine.describe());
     machine.flush(volume);
     for n in 0..10_000 {
-        machine.request(volume, Op::Trim { offset: (n * 7919 % (64 * 256)) * 4096, length: 4096, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: (n * 7919 % (64 * 256)) * 4096,
+                length: 4096,
+                fua: false,
+            },
+        );
     }
     machine.engine.apply(&mut machine.events, &mut machine.out);
-    assert!(machine.out.wake_at_ns.is_none_or(|at| at > machine.now_ns), "walks are left to do");
+    assert!(
+        machine.out.wake_at_ns.is_none_or(|at| at > machine.now_ns),
+        "walks are left to do"
+    );
     machine.events.push(Event::Tick(machine.now_ns));
-    assert!(machine.wait_for(64 + 1 + 10_000), "{}", machine.engine.describe());
-    assert_eq!(machine.engine.status().used_bytes, (64 << 20) - 10_000 * 4096);
+    assert!(
+        machine.wait_for(64 + 1 + 10_000),
+        "{}",
+        machine.engine.describe()
+    );
+    assert_eq!(
+        machine.engine.status().used_bytes,
+        (64 << 20) - 10_000 * 4096
+    );
 }
 
 /// The delete of a large volume sent the discards of all its segments at once.
 #[test]
 fn discards_under_way_are_bounded() {
     let mut machine = Machine::new(3, 64, 100);
-    machine.command(Control::SetProperties(Properties { discard: true, ..PROPERTIES }));
+    machine.command(Control::SetProperties(Properties {
+        discard: true,
+        ..PROPERTIES
+    }));
     let volume = machine.volume(1 << 30);
     for mib in 0..96u64 {
-        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
-        assert!(machine.wait_for(mib as usize + 1), "{}", machine.engine.describe());
+        machine.request(
+            volume,
+            Op::Write {
+                offset: mib << 20,
+                data: Payload::copy_of(&noise(1 << 20, mib)),
+                fua: false,
+            },
+        );
+        assert!(
+            machine.wait_for(mib as usize + 1),
+            "{}",
+            machine.engine.describe()
+        );
     }
     machine.command(Control::VolumeDelete { volume });
     let (mut most, mut all) = (0, 0);
     for _ in 0..2 {
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Checkpoint }));
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command: Control::Checkpoint,
+        }));
         while !machine.events.is_empty() {
             machine.engine.apply(&mut machine.events, &mut machine.out);
-            let discards = machine.out.commands.iter().filter(|c| matches!(c.op, MemberOp::Discard { .. })).count();
+            let discards = machine
+                .out
+                .commands
+                .iter()
+                .filter(|c| matches!(c.op, MemberOp::Discard { .. }))
+                .count();
             (most, all) = (most.max(discards), all + discards);
-            std::mem::take(&mut machine.out.commands).into_iter().for_each(|command| machine.carry_out(command));
+            std::mem::take(&mut machine.out.commands)
+                .into_iter()
+                .for_each(|command| machine.carry_out(command));
             for mut job in std::mem::take(&mut machine.out.jobs) {
                 job.run();
                 machine.events.push(Event::Job(job));
             }
         }
     }
-    assert!(all > 3 * 64 && most <= 3 * 64, "{most} of {all} discards at once");
+    assert!(
+        all > 3 * 64 && most <= 3 * 64,
+        "{most} of {all} discards at once"
+    );
 }
 
-/// Every block of its own megabyte takes a map page. A write that was refused for want of one left empty pages behind, and pages of
-/// zeroes could take all of them; nobody could see why a pool that was nearly empty was full.
+/// Every block of its own megabyte takes a map page. A write that was refused for want of one left
+/// empty pages behind, and pages of zeroes could take all of them; nobody could see why a pool that
+/// was nearly empty was full.
 #[test]
 fn map_pages_are_counted_refused_by_name_and_given_back() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 40);
     let most = machine.engine.status().map_pages_max;
-    machine.request(volume, Op::WriteZeroes { offset: 0, length: (2 * most) << 20, no_hole: true, fua: true });
+    machine.request(
+        volume,
+        Op::WriteZeroes {
+            offset: 0,
+            length: (2 * most) << 20,
+            no_hole: true,
+            fua: true,
+        },
+    );
     assert!(machine.wait_for(1));
-    assert!(machine.engine.status().map_pages <= most * 3 / 4, "zeroes took all pages");
+    assert!(
+        machine.engine.status().map_pages <= most * 3 / 4,
+        "zeroes took all pages"
+    );
     let mut lba = 4 * most * 256;
     while machine.engine.status().map_pages < most - 2 {
         machine.write(volume, lba, 1);
@@ -276,15 +506,35 @@ fn map_pages_are_counted_refused_by_name_and_given_back() {
     // Needs five more pages, two are left.
     machine.completions.clear();
     let data = Payload::copy_of(&noise(4 << 20, 5));
-    machine.request(volume, Op::Write { offset: (lba + 128) * 4096, data, fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: (lba + 128) * 4096,
+            data,
+            fua: false,
+        },
+    );
     machine.settle();
-    assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::NoSpace));
+    assert_eq!(
+        machine.completions.pop().and_then(|c| c.result.err()),
+        Some(RequestError::NoSpace)
+    );
     let status = machine.engine.status();
-    assert_eq!((status.map_pages, status.refused_map_pages, status.refused_space), (most - 2, 1, 0));
+    assert_eq!(
+        (
+            status.map_pages,
+            status.refused_map_pages,
+            status.refused_space
+        ),
+        (most - 2, 1, 0)
+    );
     machine.write(volume, lba, 1);
     machine.write(volume, lba + 256, 1);
     machine.write(volume, lba + 512, 1);
-    assert!(machine.out.notices.contains(&Notice::MapFull { pages: most, by_memory: false }));
+    assert!(machine.out.notices.contains(&Notice::MapFull {
+        pages: most,
+        by_memory: false
+    }));
 }
 
 /// Requests that stepped aside for a held block were not counted: they could be more than may wait.
@@ -300,20 +550,49 @@ fn requests_that_step_aside_count_as_waiting() {
     machine.held = Some(Vec::new());
     let bytes = Payload::copy_of(&noise(512, 1));
     for _ in 0..most + 11 {
-        machine.request(volume, Op::Write { offset: 512, data: bytes.clone(), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: 512,
+                data: bytes.clone(),
+                fua: false,
+            },
+        );
     }
     machine.settle();
-    assert_eq!(machine.completions.iter().filter(|c| c.result.is_err()).count(), 10);
+    assert_eq!(
+        machine
+            .completions
+            .iter()
+            .filter(|c| c.result.is_err())
+            .count(),
+        10
+    );
 }
 
-/// A pool without a block to spare, in which block 0 is all ones: no payload, until a part of it becomes zeroes.
+/// A pool without a block to spare, in which block 0 is all ones: no payload, until a part of it
+/// becomes zeroes.
 fn full_to_the_last_block() -> (Machine, windrow_units::VolumeId) {
     let mut machine = Machine::new(3, 24, 100);
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume((usable + 64) * 4096);
-    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&[0xff; 3 * 4096]), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 0,
+            data: Payload::copy_of(&[0xff; 3 * 4096]),
+            fua: false,
+        },
+    );
     for lba in 3..usable + 3 {
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&noise(4096, lba)), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&noise(4096, lba)),
+                fua: false,
+            },
+        );
         if lba % 32 == 0 {
             assert!(machine.wait_for(1), "{}", machine.engine.describe());
             machine.completions.clear();
@@ -326,97 +605,243 @@ fn full_to_the_last_block() -> (Machine, windrow_units::VolumeId) {
     (machine, volume)
 }
 
-fn answer(machine: &mut Machine, volume: windrow_units::VolumeId, op: Op) -> Result<Reply, RequestError> {
+fn answer(
+    machine: &mut Machine,
+    volume: windrow_units::VolumeId,
+    op: Op,
+) -> Result<Reply, RequestError> {
     machine.completions.clear();
     machine.request(volume, op);
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
-    machine.completions.pop().map_or(Err(RequestError::Stopped), |c| c.result)
+    machine
+        .completions
+        .pop()
+        .map_or(Err(RequestError::Stopped), |c| c.result)
 }
 
-/// A trim that cut into a block of ones needed space for what was left of it. In a full pool it was refused, with the whole blocks that it
-/// would have given back.
+/// A trim that cut into a block of ones needed space for what was left of it. In a full pool it was
+/// refused, with the whole blocks that it would have given back.
 #[test]
 fn an_unaligned_trim_works_in_a_full_pool() {
     let (mut machine, volume) = full_to_the_last_block();
     // Only parts of blocks of ones: nothing can be done, and that is no error.
-    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 512, length: 1024, fua: true }), Ok(Reply::Done)));
-    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 512, length: 4096, fua: false }), Ok(Reply::Done)));
+    assert!(matches!(
+        answer(
+            &mut machine,
+            volume,
+            Op::Trim {
+                offset: 512,
+                length: 1024,
+                fua: true
+            }
+        ),
+        Ok(Reply::Done)
+    ));
+    assert!(matches!(
+        answer(
+            &mut machine,
+            volume,
+            Op::Trim {
+                offset: 512,
+                length: 4096,
+                fua: false
+            }
+        ),
+        Ok(Reply::Done)
+    ));
     assert_eq!(machine.read(volume, 0, 3 * 4096), [0xff; 3 * 4096]);
     // A write of zeroes is more than advice: refused, with nothing done.
-    let zeroes = Op::WriteZeroes { offset: 2 * 4096 + 512, length: 4 * 4096, no_hole: false, fua: false };
-    assert!(matches!(answer(&mut machine, volume, zeroes), Err(RequestError::NoSpace)));
+    let zeroes = Op::WriteZeroes {
+        offset: 2 * 4096 + 512,
+        length: 4 * 4096,
+        no_hole: false,
+        fua: false,
+    };
+    assert!(matches!(
+        answer(&mut machine, volume, zeroes),
+        Err(RequestError::NoSpace)
+    ));
     assert_eq!(machine.read(volume, 3 * 4096, 4096), noise(4096, 3));
-    // Whole blocks in the middle, an edge in a block of ones, and one in a block that has its space already.
-    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 2 * 4096 + 512, length: 4 * 4096, fua: true }), Ok(Reply::Done)));
+    // Whole blocks in the middle, an edge in a block of ones, and one in a block that has its space
+    // already.
+    assert!(matches!(
+        answer(
+            &mut machine,
+            volume,
+            Op::Trim {
+                offset: 2 * 4096 + 512,
+                length: 4 * 4096,
+                fua: true
+            }
+        ),
+        Ok(Reply::Done)
+    ));
     let mut expected = vec![0xff; 3 * 4096];
     expected.extend([0; 3 * 4096]);
     expected.extend([[0; 512].as_slice(), &noise(4096, 6)[512..]].concat());
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
     // Now there is room, and the same trim takes the edge as well.
-    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 2 * 4096 + 512, length: 4 * 4096, fua: true }), Ok(Reply::Done)));
+    assert!(matches!(
+        answer(
+            &mut machine,
+            volume,
+            Op::Trim {
+                offset: 2 * 4096 + 512,
+                length: 4 * 4096,
+                fua: true
+            }
+        ),
+        Ok(Reply::Done)
+    ));
     expected[2 * 4096 + 512..3 * 4096].fill(0);
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
     let mut machine = machine.crash();
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
 }
 
-/// A change of properties waits for a large write that is admitted in parts. Any request that comes has the write go on; so one that came behind it, just when the write was
-/// through, was carried out before the first, and the older one stayed (simulator, seed 504006).
+/// A change of properties waits for a large write that is admitted in parts. Any request that comes
+/// has the write go on; so one that came behind it, just when the write was through, was carried
+/// out before the first, and the older one stayed (simulator, seed 504006).
 #[test]
 fn of_two_changes_of_properties_the_later_one_stays() {
-    let spare = |spare_per_mille| Control::SetProperties(Properties { spare_per_mille, ..PROPERTIES });
+    let spare = |spare_per_mille| {
+        Control::SetProperties(Properties {
+            spare_per_mille,
+            ..PROPERTIES
+        })
+    };
     let mut waited = 0;
     for turns in 0..60 {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let volume = machine.volume(48 << 20);
-        machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&vec![7; 24 << 20]), fua: false });
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(50), command: spare(200) }));
+        machine.request(
+            volume,
+            Op::Write {
+                offset: 0,
+                data: Payload::copy_of(&vec![7; 24 << 20]),
+                fua: false,
+            },
+        );
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(50),
+            command: spare(200),
+        }));
         for _ in 0..turns {
             machine.turn();
         }
-        waited += u32::from(!machine.control.iter().any(|answer| answer.id == ControlId(50)));
-        machine.request(volume, Op::Write { offset: 40 << 20, data: Payload::copy_of(&[8; 4096]), fua: false });
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(51), command: spare(150) }));
+        waited += u32::from(
+            !machine
+                .control
+                .iter()
+                .any(|answer| answer.id == ControlId(50)),
+        );
+        machine.request(
+            volume,
+            Op::Write {
+                offset: 40 << 20,
+                data: Payload::copy_of(&[8; 4096]),
+                fua: false,
+            },
+        );
+        machine.events.push(Event::Control(ControlRequest {
+            id: ControlId(51),
+            command: spare(150),
+        }));
         machine.settle();
         machine::pass(&mut machine, 5);
-        assert_eq!(machine.control.iter().filter(|answer| answer.result == Ok(ControlReply::Done)).count(), 2, "after {turns} turns: {:?}", machine.control);
-        assert_eq!(machine.engine.status().spare_per_mille, 150, "after {turns} turns");
+        assert_eq!(
+            machine
+                .control
+                .iter()
+                .filter(|answer| answer.result == Ok(ControlReply::Done))
+                .count(),
+            2,
+            "after {turns} turns: {:?}",
+            machine.control
+        );
+        assert_eq!(
+            machine.engine.status().spare_per_mille,
+            150,
+            "after {turns} turns"
+        );
     }
-    assert!((2..60).contains(&waited), "{waited} times the first one was not answered yet");
+    assert!(
+        (2..60).contains(&waited),
+        "{waited} times the first one was not answered yet"
+    );
 }
 
-/// In service a page of the map goes when it holds nothing any more. A start kept all that it had met, so it needed more than there may be, and the pool could not be started at
-/// all (simulator, seed 601476).
+/// In service a page of the map goes when it holds nothing any more. A start kept all that it had
+/// met, so it needed more than there may be, and the pool could not be started at all (simulator,
+/// seed 601476).
 #[test]
 fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let most = machine.engine.status().map_pages_max;
     let volume = machine.volume(64 << 30);
-    let create = Control::VolumeCreate { name: "short-lived".into(), size_bytes: 64 << 30 };
-    let Some(Ok(ControlReply::Volume(short_lived))) = machine.command(create) else { panic!("no second volume") };
+    let create = Control::VolumeCreate {
+        name: "short-lived".into(),
+        size_bytes: 64 << 30,
+    };
+    let Some(Ok(ControlReply::Volume(short_lived))) = machine.command(create) else {
+        panic!("no second volume")
+    };
     let page = |number: u64| number * 256;
-    // As many pages as there may be, with a block each, and again and again others: no checkpoint comes between.
+    // As many pages as there may be, with a block each, and again and again others: no checkpoint
+    // comes between.
     let kept = 20;
     (0..kept).for_each(|number| machine.write(volume, page(number), 1));
     for round in 1..6 {
         let pages = round * 1000..round * 1000 + most - kept - 2;
-        pages.clone().for_each(|number| machine.write(volume, page(number), 2));
+        pages
+            .clone()
+            .for_each(|number| machine.write(volume, page(number), 2));
         machine.flush(volume);
-        machine.request(volume, Op::Trim { offset: page(pages.start) * 4096, length: (page(pages.end) - page(pages.start)) * 4096, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: page(pages.start) * 4096,
+                length: (page(pages.end) - page(pages.start)) * 4096,
+                fua: false,
+            },
+        );
         machine.settle();
         machine::pass(&mut machine, 3);
     }
     // Pages of zeroes are made while there is plenty, and are no reason to refuse data.
-    machine.request(volume, Op::WriteZeroes { offset: page(9000) * 4096, length: 256 * 4096 * (most / 2), no_hole: true, fua: false });
+    machine.request(
+        volume,
+        Op::WriteZeroes {
+            offset: page(9000) * 4096,
+            length: 256 * 4096 * (most / 2),
+            no_hole: true,
+            fua: false,
+        },
+    );
     (0..most / 4).for_each(|number| machine.write(short_lived, page(number), 3));
     machine.flush(volume);
-    assert_eq!(machine.command(Control::VolumeDelete { volume: short_lived }), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        machine.command(Control::VolumeDelete {
+            volume: short_lived
+        }),
+        Some(Ok(ControlReply::Done))
+    );
     machine::pass(&mut machine, 5);
     let mut machine = machine.crash();
     let status = machine.engine.status();
-    assert!(status.map_pages >= kept && status.map_pages <= kept + most / 2 + 1, "{} of {most}", status.map_pages);
+    assert!(
+        status.map_pages >= kept && status.map_pages <= kept + most / 2 + 1,
+        "{} of {most}",
+        status.map_pages
+    );
     (0..kept).for_each(|number| assert_eq!(machine.byte(volume, page(number)), 1));
-    assert_eq!((machine.byte(volume, page(5000)), machine.byte(volume, page(9001))), (0, 0));
+    assert_eq!(
+        (
+            machine.byte(volume, page(5000)),
+            machine.byte(volume, page(9001))
+        ),
+        (0, 0)
+    );
     assert_eq!(machine.engine.self_check(), Ok(()));
     // What was given back is there for others, and the next checkpoint lets go of the images.
     (0..most / 4).for_each(|number| machine.write(volume, page(20_000 + number), 4));
@@ -427,16 +852,26 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
     (0..most / 4).for_each(|number| assert_eq!(machine.byte(volume, page(20_000 + number)), 4));
 }
 
-/// Pages of blocks that were trimmed while they were on their way stayed until the next start: each took a page of the map for nothing, until a pool that was almost empty
-/// refused writes.
+/// Pages of blocks that were trimmed while they were on their way stayed until the next start: each
+/// took a page of the map for nothing, until a pool that was almost empty refused writes.
 #[test]
 fn what_is_trimmed_on_its_way_leaves_no_page() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
     let volume = machine.volume(1 << 40);
-    let (before, most) = (machine.engine.status().map_pages, machine.engine.status().map_pages_max);
+    let (before, most) = (
+        machine.engine.status().map_pages,
+        machine.engine.status().map_pages_max,
+    );
     for lba in (0..most * 2).map(|number| number * 256) {
         machine.write(volume, lba, 1);
-        machine.request(volume, Op::Trim { offset: lba * 4096, length: 4096, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: lba * 4096,
+                length: 4096,
+                fua: false,
+            },
+        );
         machine.settle();
     }
     machine.flush(volume);
@@ -444,11 +879,15 @@ fn what_is_trimmed_on_its_way_leaves_no_page() {
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
     assert_eq!(machine.engine.status().map_pages, before);
     let mut machine = machine.crash();
-    assert_eq!((machine.byte(volume, 256), machine.engine.status().map_pages), (0, before));
+    assert_eq!(
+        (machine.byte(volume, 256), machine.engine.status().map_pages),
+        (0, before)
+    );
 }
 
-/// The directory of a thin volume has a node for each GiB with a page. They were neither counted nor ever given back: a block written and trimmed in each
-/// GiB of 256 TiB left 1 GiB of them, and each trim and look at the block status went through them all.
+/// The directory of a thin volume has a node for each GiB with a page. They were neither counted
+/// nor ever given back: a block written and trimmed in each GiB of 256 TiB left 1 GiB of them, and
+/// each trim and look at the block status went through them all.
 #[test]
 fn what_is_trimmed_leaves_no_memory_of_the_directory() {
     let mut machine = Machine::new(3, 24, 100);
@@ -460,9 +899,19 @@ fn what_is_trimmed_leaves_no_memory_of_the_directory() {
         lbas.clone().for_each(|lba| machine.write(volume, lba, 1));
         machine.flush(volume);
         let with_nodes = machine.engine.status().map_bytes;
-        assert!((before + 20 * 4096..before + 24 * 4096).contains(&with_nodes), "{before} and then {with_nodes}");
+        assert!(
+            (before + 20 * 4096..before + 24 * 4096).contains(&with_nodes),
+            "{before} and then {with_nodes}"
+        );
         for lba in lbas {
-            machine.request(volume, Op::Trim { offset: lba * 4096, length: 4096, fua: false });
+            machine.request(
+                volume,
+                Op::Trim {
+                    offset: lba * 4096,
+                    length: 4096,
+                    fua: false,
+                },
+            );
         }
         machine.flush(volume);
         // (What is known of each page is kept for the next ones.)
@@ -474,11 +923,21 @@ fn what_is_trimmed_leaves_no_memory_of_the_directory() {
     let volume_of_other = other.volume(1 << 48);
     machine::write(&mut other, volume_of_other, 0..1, 1);
     let other = other.crash().engine.status().map_bytes;
-    assert!(after < other + 4 * 4096, "{after} after a start, {other} of a pool without trims");
-    assert_eq!((machine.byte(volume, 0), machine.byte(volume, (1 << 30) / 4096)), (1, 0));
+    assert!(
+        after < other + 4 * 4096,
+        "{after} after a start, {other} of a pool without trims"
+    );
+    assert_eq!(
+        (
+            machine.byte(volume, 0),
+            machine.byte(volume, (1 << 30) / 4096)
+        ),
+        (1, 0)
+    );
 }
 
-/// One write on its way, and each look at the block status of a thin volume went through its holes block by block, on the engine's thread.
+/// One write on its way, and each look at the block status of a thin volume went through its holes
+/// block by block, on the engine's thread.
 #[test]
 fn status_skips_pages_that_are_not_there_also_beside_writes() {
     let mut machine = Machine::new(3, 24, 100);
@@ -486,11 +945,29 @@ fn status_skips_pages_that_are_not_there_also_beside_writes() {
     machine.held = Some(Vec::new());
     machine.write(volume, 0, 1);
     machine.completions.clear();
-    machine.request(volume, Op::BlockStatus { offset: 0, length: 1 << 40, max_extents: 8 });
+    machine.request(
+        volume,
+        Op::BlockStatus {
+            offset: 0,
+            length: 1 << 40,
+            max_extents: 8,
+        },
+    );
     machine.settle();
-    let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else { panic!("no status") };
-    let expected = [(4096, ExtentState::Data), ((1 << 40) - 4096, ExtentState::Hole)];
-    assert_eq!(extents.iter().map(|e| (e.length, e.state)).collect::<Vec<_>>(), expected);
+    let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else {
+        panic!("no status")
+    };
+    let expected = [
+        (4096, ExtentState::Data),
+        ((1 << 40) - 4096, ExtentState::Hole),
+    ];
+    assert_eq!(
+        extents
+            .iter()
+            .map(|e| (e.length, e.state))
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 /// A look at the status of 4 GiB went through a million blocks in one step of the engine.
@@ -498,16 +975,40 @@ fn status_skips_pages_that_are_not_there_also_beside_writes() {
 fn one_answer_looks_at_a_bounded_part_of_the_map() {
     let mut machine = Machine::new(4, 64, 100);
     let volume = machine.volume(1 << 30);
-    machine.request(volume, Op::WriteZeroes { offset: 0, length: 100 << 20, no_hole: true, fua: true });
+    machine.request(
+        volume,
+        Op::WriteZeroes {
+            offset: 0,
+            length: 100 << 20,
+            no_hole: true,
+            fua: true,
+        },
+    );
     assert!(machine.wait_for(1));
     let (mut at, mut answers) = (0, 0);
     while at < 1 << 30 {
         machine.completions.clear();
-        machine.request(volume, Op::BlockStatus { offset: at, length: (1 << 30) - at, max_extents: 8 });
+        machine.request(
+            volume,
+            Op::BlockStatus {
+                offset: at,
+                length: (1 << 30) - at,
+                max_extents: 8,
+            },
+        );
         machine.settle();
-        let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else { panic!("no status") };
+        let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else {
+            panic!("no status")
+        };
         for extent in extents {
-            assert_eq!(extent.state, if at < 100 << 20 { ExtentState::Zero } else { ExtentState::Hole });
+            assert_eq!(
+                extent.state,
+                if at < 100 << 20 {
+                    ExtentState::Zero
+                } else {
+                    ExtentState::Hole
+                }
+            );
             at += extent.length;
         }
         answers += 1;
@@ -515,7 +1016,8 @@ fn one_answer_looks_at_a_bounded_part_of_the_map() {
     assert_eq!((at, answers), (1 << 30, 2), "64 MiB and the rest");
 }
 
-/// The rest of a block was read, the block was cut off, and the volume grew over it again: the write brought back what had been there.
+/// The rest of a block was read, the block was cut off, and the volume grew over it again: the
+/// write brought back what had been there.
 #[test]
 fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
     let mut machine = Machine::new(3, 24, 100);
@@ -524,16 +1026,37 @@ fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
     machine.flush(volume);
     machine.completions.clear();
     machine.held = Some(Vec::new());
-    machine.request(volume, Op::Write { offset: 7 * 4096 + 512, data: Payload::copy_of(&[5; 512]), fua: false });
+    machine.request(
+        volume,
+        Op::Write {
+            offset: 7 * 4096 + 512,
+            data: Payload::copy_of(&[5; 512]),
+            fua: false,
+        },
+    );
     machine.settle();
     let read = machine.held.take().unwrap_or_default();
     assert_eq!(read.len(), 1, "the rest of the block");
     for blocks in [5, 10] {
-        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: blocks * 4096, shrink: true }), Some(Ok(ControlReply::Done)));
+        assert_eq!(
+            machine.command(Control::VolumeResize {
+                volume,
+                size_bytes: blocks * 4096,
+                shrink: true
+            }),
+            Some(Ok(ControlReply::Done))
+        );
     }
-    read.into_iter().for_each(|command| machine.carry_out(command));
+    read.into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
     let bytes = machine.read(volume, 7 * 4096, 4096);
-    assert!(bytes[512..1024].iter().all(|byte| *byte == 5) && bytes[..512].iter().chain(&bytes[1024..]).all(|byte| *byte == 0));
+    assert!(
+        bytes[512..1024].iter().all(|byte| *byte == 5)
+            && bytes[..512]
+                .iter()
+                .chain(&bytes[1024..])
+                .all(|byte| *byte == 0)
+    );
 }

@@ -24,11 +24,18 @@ impl Full {
         let place = |block: u64| block / run * LEAF_BLOCKS + block % run * (255 / run);
         let mut numbers = Numbers::of(1);
         let mut lbas: Vec<u64> = (0..blocks).map(place).collect();
-        (1..lbas.len()).rev().for_each(|at| lbas.swap(at, numbers.below(at as u64 + 1) as usize));
-        let mut full = Self { volume: machine.volume(256 << 40), lbas, numbers };
+        (1..lbas.len())
+            .rev()
+            .for_each(|at| lbas.swap(at, numbers.below(at as u64 + 1) as usize));
+        let mut full = Self {
+            volume: machine.volume(256 << 40),
+            lbas,
+            numbers,
+        };
         for at in 0..full.lbas.len() {
             let lba = full.lbas[at];
-            full.write(machine, lba).unwrap_or_else(|error| panic!("block {at} of the first filling: {error}"));
+            full.write(machine, lba)
+                .unwrap_or_else(|error| panic!("block {at} of the first filling: {error}"));
             if at % 500 == 0 {
                 machine.flush(full.volume);
                 pass(machine, 1);
@@ -40,18 +47,30 @@ impl Full {
     fn write(&mut self, machine: &mut Machine, lba: u64) -> Result<(), String> {
         machine.completions.clear();
         let data = Payload::copy_of(&self.numbers.bytes(4096));
-        machine.request(self.volume, Op::Write { offset: lba * 4096, data, fua: false });
+        machine.request(
+            self.volume,
+            Op::Write {
+                offset: lba * 4096,
+                data,
+                fua: false,
+            },
+        );
         if !machine.wait_for(1) {
             return Err(format!("no answer; {}", machine.engine.describe()));
         }
-        machine.completions[0].result.as_ref().map(|_| ()).map_err(|error| format!("{error:?}; {}", machine.engine.describe()))
+        machine.completions[0]
+            .result
+            .as_ref()
+            .map(|_| ())
+            .map_err(|error| format!("{error:?}; {}", machine.engine.describe()))
     }
 
     /// Overwrites blocks that are there already.
     fn overwrite(&mut self, machine: &mut Machine, count: u64) {
         for number in 0..count {
             let lba = self.lbas[self.numbers.below(self.lbas.len() as u64) as usize];
-            self.write(machine, lba).unwrap_or_else(|error| panic!("overwrite {number}: {error}"));
+            self.write(machine, lba)
+                .unwrap_or_else(|error| panic!("overwrite {number}: {error}"));
             if self.numbers.below(100) == 0 {
                 machine.flush(self.volume);
             }
@@ -59,11 +78,17 @@ impl Full {
     }
 }
 
-/// An image of a map that is spread was twice as large as the reserve was made for. After some restarts, which make two checkpoints necessary one after the
-/// other, the second one got no segment, and neither writes nor trims, deletes nor the end of the pool were answered any more.
+/// An image of a map that is spread was twice as large as the reserve was made for. After some
+/// restarts, which make two checkpoints necessary one after the other, the second one got no
+/// segment, and neither writes nor trims, deletes nor the end of the pool were answered any more.
 #[test]
 fn a_full_pool_with_a_spread_map_answers_after_every_restart() {
-    let geometries = [(Redundancy::Single, 4, [4, 16]), (Redundancy::Double, 6, [4, 8]), (Redundancy::Copies(2), 3, [8, 16]), (Redundancy::None, 3, [8, 32])];
+    let geometries = [
+        (Redundancy::Single, 4, [4, 16]),
+        (Redundancy::Double, 6, [4, 8]),
+        (Redundancy::Copies(2), 3, [8, 16]),
+        (Redundancy::None, 3, [8, 32]),
+    ];
     for (redundancy, members, rows) in geometries {
         let mut machine = Machine::with_rows_and_spare(redundancy, members, 20, rows, 30);
         let mut full = Full::fill(&mut machine);
@@ -81,11 +106,20 @@ fn a_full_pool_with_as_many_volumes_as_there_is_room_for_answers_after_every_res
     let pages = machine.engine.status().map_pages_max;
     // The last slot of their last table page is for the volume that is filled.
     for number in 1..pages / 8 * 32 {
-        let command = windrow_engine::Control::VolumeCreate { name: format!("empty-{number}"), size_bytes: 4096 };
-        assert!(matches!(machine.command(command), Some(Ok(_))), "volume {number}");
+        let command = windrow_engine::Control::VolumeCreate {
+            name: format!("empty-{number}"),
+            size_bytes: 4096,
+        };
+        assert!(
+            matches!(machine.command(command), Some(Ok(_))),
+            "volume {number}"
+        );
     }
     let left = machine.engine.status().map_pages_max;
-    assert!(left < pages, "{left} of {pages} pages of the map are left beside their tables");
+    assert!(
+        left < pages,
+        "{left} of {pages} pages of the map are left beside their tables"
+    );
     let mut full = Full::fill(&mut machine);
     for _ in 0..8 {
         full.overwrite(&mut machine, 1000);
@@ -93,7 +127,8 @@ fn a_full_pool_with_as_many_volumes_as_there_is_room_for_answers_after_every_res
     }
 }
 
-/// The reserve is too small, as a fault of the engine would make it: the pool reports it, refuses data, goes on with reads and frees, and ends.
+/// The reserve is too small, as a fault of the engine would make it: the pool reports it, refuses
+/// data, goes on with reads and frees, and ends.
 #[test]
 fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
     let mut machine = Machine::with_rows_and_spare(Redundancy::Single, 4, 20, [4, 16], 30);
@@ -110,17 +145,66 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
     assert!(refused.starts_with("NoSpace"), "{refused}");
     assert!(machine.engine.status().refuses_data);
     let lba = full.lbas[0];
-    assert_eq!(machine.read(full.volume, lba * 4096, 4096).len(), 4096, "reads are answered");
+    assert_eq!(
+        machine.read(full.volume, lba * 4096, 4096).len(),
+        4096,
+        "reads are answered"
+    );
     machine.completions.clear();
-    machine.request(full.volume, Op::Trim { offset: 0, length: LEAF_BLOCKS * 4096 * 20, fua: true });
-    assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "a trim: {:?}; {}", machine.completions, machine.engine.describe());
-    // Without a flush it is in the open batch only, and the end without a checkpoint once left that behind.
-    let late = *full.lbas.iter().find(|lba| **lba > LEAF_BLOCKS * 20).expect("a block behind what was trimmed");
+    machine.request(
+        full.volume,
+        Op::Trim {
+            offset: 0,
+            length: LEAF_BLOCKS * 4096 * 20,
+            fua: true,
+        },
+    );
+    assert!(
+        machine.wait_for(1) && machine.completions[0].result.is_ok(),
+        "a trim: {:?}; {}",
+        machine.completions,
+        machine.engine.describe()
+    );
+    // Without a flush it is in the open batch only, and the end without a checkpoint once left that
+    // behind.
+    let late = *full
+        .lbas
+        .iter()
+        .find(|lba| **lba > LEAF_BLOCKS * 20)
+        .expect("a block behind what was trimmed");
     machine.completions.clear();
-    machine.request(full.volume, Op::Trim { offset: late * 4096, length: 4096, fua: false });
-    assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "a trim: {:?}", machine.completions);
-    assert_eq!(machine.command(windrow_engine::Control::Shutdown { export: false }).map(|answer| answer.is_ok()), Some(true), "{}", machine.engine.describe());
+    machine.request(
+        full.volume,
+        Op::Trim {
+            offset: late * 4096,
+            length: 4096,
+            fua: false,
+        },
+    );
+    assert!(
+        machine.wait_for(1) && machine.completions[0].result.is_ok(),
+        "a trim: {:?}",
+        machine.completions
+    );
+    assert_eq!(
+        machine
+            .command(windrow_engine::Control::Shutdown { export: false })
+            .map(|answer| answer.is_ok()),
+        Some(true),
+        "{}",
+        machine.engine.describe()
+    );
     let mut machine = machine.crash();
-    assert_eq!(machine.read(full.volume, lba * 4096, 4096).len(), 4096, "what was flushed is there");
-    assert!(machine.read(full.volume, late * 4096, 4096).iter().all(|byte| *byte == 0), "what was acknowledged before the end is there");
+    assert_eq!(
+        machine.read(full.volume, lba * 4096, 4096).len(),
+        4096,
+        "what was flushed is there"
+    );
+    assert!(
+        machine
+            .read(full.volume, late * 4096, 4096)
+            .iter()
+            .all(|byte| *byte == 0),
+        "what was acknowledged before the end is there"
+    );
 }

@@ -1,4 +1,5 @@
-//! What is told of a pool that fills, or promises more than it has; and which sums survive a restart.
+//! What is told of a pool that fills, or promises more than it has; and which sums survive a
+//! restart.
 
 use crate::machine;
 
@@ -11,10 +12,14 @@ use windrow_units::{Redundancy, VolumeId};
 
 fn set(machine: &mut Machine, warn_at: [u8; 4]) -> Option<Result<ControlReply, ControlError>> {
     let properties = machine.engine.status().properties;
-    machine.command(Control::SetProperties(Properties { warn_at, ..properties }))
+    machine.command(Control::SetProperties(Properties {
+        warn_at,
+        ..properties
+    }))
 }
 
-/// Fills or trims a volume from its end so that so many per cent of the pool are in use, and not one block more.
+/// Fills or trims a volume from its end so that so many per cent of the pool are in use, and not
+/// one block more.
 fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
     let status = machine.engine.status();
     let (usable, used) = (status.plan.usable_bytes / 4096, status.used_bytes / 4096);
@@ -22,16 +27,38 @@ fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
     for lba in used..wanted {
         let mut bytes = vec![lba as u8 | 1; 4096];
         bytes[..8].copy_from_slice(&lba.to_le_bytes());
-        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+        machine.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
     }
     if used > wanted {
-        machine.request(volume, Op::Trim { offset: wanted * 4096, length: (used - wanted) * 4096, fua: false });
+        machine.request(
+            volume,
+            Op::Trim {
+                offset: wanted * 4096,
+                length: (used - wanted) * 4096,
+                fua: false,
+            },
+        );
     }
     machine.flush(volume);
     machine::pass(machine, 5);
     assert_eq!(machine.engine.status().used_bytes / 4096, wanted);
     let notices = std::mem::take(&mut machine.out.notices).into_iter();
-    notices.filter_map(|notice| if let Notice::Filling { percent } = notice { Some(percent) } else { None }).collect()
+    notices
+        .filter_map(|notice| {
+            if let Notice::Filling { percent } = notice {
+                Some(percent)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 #[test]
@@ -46,10 +73,28 @@ fn each_crossing_is_told_once() {
     assert_eq!(fill(&mut machine, volume, 96).last(), Some(&95));
     // Below it by less than two per cent, and back: nothing new.
     assert_eq!(fill(&mut machine, volume, 93), []);
-    assert_eq!((fill(&mut machine, volume, 96), machine.engine.status().warned_percent), (vec![], 95));
-    assert_eq!((fill(&mut machine, volume, 92), machine.engine.status().warned_percent), (vec![], 90));
+    assert_eq!(
+        (
+            fill(&mut machine, volume, 96),
+            machine.engine.status().warned_percent
+        ),
+        (vec![], 95)
+    );
+    assert_eq!(
+        (
+            fill(&mut machine, volume, 92),
+            machine.engine.status().warned_percent
+        ),
+        (vec![], 90)
+    );
     assert_eq!(fill(&mut machine, volume, 95), [95], "it had been over");
-    assert_eq!((fill(&mut machine, volume, 10), machine.engine.status().warned_percent), (vec![], 0));
+    assert_eq!(
+        (
+            fill(&mut machine, volume, 10),
+            machine.engine.status().warned_percent
+        ),
+        (vec![], 0)
+    );
     assert_eq!(fill(&mut machine, volume, 81), [80]);
 }
 
@@ -58,22 +103,45 @@ fn warnings_are_where_they_are_set() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 300);
     let volume = machine.volume(1 << 30);
     assert_eq!(fill(&mut machine, volume, 60), []);
-    assert_eq!(set(&mut machine, [50, 70, 0, 0]), Some(Ok(ControlReply::Done)));
+    assert_eq!(
+        set(&mut machine, [50, 70, 0, 0]),
+        Some(Ok(ControlReply::Done))
+    );
     assert_eq!(fill(&mut machine, volume, 61), [50], "it is over at once");
     assert_eq!(fill(&mut machine, volume, 70), [70]);
     let mut machine = machine.crash();
     assert_eq!(machine.engine.status().properties.warn_at, [50, 70, 0, 0]);
-    assert_eq!(fill(&mut machine, volume, 71), [70], "a start tells what is so");
+    assert_eq!(
+        fill(&mut machine, volume, 71),
+        [70],
+        "a start tells what is so"
+    );
     assert_eq!(set(&mut machine, [0; 4]), Some(Ok(ControlReply::Done)));
     assert_eq!(fill(&mut machine, volume, 99), [], "never");
-    assert_eq!(machine.crash().engine.status().properties.warn_at, [0; 4], "and that stays so");
+    assert_eq!(
+        machine.crash().engine.status().properties.warn_at,
+        [0; 4],
+        "and that stays so"
+    );
 }
 
 #[test]
 fn warnings_that_make_no_sense_are_refused() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 300);
-    for wrong in [[90, 80, 0, 0], [80, 80, 0, 0], [101, 0, 0, 0], [0, 80, 0, 0], [80, 0, 90, 0]] {
-        assert!(matches!(set(&mut machine, wrong), Some(Err(ControlError::Invalid(_)))), "{wrong:?}");
+    for wrong in [
+        [90, 80, 0, 0],
+        [80, 80, 0, 0],
+        [101, 0, 0, 0],
+        [0, 80, 0, 0],
+        [80, 0, 90, 0],
+    ] {
+        assert!(
+            matches!(
+                set(&mut machine, wrong),
+                Some(Err(ControlError::Invalid(_)))
+            ),
+            "{wrong:?}"
+        );
     }
     assert_eq!(machine.engine.status().properties.warn_at, [80, 90, 95, 0]);
 }
@@ -84,16 +152,38 @@ fn promises_beyond_what_there_is_are_told_once() {
     let usable = machine.engine.status().plan.usable_bytes / 4096 * 4096;
     let told = |machine: &mut Machine| {
         let notices = std::mem::take(&mut machine.out.notices);
-        notices.into_iter().filter(|notice| matches!(notice, Notice::Overcommitted { .. })).collect::<Vec<_>>()
+        notices
+            .into_iter()
+            .filter(|notice| matches!(notice, Notice::Overcommitted { .. }))
+            .collect::<Vec<_>>()
     };
     let volume = machine.volume(usable);
     assert_eq!(told(&mut machine), [], "all of it, and no more");
-    let Some(Ok(ControlReply::Volume(other))) = machine.command(Control::VolumeCreate { name: "other".into(), size_bytes: 4096 }) else { panic!("created") };
-    assert_eq!(told(&mut machine), [Notice::Overcommitted { provisioned_bytes: usable + 4096, usable_bytes: machine.engine.status().plan.usable_bytes }]);
-    machine.command(Control::VolumeResize { volume: other, size_bytes: 8192, shrink: true });
+    let Some(Ok(ControlReply::Volume(other))) = machine.command(Control::VolumeCreate {
+        name: "other".into(),
+        size_bytes: 4096,
+    }) else {
+        panic!("created")
+    };
+    assert_eq!(
+        told(&mut machine),
+        [Notice::Overcommitted {
+            provisioned_bytes: usable + 4096,
+            usable_bytes: machine.engine.status().plan.usable_bytes
+        }]
+    );
+    machine.command(Control::VolumeResize {
+        volume: other,
+        size_bytes: 8192,
+        shrink: true,
+    });
     assert_eq!(told(&mut machine), [], "that is known");
     machine.command(Control::VolumeDelete { volume: other });
-    machine.command(Control::VolumeResize { volume, size_bytes: usable + 4096, shrink: true });
+    machine.command(Control::VolumeResize {
+        volume,
+        size_bytes: usable + 4096,
+        shrink: true,
+    });
     assert_eq!(told(&mut machine).len(), 1, "it had been over");
 }
 
@@ -102,29 +192,64 @@ fn promises_beyond_what_there_is_are_told_once() {
 fn sums_of_reduction_survive_a_restart() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(1 << 20);
-    machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash });
-    machine.command(Control::VolumeCompression { volume, compression: Compression::Lz4 });
+    machine.command(Control::VolumeDedup {
+        volume,
+        dedup: Dedup::Hash,
+    });
+    machine.command(Control::VolumeCompression {
+        volume,
+        compression: Compression::Lz4,
+    });
     let write = |machine: &mut Machine, first: u64| {
         for lba in first..first + 40 {
             let mut bytes = vec![1; 4096];
             bytes[..8].copy_from_slice(&(lba % 10).to_le_bytes());
-            machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+            machine.request(
+                volume,
+                Op::Write {
+                    offset: lba * 4096,
+                    data: Payload::copy_of(&bytes),
+                    fua: false,
+                },
+            );
         }
         machine.flush(volume);
     };
     write(&mut machine, 0);
     let first = machine.engine.status();
-    assert_eq!((first.lifetime_dedup.looked_up, first.lifetime_dedup.found, first.lifetime_reduction), (40, 30, first.reduction));
+    assert_eq!(
+        (
+            first.lifetime_dedup.looked_up,
+            first.lifetime_dedup.found,
+            first.lifetime_reduction
+        ),
+        (40, 30, first.reduction)
+    );
     assert!(first.reduction.packed_user_bytes > 0);
     machine.command(Control::Checkpoint);
     machine::pass(&mut machine, 20);
     let mut machine = machine.crash();
     let start = machine.engine.status();
-    assert_eq!((start.lifetime_dedup, start.lifetime_reduction), (first.lifetime_dedup, first.lifetime_reduction), "the checkpoint has them");
-    assert_eq!((start.dedup.sums.looked_up, start.reduction.tried_bytes), (0, 0), "since the start");
-    assert_eq!((start.dedup.referred_bytes, start.dedup.unique_bytes), (40 * 4096, 10 * 4096), "counted anew");
+    assert_eq!(
+        (start.lifetime_dedup, start.lifetime_reduction),
+        (first.lifetime_dedup, first.lifetime_reduction),
+        "the checkpoint has them"
+    );
+    assert_eq!(
+        (start.dedup.sums.looked_up, start.reduction.tried_bytes),
+        (0, 0),
+        "since the start"
+    );
+    assert_eq!(
+        (start.dedup.referred_bytes, start.dedup.unique_bytes),
+        (40 * 4096, 10 * 4096),
+        "counted anew"
+    );
     write(&mut machine, 50);
     let end = machine.engine.status();
     assert_eq!(end.lifetime_dedup.looked_up, 80);
-    assert_eq!(end.lifetime_reduction.tried_bytes, first.reduction.tried_bytes + end.reduction.tried_bytes);
+    assert_eq!(
+        end.lifetime_reduction.tried_bytes,
+        first.reduction.tried_bytes + end.reduction.tried_bytes
+    );
 }

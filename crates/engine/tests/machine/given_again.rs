@@ -5,9 +5,10 @@ use windrow_engine::Event;
 use windrow_layout::superblock::{Superblock, slot_offset};
 use windrow_units::{Redundancy, SegmentId, VolumeId};
 
-/// A pool in which a start refused batches of so many writes each, as this row of the first one had not come. The next ones, of so many blocks of 2s, got their numbers and
-/// their places, and were flushed; before them block 0 was 1. Then 33 more starts, each with a batch, and each cut off before its checkpoint is in force: no fence tells of the
-/// refusal any more.
+/// A pool in which a start refused batches of so many writes each, as this row of the first one had
+/// not come. The next ones, of so many blocks of 2s, got their numbers and their places, and were
+/// flushed; before them block 0 was 1. Then 33 more starts, each with a batch, and each cut off
+/// before its checkpoint is in force: no fence tells of the refusal any more.
 pub struct GivenAgain {
     pub memory: Memory,
     pub volume: VolumeId,
@@ -31,7 +32,11 @@ impl GivenAgain {
             machine.settle();
         }
         let of_users = |memory: &Memory| {
-            let mut headers: Vec<_> = memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0).collect();
+            let mut headers: Vec<_> = memory
+                .headers()
+                .into_iter()
+                .filter(|(.., header)| header.stream.0 == 0)
+                .collect();
             headers.sort_by_key(|(.., header)| (header.epoch, header.seq));
             headers
         };
@@ -41,22 +46,46 @@ impl GivenAgain {
         let mut memory = machine.memory;
         memory.overwrite(segment, row + torn_row..row + torn_row + 1, 0);
         let refused = memory.clone();
-        let again: Vec<_> = (0..batches).map(|batch| batch * again + 1..=(batch + 1) * again).collect();
+        let again: Vec<_> = (0..batches)
+            .map(|batch| batch * again + 1..=(batch + 1) * again)
+            .collect();
         let mut memory = Self::session(memory, volume, &again);
         let found = of_users(&memory);
         let (.., second) = &found[found.len() - batches as usize];
-        assert_eq!((second.segment, second.row, second.seq), (segment, row, first.seq), "its number and its place");
+        assert_eq!(
+            (second.segment, second.row, second.seq),
+            (segment, row, first.seq),
+            "its number and its place"
+        );
         assert!(second.epoch > first.epoch);
         for lba in 100..133 {
             memory = Self::session(memory, volume, &[lba..=lba]);
         }
         let superblock = memory.superblock();
-        assert!(superblock.fences.iter().all(|fence| fence.epoch > second.epoch) && superblock.checkpoints[0].is_some_and(|root| root.epoch < first.epoch));
-        Self { memory, volume, refused, segment, row, rows }
+        assert!(
+            superblock
+                .fences
+                .iter()
+                .all(|fence| fence.epoch > second.epoch)
+                && superblock.checkpoints[0].is_some_and(|root| root.epoch < first.epoch)
+        );
+        Self {
+            memory,
+            volume,
+            refused,
+            segment,
+            row,
+            rows,
+        }
     }
 
-    /// A start, and flushed batches; then the power goes before the root of the checkpoint is written that such a start begins with.
-    fn session(memory: Memory, volume: VolumeId, batches: &[std::ops::RangeInclusive<u64>]) -> Memory {
+    /// A start, and flushed batches; then the power goes before the root of the checkpoint is
+    /// written that such a start begins with.
+    fn session(
+        memory: Memory,
+        volume: VolumeId,
+        batches: &[std::ops::RangeInclusive<u64>],
+    ) -> Memory {
         let mut machine = Machine::open(memory);
         let started = machine.memory.superblock().generation;
         for lbas in batches {
@@ -68,15 +97,21 @@ impl GivenAgain {
             && generation > started
         {
             let at = slot_offset(superblock.generation) as usize;
-            memory.data.iter_mut().for_each(|member| member[at..at + 4096].fill(0));
+            memory
+                .data
+                .iter_mut()
+                .for_each(|member| member[at..at + 4096].fill(0));
         }
         memory
     }
 
-    /// The member of this column has rows of the refused batch still: it missed what was written there since.
+    /// The member of this column has rows of the refused batch still: it missed what was written
+    /// there since.
     pub fn missed(&mut self, column: usize, rows: std::ops::Range<u32>) {
         for row in rows {
-            let (member, at) = self.memory.blocks(self.segment, self.row + row..self.row + row + 1)[column];
+            let (member, at) = self
+                .memory
+                .blocks(self.segment, self.row + row..self.row + row + 1)[column];
             let was = self.refused.data[member][at..at + 4096].to_vec();
             self.memory.data[member][at..at + 4096].copy_from_slice(&was);
         }

@@ -19,7 +19,9 @@ pub struct Hooked<'m, F> {
     pub hook: F,
 }
 
-impl<F: FnMut(&mut Memory, MemberId, Access) -> Result<(), MemberError>> MemberIo for Hooked<'_, F> {
+impl<F: FnMut(&mut Memory, MemberId, Access) -> Result<(), MemberError>> MemberIo
+    for Hooked<'_, F>
+{
     fn member_count(&self) -> usize {
         self.memory.member_count()
     }
@@ -33,11 +35,25 @@ impl<F: FnMut(&mut Memory, MemberId, Access) -> Result<(), MemberError>> MemberI
         self.sector_bytes
     }
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        (self.hook)(self.memory, member, Access::Read { offset, length: buf.len() })?;
+        (self.hook)(
+            self.memory,
+            member,
+            Access::Read {
+                offset,
+                length: buf.len(),
+            },
+        )?;
         self.memory.read(member, offset, buf)
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        (self.hook)(self.memory, member, Access::Write { offset, length: buf.len() })?;
+        (self.hook)(
+            self.memory,
+            member,
+            Access::Write {
+                offset,
+                length: buf.len(),
+            },
+        )?;
         self.memory.write(member, offset, buf)
     }
     fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {

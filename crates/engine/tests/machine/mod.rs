@@ -10,8 +10,13 @@ use std::ops::Range;
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::batch::{BatchHeader, decode_header};
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, Column, MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
+use windrow_layout::superblock::{
+    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT,
+    SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
+use windrow_units::{
+    BLOCK_BYTES, Column, MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap,
+};
 
 /// Members.
 #[derive(Clone)]
@@ -43,20 +48,38 @@ impl MemberIo for Memory {
     }
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         let range = offset as usize..offset as usize + buf.len();
-        if let Some((_, at)) = self.bad.iter().find(|(m, at)| *m == member.index() && range.contains(at)) {
-            return Err(MemberError { member, kind: MemberErrorKind::Media, offset: *at as u64, code: 5 });
+        if let Some((_, at)) = self
+            .bad
+            .iter()
+            .find(|(m, at)| *m == member.index() && range.contains(at))
+        {
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::Media,
+                offset: *at as u64,
+                code: 5,
+            });
         }
         buf.copy_from_slice(&self.data[member.index()][range]);
         Ok(())
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        let over = self.writes_left.as_mut().is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_none());
+        let over = self
+            .writes_left
+            .as_mut()
+            .is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_none());
         if self.failing[member.index()] || over {
             self.present[member.index()] &= !self.vanishing[member.index()];
-            return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
+            return Err(MemberError {
+                member,
+                kind: MemberErrorKind::Media,
+                offset,
+                code: 5,
+            });
         }
         let range = offset as usize..offset as usize + buf.len();
-        self.bad.retain(|(m, at)| *m != member.index() || !range.contains(at));
+        self.bad
+            .retain(|(m, at)| *m != member.index() || !range.contains(at));
         self.data[member.index()][range].copy_from_slice(buf);
         self.written[member.index()] += buf.len() as u64;
         Ok(())
@@ -81,7 +104,10 @@ impl Memory {
 
     /// The newest superblock.
     pub fn superblock(&self) -> Superblock {
-        (0..self.data.len()).filter_map(|member| self.newest_on(member)).max_by_key(|s| s.generation).expect("a superblock")
+        (0..self.data.len())
+            .filter_map(|member| self.newest_on(member))
+            .max_by_key(|s| s.generation)
+            .expect("a superblock")
     }
 
     /// The newest superblock that a member bears.
@@ -90,8 +116,12 @@ impl Memory {
     }
 
     fn newest_on(&self, member: usize) -> Option<Superblock> {
-        let slots = (0..SLOT_COUNT).map(|slot| &self.data[member][(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]);
-        slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation)
+        let slots = (0..SLOT_COUNT).map(|slot| {
+            &self.data[member][(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]
+        });
+        slots
+            .filter_map(|bytes| Superblock::decode(bytes).ok())
+            .max_by_key(|s| s.generation)
     }
 
     /// Where the blocks of some rows lie: member and byte offset, on every member of the segment.
@@ -102,7 +132,8 @@ impl Memory {
             let (member, offset) = location.address(row, Column(column));
             (member.index(), offset as usize)
         };
-        rows.flat_map(|row| (0..location.shape().width).map(move |column| address(row, column))).collect()
+        rows.flat_map(|row| (0..location.shape().width).map(move |column| address(row, column)))
+            .collect()
     }
 
     /// Overwrites rows of a segment on every member of it.
@@ -112,7 +143,8 @@ impl Memory {
         }
     }
 
-    /// Every header of a batch that the segments hold, with segment and first row: in the log, of former lives, or torn.
+    /// Every header of a batch that the segments hold, with segment and first row: in the log, of
+    /// former lives, or torn.
     pub fn headers(&self) -> Vec<(SegmentId, u32, BatchHeader)> {
         let superblock = self.superblock();
         let zones = ZoneMap::new(superblock.zones.clone());
@@ -122,14 +154,24 @@ impl Memory {
             for row in 0..location.shape().rows {
                 let (member, offset) = location.address(row, Column(0));
                 let block = &self.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
-                found.extend(decode_header(block, &superblock.pool, segment, row).ok().map(|frame| (segment, row, frame.header)));
+                found.extend(
+                    decode_header(block, &superblock.pool, segment, row)
+                        .ok()
+                        .map(|frame| (segment, row, frame.header)),
+                );
             }
         }
         found
     }
 }
 
-pub const PROPERTIES: Properties = Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false, ..Properties::DEFAULT };
+pub const PROPERTIES: Properties = Properties {
+    spare_per_mille: 100,
+    seal_age_ms: 20,
+    victim_policy: 0,
+    discard: false,
+    ..Properties::DEFAULT
+};
 
 pub struct Machine {
     pub memory: Memory,
@@ -140,7 +182,8 @@ pub struct Machine {
     pub held: Option<Vec<MemberCommand>>,
     /// Jobs that pack moved blocks anew, kept back instead of being run.
     pub held_repacks: Option<Vec<Job>>,
-    /// Members that do not answer reads, those that answer nothing at all, and the commands that these have got.
+    /// Members that do not answer reads, those that answer nothing at all, and the commands that
+    /// these have got.
     pub stalled: Vec<usize>,
     pub mute: Vec<usize>,
     pub late: Vec<MemberCommand>,
@@ -160,57 +203,174 @@ impl Machine {
 
     /// With a journal of so many bytes on each member.
     pub fn journalled(redundancy: Redundancy, members: usize, mib: usize, bytes_each: u64) -> Self {
-        Self::journalled_with(redundancy, members, mib, JournalSpec::internal(Some(bytes_each), 512))
+        Self::journalled_with(
+            redundancy,
+            members,
+            mib,
+            JournalSpec::internal(Some(bytes_each), 512),
+        )
     }
 
     /// With this journal.
-    pub fn journalled_with(redundancy: Redundancy, members: usize, mib: usize, journal: JournalSpec) -> Self {
+    pub fn journalled_with(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        journal: JournalSpec,
+    ) -> Self {
         Self::made(redundancy, members, mib, 100, Some(journal))
     }
 
     /// With an internal journal, and one on devices of its own, of 4 MiB each.
-    pub fn with_journal_devices(redundancy: Redundancy, members: usize, mib: usize, devices: usize, power_safe: bool) -> Self {
-        let devices = (0..devices).map(|i| (Uuid([0xd0 + i as u8; 16]), 4 << 20)).collect();
-        Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, power_safe, ..JournalSpec::internal(Some(1 << 20), 512) }))
+    pub fn with_journal_devices(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        devices: usize,
+        power_safe: bool,
+    ) -> Self {
+        let devices = (0..devices)
+            .map(|i| (Uuid([0xd0 + i as u8; 16]), 4 << 20))
+            .collect();
+        Self::made(
+            redundancy,
+            members,
+            mib,
+            100,
+            Some(JournalSpec {
+                devices,
+                power_safe,
+                ..JournalSpec::internal(Some(1 << 20), 512)
+            }),
+        )
     }
 
     /// With one journal device, and no other journal.
     pub fn with_journal_device_only(redundancy: Redundancy, members: usize, mib: usize) -> Self {
         let devices = vec![(Uuid([0xd0; 16]), 4 << 20)];
-        Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, ..JournalSpec::internal(Some(0), 512) }))
+        Self::made(
+            redundancy,
+            members,
+            mib,
+            100,
+            Some(JournalSpec {
+                devices,
+                ..JournalSpec::internal(Some(0), 512)
+            }),
+        )
     }
 
-    /// With a journal of 1 MiB on each member, and chunks and segments of so many rows: those of a large pool.
-    pub fn with_rows(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
-        Self::made_of(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(1 << 20), 512)), [Some(chunk), Some(segment)])
+    /// With a journal of 1 MiB on each member, and chunks and segments of so many rows: those of a
+    /// large pool.
+    pub fn with_rows(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        chunk: u32,
+        segment: u32,
+    ) -> Self {
+        Self::made_of(
+            redundancy,
+            members,
+            mib,
+            100,
+            Some(JournalSpec::internal(Some(1 << 20), 512)),
+            [Some(chunk), Some(segment)],
+        )
     }
 
     /// The same with a journal on a device of its own, of 4 MiB, and nowhere else.
     #[allow(dead_code, reason = "not every test needs it")]
-    pub fn with_rows_and_device(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
+    pub fn with_rows_and_device(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        chunk: u32,
+        segment: u32,
+    ) -> Self {
         let devices = vec![(Uuid([0xd0; 16]), 4 << 20)];
-        let journal = JournalSpec { devices, ..JournalSpec::internal(Some(0), 512) };
-        Self::made_of(redundancy, members, mib, 100, Some(journal), [Some(chunk), Some(segment)])
+        let journal = JournalSpec {
+            devices,
+            ..JournalSpec::internal(Some(0), 512)
+        };
+        Self::made_of(
+            redundancy,
+            members,
+            mib,
+            100,
+            Some(journal),
+            [Some(chunk), Some(segment)],
+        )
     }
 
     /// The same without a journal.
     #[allow(dead_code, reason = "not every test needs it")]
-    pub fn with_rows_only(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
-        Self::made_of(redundancy, members, mib, 100, None, [Some(chunk), Some(segment)])
+    pub fn with_rows_only(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        chunk: u32,
+        segment: u32,
+    ) -> Self {
+        Self::made_of(
+            redundancy,
+            members,
+            mib,
+            100,
+            None,
+            [Some(chunk), Some(segment)],
+        )
     }
 
     /// The same with this spare factor.
     #[allow(dead_code, reason = "not every test needs it")]
-    pub fn with_rows_and_spare(redundancy: Redundancy, members: usize, mib: usize, rows: [u32; 2], spare_per_mille: u16) -> Self {
-        Self::made_of(redundancy, members, mib, spare_per_mille, None, rows.map(Some))
+    pub fn with_rows_and_spare(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        rows: [u32; 2],
+        spare_per_mille: u16,
+    ) -> Self {
+        Self::made_of(
+            redundancy,
+            members,
+            mib,
+            spare_per_mille,
+            None,
+            rows.map(Some),
+        )
     }
 
-    fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
-        Self::made_of(redundancy, members, mib, spare_per_mille, journal, [None; 2])
+    fn made(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        spare_per_mille: u16,
+        journal: Option<JournalSpec>,
+    ) -> Self {
+        Self::made_of(
+            redundancy,
+            members,
+            mib,
+            spare_per_mille,
+            journal,
+            [None; 2],
+        )
     }
 
-    fn made_of(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>, rows: [Option<u32>; 2]) -> Self {
-        let devices: Vec<usize> = journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1 as usize).collect();
+    fn made_of(
+        redundancy: Redundancy,
+        members: usize,
+        mib: usize,
+        spare_per_mille: u16,
+        journal: Option<JournalSpec>,
+        rows: [Option<u32>; 2],
+    ) -> Self {
+        let devices: Vec<usize> = journal
+            .iter()
+            .flat_map(|journal| &journal.devices)
+            .map(|device| device.1 as usize)
+            .collect();
         let count = members + devices.len();
         let spec = PoolSpec {
             name: "story".into(),
@@ -219,13 +379,22 @@ impl Machine {
             segment_rows: rows[1],
             align_bytes: 4096,
             pool: Uuid([9; 16]),
-            members: (0..members).map(|i| (Uuid([i as u8 + 1; 16]), (mib as u64) << 20)).collect(),
+            members: (0..members)
+                .map(|i| (Uuid([i as u8 + 1; 16]), (mib as u64) << 20))
+                .collect(),
             created_unix_s: 0,
             journal,
-            properties: Properties { spare_per_mille, ..PROPERTIES },
+            properties: Properties {
+                spare_per_mille,
+                ..PROPERTIES
+            },
         };
         let mut memory = Memory {
-            data: (0..members).map(|_| mib << 20).chain(devices).map(|bytes| vec![0; bytes]).collect(),
+            data: (0..members)
+                .map(|_| mib << 20)
+                .chain(devices)
+                .map(|bytes| vec![0; bytes])
+                .collect(),
             present: vec![true; count],
             failing: vec![false; count],
             vanishing: vec![false; count],
@@ -240,8 +409,17 @@ impl Machine {
 
     /// How the pool is opened. Records are not packed: their sizes are those of what they hold.
     pub fn options() -> OpenOptions {
-        let limits = Limits { packs_records: false, ..Limits::default() };
-        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits }
+        let limits = Limits {
+            packs_records: false,
+            ..Limits::default()
+        };
+        OpenOptions {
+            host: Uuid([1; 16]),
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits,
+        }
     }
 
     pub fn open(memory: Memory) -> Self {
@@ -271,13 +449,19 @@ impl Machine {
         Self::open(self.memory)
     }
 
-    /// Everything but labels and superblocks of a member turns into other bytes, and the member says nothing.
+    /// Everything but labels and superblocks of a member turns into other bytes, and the member
+    /// says nothing.
     pub fn garble(&mut self, member: usize) {
         let data_starts = self.engine.status().plan.zones[0].start as usize;
-        self.memory.data[member][data_starts..].chunks_exact_mut(8).enumerate().for_each(|(at, word)| {
-            // Of another kind on each member: equal changes cancel each other out in parity.
-            word.iter_mut().for_each(|byte| *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1));
-        });
+        self.memory.data[member][data_starts..]
+            .chunks_exact_mut(8)
+            .enumerate()
+            .for_each(|(at, word)| {
+                // Of another kind on each member: equal changes cancel each other out in parity.
+                word.iter_mut().for_each(|byte| {
+                    *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1)
+                });
+            });
     }
 
     pub fn carry_out(&mut self, command: MemberCommand) {
@@ -294,11 +478,17 @@ impl Machine {
             MemberOp::Flush => (None, Ok(())),
             // What is discarded reads as anything.
             MemberOp::Discard { offset, length } => {
-                self.memory.data[member.index()][offset as usize..(offset + length) as usize].fill(0xdd);
+                self.memory.data[member.index()][offset as usize..(offset + length) as usize]
+                    .fill(0xdd);
                 (None, Ok(()))
             }
         };
-        self.events.push(Event::Member(MemberDone { member, tag, buf, result }));
+        self.events.push(Event::Member(MemberDone {
+            member,
+            tag,
+            buf,
+            result,
+        }));
     }
 
     /// Gives the engine what has come, once, and carries out what it wants.
@@ -308,13 +498,21 @@ impl Machine {
         for command in std::mem::take(&mut self.out.commands) {
             match &mut self.held {
                 Some(held) => held.push(command),
-                None if self.stalled.contains(&command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
+                None if self.stalled.contains(&command.member.index())
+                    && matches!(command.op, MemberOp::Read { .. }) =>
+                {
+                    self.late.push(command)
+                }
                 None if self.mute.contains(&command.member.index()) => self.late.push(command),
                 None => self.carry_out(command),
             }
         }
         for mut job in std::mem::take(&mut self.out.jobs) {
-            if let Some(held) = self.held_repacks.as_mut().filter(|_| format!("{job:?}").starts_with("Job(Repack")) {
+            if let Some(held) = self
+                .held_repacks
+                .as_mut()
+                .filter(|_| format!("{job:?}").starts_with("Job(Repack"))
+            {
                 held.push(job);
                 continue;
             }
@@ -331,7 +529,12 @@ impl Machine {
                 self.turn();
             }
             // A wake that is due now is the engine's own wish to go on.
-            if self.out.wake_at_ns.take_if(|at| *at <= self.now_ns).is_none() {
+            if self
+                .out
+                .wake_at_ns
+                .take_if(|at| *at <= self.now_ns)
+                .is_none()
+            {
                 return;
             }
             self.events.push(Event::Tick(self.now_ns));
@@ -352,13 +555,24 @@ impl Machine {
     }
 
     pub fn request(&mut self, volume: VolumeId, op: Op) {
-        self.events.push(Event::Request(Request { id: RequestId(1), volume, op }));
+        self.events.push(Event::Request(Request {
+            id: RequestId(1),
+            volume,
+            op,
+        }));
     }
 
     pub fn write(&mut self, volume: VolumeId, lba: u64, byte: u8) {
         let mut bytes = vec![byte; 4096];
         bytes[0] = !byte;
-        self.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+        self.request(
+            volume,
+            Op::Write {
+                offset: lba * 4096,
+                data: Payload::copy_of(&bytes),
+                fua: false,
+            },
+        );
         self.settle();
     }
 
@@ -381,7 +595,9 @@ impl Machine {
         self.request(volume, Op::Read { offset, length });
         self.settle();
         match self.completions.pop().map(|c| c.result) {
-            Some(Ok(Reply::Data(parts))) => parts.iter().flat_map(|part| part.iter().copied()).collect(),
+            Some(Ok(Reply::Data(parts))) => {
+                parts.iter().flat_map(|part| part.iter().copied()).collect()
+            }
             other => panic!("read answered {other:?}"),
         }
     }
@@ -389,13 +605,28 @@ impl Machine {
     /// True if a read of the block fails.
     pub fn is_lost(&mut self, volume: VolumeId, lba: u64) -> bool {
         self.completions.clear();
-        self.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        self.request(
+            volume,
+            Op::Read {
+                offset: lba * 4096,
+                length: 4096,
+            },
+        );
         self.settle();
-        matches!(self.completions.pop().map(|c| c.result), Some(Err(RequestError::Io)))
+        matches!(
+            self.completions.pop().map(|c| c.result),
+            Some(Err(RequestError::Io))
+        )
     }
 
     pub fn byte(&mut self, volume: VolumeId, lba: u64) -> u8 {
-        self.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        self.request(
+            volume,
+            Op::Read {
+                offset: lba * 4096,
+                length: 4096,
+            },
+        );
         self.settle();
         match self.completions.pop().map(|c| c.result) {
             Some(Ok(Reply::Data(parts))) => parts[0][1],
@@ -404,7 +635,10 @@ impl Machine {
     }
 
     pub fn command(&mut self, command: Control) -> Option<Result<ControlReply, ControlError>> {
-        self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        self.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command,
+        }));
         self.settle();
         self.control.pop().map(|c| c.result)
     }
@@ -414,14 +648,33 @@ impl Machine {
         let slot = self.memory.add(mib << 20) as u8;
         let (status, member_uuid) = (self.engine.status(), Uuid([slot + 100; 16]));
         // The host labels a device before the engine hears of it.
-        let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid, member: MemberId(slot) };
-        self.memory.data[usize::from(slot)][LABEL_OFFSET as usize..][..LABEL_BYTES].copy_from_slice(&label.encode());
-        let change = MemberChange::AddSpare { uuid: member_uuid, size_bytes: (mib as u64) << 20 };
-        assert_eq!(self.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
+        let label = Label {
+            version: FORMAT_VERSION,
+            pool: status.pool,
+            pool_name: status.name,
+            member_uuid,
+            member: MemberId(slot),
+        };
+        self.memory.data[usize::from(slot)][LABEL_OFFSET as usize..][..LABEL_BYTES]
+            .copy_from_slice(&label.encode());
+        let change = MemberChange::AddSpare {
+            uuid: member_uuid,
+            size_bytes: (mib as u64) << 20,
+        };
+        assert_eq!(
+            self.command(Control::Member {
+                member: MemberId(slot),
+                change
+            }),
+            Some(Ok(ControlReply::Done))
+        );
     }
 
     pub fn volume(&mut self, size_bytes: u64) -> VolumeId {
-        match self.command(Control::VolumeCreate { name: "v".into(), size_bytes }) {
+        match self.command(Control::VolumeCreate {
+            name: "v".into(),
+            size_bytes,
+        }) {
             Some(Ok(ControlReply::Volume(volume))) => volume,
             other => panic!("volume create answered {other:?}"),
         }
@@ -436,7 +689,13 @@ pub fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>
 
 /// These blocks hold that round.
 pub fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
+    lbas.for_each(|lba| {
+        assert_eq!(
+            machine.byte(volume, lba),
+            (lba * 3 + round) as u8,
+            "block {lba}"
+        )
+    });
 }
 
 /// Time goes by.

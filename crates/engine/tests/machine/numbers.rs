@@ -34,6 +34,8 @@ impl Numbers {
 
     /// The same, eight for each number.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length / 8).flat_map(|_| self.draw().to_le_bytes()).collect()
+        (0..length / 8)
+            .flat_map(|_| self.draw().to_le_bytes())
+            .collect()
     }
 }

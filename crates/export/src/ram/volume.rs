@@ -17,7 +17,10 @@ struct Shard {
 
 impl Shard {
     fn new() -> Mutex<Self> {
-        Mutex::new(Self { bytes: None, states: [ExtentState::Hole; SHARD_BLOCKS] })
+        Mutex::new(Self {
+            bytes: None,
+            states: [ExtentState::Hole; SHARD_BLOCKS],
+        })
     }
 }
 
@@ -43,7 +46,12 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
         let at = offset + done;
         let start = (at % SHARD_BYTES as u64) as usize;
         let part_length = (length - done).min((SHARD_BYTES - start) as u64);
-        let part = Part { shard: (at / SHARD_BYTES as u64) as usize, start, length: part_length as usize, done: done as usize };
+        let part = Part {
+            shard: (at / SHARD_BYTES as u64) as usize,
+            start,
+            length: part_length as usize,
+            done: done as usize,
+        };
         done += part_length;
         (part_length > 0).then_some(part)
     })
@@ -51,7 +59,13 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
 
 impl Volume {
     pub(super) fn new(id: VolumeId, export: &RamExport) -> Self {
-        let volume = Self { id, name: export.name.clone(), read_only: export.read_only, size_bytes: AtomicU64::new(0), shards: RwLock::new(Vec::new()) };
+        let volume = Self {
+            id,
+            name: export.name.clone(),
+            read_only: export.read_only,
+            size_bytes: AtomicU64::new(0),
+            shards: RwLock::new(Vec::new()),
+        };
         volume.resize(export.size_bytes);
         volume
     }
@@ -74,13 +88,18 @@ impl Volume {
     }
 
     pub(super) fn resize(&self, size_bytes: u64) {
-        let mut shards = self.shards.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut shards = self
+            .shards
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         shards.resize_with(size_bytes.div_ceil(SHARD_BYTES as u64) as usize, Shard::new);
         self.size_bytes.store(size_bytes, Ordering::SeqCst);
     }
 
     fn shards(&self) -> RwLockReadGuard<'_, Vec<Mutex<Shard>>> {
-        self.shards.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.shards
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Checked with the shards locked for reading, so that a resize cannot come between.
@@ -94,7 +113,12 @@ impl Volume {
         }
     }
 
-    pub(super) fn read(&self, offset: u64, length: u32, buffers: &BufPool) -> Result<Payload, RequestError> {
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        length: u32,
+        buffers: &BufPool,
+    ) -> Result<Payload, RequestError> {
         let shards = self.shards();
         self.check(offset, length.into())?;
         let mut buf = buffers.get(length as usize);
@@ -116,9 +140,13 @@ impl Volume {
         }
         for part in parts(offset, data.len() as u64) {
             let mut shard = locked(&shards[part.shard]);
-            let bytes = shard.bytes.get_or_insert_with(|| vec![0; SHARD_BYTES].into_boxed_slice());
-            bytes[part.start..part.start + part.length].copy_from_slice(&data[part.done..part.done + part.length]);
-            shard.states[part.start / BLOCK_SIZE..(part.start + part.length).div_ceil(BLOCK_SIZE)].fill(ExtentState::Data);
+            let bytes = shard
+                .bytes
+                .get_or_insert_with(|| vec![0; SHARD_BYTES].into_boxed_slice());
+            bytes[part.start..part.start + part.length]
+                .copy_from_slice(&data[part.done..part.done + part.length]);
+            shard.states[part.start / BLOCK_SIZE..(part.start + part.length).div_ceil(BLOCK_SIZE)]
+                .fill(ExtentState::Data);
         }
         Ok(())
     }
@@ -130,7 +158,11 @@ impl Volume {
         if self.read_only {
             return Err(RequestError::ReadOnly);
         }
-        let state = if hole { ExtentState::Hole } else { ExtentState::Zero };
+        let state = if hole {
+            ExtentState::Hole
+        } else {
+            ExtentState::Zero
+        };
         for part in parts(offset, length) {
             let mut shard = locked(&shards[part.shard]);
             if let Some(bytes) = &mut shard.bytes {
@@ -144,7 +176,12 @@ impl Volume {
         Ok(())
     }
 
-    pub(super) fn status(&self, offset: u64, length: u64, max_extents: u32) -> Result<Vec<Extent>, RequestError> {
+    pub(super) fn status(
+        &self,
+        offset: u64,
+        length: u64,
+        max_extents: u32,
+    ) -> Result<Vec<Extent>, RequestError> {
         let shards = self.shards();
         self.check(offset, length)?;
         let mut extents: Vec<Extent> = Vec::new();
@@ -160,7 +197,10 @@ impl Volume {
                 match extents.last_mut() {
                     Some(last) if last.state == state => last.length += bytes,
                     _ if full => return Ok(extents),
-                    _ => extents.push(Extent { length: bytes, state }),
+                    _ => extents.push(Extent {
+                        length: bytes,
+                        state,
+                    }),
                 }
             }
         }

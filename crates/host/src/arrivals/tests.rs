@@ -15,11 +15,28 @@ impl Late {
     fn new() -> Self {
         let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let paths = create_pool(dir.path());
-        let there: Vec<PathBuf> = paths.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, path)| path.clone()).collect();
+        let there: Vec<PathBuf> = paths
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != 2)
+            .map(|(_, path)| path.clone())
+            .collect();
         std::fs::rename(&paths[2], dir.path().join("elsewhere")).unwrap();
         let pool = open_again(&there, &Registry::new(state.path()));
-        let watch = Watch { places: Places { paths: paths.clone(), block_devices: false }, ..Watch::default() };
-        Self { pool, paths, watch, dir, _state: state }
+        let watch = Watch {
+            places: Places {
+                paths: paths.clone(),
+                block_devices: false,
+            },
+            ..Watch::default()
+        };
+        Self {
+            pool,
+            paths,
+            watch,
+            dir,
+            _state: state,
+        }
     }
 
     fn elsewhere(&self) -> PathBuf {
@@ -32,8 +49,14 @@ impl Late {
 
     fn take_in(&mut self) {
         let (first, second) = (self.look(), self.look());
-        assert_eq!((first, second), (vec![], vec![(MemberId(2), self.paths[2].clone())]), "it is seen twice first");
-        self.pool.bring_back(MemberId(2), Some(&self.paths[2])).unwrap();
+        assert_eq!(
+            (first, second),
+            (vec![], vec![(MemberId(2), self.paths[2].clone())]),
+            "it is seen twice first"
+        );
+        self.pool
+            .bring_back(MemberId(2), Some(&self.paths[2]))
+            .unwrap();
         self.watch.taken_in(&self.pool, MemberId(2));
     }
 
@@ -66,10 +89,17 @@ fn a_device_that_is_served_is_not_opened_and_one_that_was_looked_at_not_again() 
     assert_eq!(late.look(), [(MemberId(2), late.elsewhere())]);
     let mut looked_at: Vec<_> = late.watch.seen.keys().cloned().collect();
     looked_at.sort();
-    assert_eq!(looked_at, [late.elsewhere(), stranger], "none of the five that are served");
+    assert_eq!(
+        looked_at,
+        [late.elsewhere(), stranger],
+        "none of the five that are served"
+    );
     assert_eq!(late.look(), []);
     // What could not be taken in is tried again later, and not at once.
-    late.watch.refused(&late.elsewhere(), &Failure::new(id::MEMBER_STATE, "no", "no"));
+    late.watch.refused(
+        &late.elsewhere(),
+        &Failure::new(id::MEMBER_STATE, "no", "no"),
+    );
     assert_eq!(late.look(), []);
     late.watch.seen.get_mut(&late.elsewhere()).unwrap().1 = Some(Instant::now());
     assert_eq!(late.look(), [(MemberId(2), late.elsewhere())]);
@@ -101,7 +131,10 @@ fn a_member_that_failed_comes_back_once_and_only_if_its_device_was_gone() {
         late.watch.note_gone(&status, &late.pool, &known);
         late.watch.is_awaited(&status.members[2], &late.pool)
     };
-    assert!(!is_awaited(&mut late), "its device is still there, and failed");
+    assert!(
+        !is_awaited(&mut late),
+        "its device is still there, and failed"
+    );
     std::fs::rename(&late.paths[2], late.elsewhere()).unwrap();
     assert!(is_awaited(&mut late), "it is unplugged");
     std::fs::rename(late.elsewhere(), &late.paths[2]).unwrap();
@@ -117,23 +150,44 @@ fn a_start_waits_for_what_the_pool_counts_on_and_for_nothing_else() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let paths = create_pool(dir.path());
     let registry = Registry::new(state.path());
-    let target = PoolTarget { dirs: vec![dir.path().to_owned()], ..PoolTarget::default() };
+    let target = PoolTarget {
+        dirs: vec![dir.path().to_owned()],
+        ..PoolTarget::default()
+    };
     let places = Places::of(&target, &registry).unwrap();
-    let is_awaited = |target: &PoolTarget| awaited(&offline::locate(target, &registry), target, &places);
+    let is_awaited =
+        |target: &PoolTarget| awaited(&offline::locate(target, &registry), target, &places);
     assert_eq!(is_awaited(&target), None);
     let away = dir.path().with_extension("away");
     std::fs::rename(&paths[3], &away).unwrap();
     assert_eq!(is_awaited(&target).as_deref(), Some("member 3"));
-    let named = PoolTarget { members: paths.clone(), ..PoolTarget::default() };
+    let named = PoolTarget {
+        members: paths.clone(),
+        ..PoolTarget::default()
+    };
     assert_eq!(is_awaited(&named), Some(paths[3].display().to_string()));
     let others: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).cloned().collect();
     // Patience that has ended is the same as none.
     let mut told = Vec::new();
-    let found = locate_patiently(&target, &registry, Duration::ZERO, &|| false, &mut |what| told.push(what.to_owned())).unwrap();
+    let found = locate_patiently(&target, &registry, Duration::ZERO, &|| false, &mut |what| {
+        told.push(what.to_owned())
+    })
+    .unwrap();
     assert_eq!((found.members.len(), told.len()), (others.len(), 0));
     open_again(&others, &registry).shutdown(false).unwrap();
     assert_eq!(is_awaited(&target), None, "its loss is recorded");
-    let nothing = PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() };
-    assert_eq!(awaited(&Err(Failure::new(id::POOL_UNKNOWN, "", "")), &nothing, &Places::default()), None, "a wrong name is no reason to wait");
+    let nothing = PoolTarget {
+        name: Some("tank".to_owned()),
+        ..PoolTarget::default()
+    };
+    assert_eq!(
+        awaited(
+            &Err(Failure::new(id::POOL_UNKNOWN, "", "")),
+            &nothing,
+            &Places::default()
+        ),
+        None,
+        "a wrong name is no reason to wait"
+    );
     std::fs::remove_file(away).unwrap();
 }

@@ -21,9 +21,16 @@ pub struct Patience {
 
 impl Patience {
     /// For a daemon whose pool is named.
-    pub const NAMED: Self = Self { silence: Duration::from_secs(6), quick_answer: Duration::from_secs(20) };
-    /// For one of several that are all asked, so that one that stands does not hide the others for long.
-    pub const ONE_OF_ALL: Self = Self { silence: Duration::from_secs(3), quick_answer: Duration::from_secs(5) };
+    pub const NAMED: Self = Self {
+        silence: Duration::from_secs(6),
+        quick_answer: Duration::from_secs(20),
+    };
+    /// For one of several that are all asked, so that one that stands does not hide the others for
+    /// long.
+    pub const ONE_OF_ALL: Self = Self {
+        silence: Duration::from_secs(3),
+        quick_answer: Duration::from_secs(5),
+    };
 }
 
 /// How long a daemon whose connections are all in use is asked again.
@@ -39,10 +46,12 @@ pub struct ControlClient {
 }
 
 impl ControlClient {
-    /// Connects to the daemon of `pool`, a name or an identifier; without one only [`Command::Status`] is answered. `None` if no daemon listens at `path`.
+    /// Connects to the daemon of `pool`, a name or an identifier; without one only
+    /// [`Command::Status`] is answered. `None` if no daemon listens at `path`.
     ///
     /// # Errors
-    /// Whether one does cannot be known: this user may not look, or it does not take the connection in time.
+    /// Whether one does cannot be known: this user may not look, or it does not take the connection
+    /// in time.
     pub fn connect(path: &Path, pool: Option<&str>) -> Result<Option<Self>, Failure> {
         Self::connect_within(path, pool, Patience::NAMED)
     }
@@ -51,17 +60,42 @@ impl ControlClient {
     ///
     /// # Errors
     /// As [`ControlClient::connect`].
-    pub fn connect_within(path: &Path, pool: Option<&str>, patience: Patience) -> Result<Option<Self>, Failure> {
-        let failure = |why: String| Failure::new(id::NO_DAEMON, format!("cannot reach the daemon at {}", path.display()), why);
+    pub fn connect_within(
+        path: &Path,
+        pool: Option<&str>,
+        patience: Patience,
+    ) -> Result<Option<Self>, Failure> {
+        let failure = |why: String| {
+            Failure::new(
+                id::NO_DAEMON,
+                format!("cannot reach the daemon at {}", path.display()),
+                why,
+            )
+        };
         match open(path, patience.silence) {
-            Ok(stream) => Ok(Some(Self { patience, pool: pool.map(str::to_owned), ..Self::over(stream, path) })),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory) => Ok(None),
+            Ok(stream) => Ok(Some(Self {
+                patience,
+                pool: pool.map(str::to_owned),
+                ..Self::over(stream, path)
+            })),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let remedy = "run the command as the user of the daemon, or serve with --socket-group";
+                let remedy =
+                    "run the command as the user of the daemon, or serve with --socket-group";
                 Err(failure("this user may not connect to its socket".to_owned()).remedy(remedy))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let why = format!("it has not taken a connection for {} s", patience.silence.as_secs());
+                let why = format!(
+                    "it has not taken a connection for {} s",
+                    patience.silence.as_secs()
+                );
                 Err(failure(why).remedy("see whether its process is stopped or frozen"))
             }
             Err(error) => Err(failure(error.to_string()).remedy("check the path of the socket")),
@@ -71,15 +105,23 @@ impl ControlClient {
     /// Talks to what is at the other end (fuzz target `answers`); `path` is for messages only.
     #[doc(hidden)]
     pub fn over(stream: UnixStream, path: &Path) -> Self {
-        Self { reader: BufReader::new(stream), path: path.to_owned(), pool: None, patience: Patience::NAMED }
+        Self {
+            reader: BufReader::new(stream),
+            path: path.to_owned(),
+            pool: None,
+            patience: Patience::NAMED,
+        }
     }
 
     /// The process at the other end, if the kernel knows it.
     pub fn process(&self) -> Option<Process> {
-        socket_peercred(self.reader.get_ref()).ok().and_then(|peer| Process::new(peer.pid.as_raw_nonzero().get()))
+        socket_peercred(self.reader.get_ref())
+            .ok()
+            .and_then(|peer| Process::new(peer.pid.as_raw_nonzero().get()))
     }
 
-    /// Asks, and waits for the answer as long as the daemon says that it works on it. For a command that waits for no member there is a limit.
+    /// Asks, and waits for the answer as long as the daemon says that it works on it. For a command
+    /// that waits for no member there is a limit.
     ///
     /// # Errors
     /// Those of the daemon; or it does not answer.
@@ -96,14 +138,21 @@ impl ControlClient {
                 };
             }
             std::thread::sleep(ASK_AGAIN);
-            let stream = open(&self.path, self.patience.silence).map_err(|error| self.lost(error))?;
+            let stream =
+                open(&self.path, self.patience.silence).map_err(|error| self.lost(error))?;
             self.reader = BufReader::new(stream);
         }
     }
 
     fn ask_once(&mut self, command: Command) -> Result<Answer, Failure> {
-        let limit = command.waits_for_nobody().then_some(self.patience.quick_answer);
-        let question = Question { version: CONTROL_VERSION, pool: self.pool.clone(), command };
+        let limit = command
+            .waits_for_nobody()
+            .then_some(self.patience.quick_answer);
+        let question = Question {
+            version: CONTROL_VERSION,
+            pool: self.pool.clone(),
+            command,
+        };
         let mut text = serde_json::to_vec(&question).map_err(|error| self.lost(error))?;
         text.push(b'\n');
         let begin = Instant::now();
@@ -116,7 +165,12 @@ impl ControlClient {
         }
         let mut line = Vec::new();
         loop {
-            self.read_line(&mut line).map_err(|failure| written.as_ref().err().map_or(failure, |error| self.lost(error)))?;
+            self.read_line(&mut line).map_err(|failure| {
+                written
+                    .as_ref()
+                    .err()
+                    .map_or(failure, |error| self.lost(error))
+            })?;
             let answer: Answer = serde_json::from_slice(&line).map_err(|error| self.lost(error))?;
             if !answer.working {
                 return Ok(answer);
@@ -133,17 +187,27 @@ impl ControlClient {
             Ok(_) if line.last() == Some(&b'\n') => Ok(()),
             Ok(0) => Err(self.lost("it closed the connection")),
             Ok(_) => Err(self.lost("it closed the connection in the middle of an answer")),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(self.silent()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(self.silent())
+            }
             Err(error) => Err(self.lost(error)),
         }
     }
 
     fn lost(&self, why: impl std::fmt::Display) -> Failure {
-        Failure::new(id::NO_DAEMON, format!("lost the daemon at {}", self.path.display()), why).remedy("see its log; it may have stopped")
+        Failure::new(
+            id::NO_DAEMON,
+            format!("lost the daemon at {}", self.path.display()),
+            why,
+        )
+        .remedy("see its log; it may have stopped")
     }
 
     fn named(&self) -> String {
-        let process = self.process().map(|process| format!(" (process {})", process.id())).unwrap_or_default();
+        let process = self
+            .process()
+            .map(|process| format!(" (process {})", process.id()))
+            .unwrap_or_default();
         format!("the daemon at {}{process}", self.path.display())
     }
 
@@ -151,20 +215,43 @@ impl ControlClient {
     fn silent(&self) -> Failure {
         let process = self.process();
         let state = process.as_ref().and_then(Process::waits_for);
-        let why = format!("no answer for {} s{}", self.patience.silence.as_secs(), state.map(|state| format!(": {state}")).unwrap_or_default());
+        let why = format!(
+            "no answer for {} s{}",
+            self.patience.silence.as_secs(),
+            state.map(|state| format!(": {state}")).unwrap_or_default()
+        );
         let remedy = match &process {
-            Some(process) => format!("see /proc/{0}/status and /proc/{0}/wchan; continue a stopped process with `kill -CONT {0}`", process.id()),
+            Some(process) => format!(
+                "see /proc/{0}/status and /proc/{0}/wchan; continue a stopped process with `kill -CONT {0}`",
+                process.id()
+            ),
             None => "see whether its process is stopped or frozen".to_owned(),
         };
-        Failure::new(id::NO_DAEMON, format!("{} does not answer", self.named()), why).remedy(remedy)
+        Failure::new(
+            id::NO_DAEMON,
+            format!("{} does not answer", self.named()),
+            why,
+        )
+        .remedy(remedy)
     }
 
     /// The process lives, and the pool does not answer.
     fn stuck(&self, time: Duration) -> Failure {
-        let state = self.process().and_then(|process| process.waits_for()).map(|state| format!("; {state}")).unwrap_or_default();
-        let why = format!("it is alive and has worked on the question for {} s{state}", time.as_secs());
-        Failure::new(id::POOL_BUSY, format!("{} has no answer yet", self.named()), why)
-            .remedy("see its log, and the kernel's for a device that does not answer")
+        let state = self
+            .process()
+            .and_then(|process| process.waits_for())
+            .map(|state| format!("; {state}"))
+            .unwrap_or_default();
+        let why = format!(
+            "it is alive and has worked on the question for {} s{state}",
+            time.as_secs()
+        );
+        Failure::new(
+            id::POOL_BUSY,
+            format!("{} has no answer yet", self.named()),
+            why,
+        )
+        .remedy("see its log, and the kernel's for a device that does not answer")
     }
 }
 
@@ -173,7 +260,12 @@ fn open(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
     if let Some(why) = crate::paths::too_long_for_socket(path) {
         return Err(std::io::Error::other(why));
     }
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     // It holds for the wait in a full queue of connections, too.
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;

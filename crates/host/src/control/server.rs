@@ -4,7 +4,10 @@ use super::{Answer, CONTROL_VERSION, Command, ControlHandler, PULSE, Question, R
 use crate::failure::{Failure, id};
 use crate::listener::AcceptLoop;
 use crate::sessions::lock;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen, send, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen, send,
+    socket_with,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -27,7 +30,8 @@ pub(super) const BACKLOG: i32 = 128;
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A connection without a command for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// One without a command for this long is closed if there is no room for another one. A client that has just connected is not idle yet.
+/// One without a command for this long is closed if there is no room for another one. A client that
+/// has just connected is not idle yet.
 const IDLE_MIN: Duration = Duration::from_millis(500);
 /// Time in which a client must take its answer.
 const TAKING: Duration = Duration::from_secs(10);
@@ -69,14 +73,23 @@ struct State {
 
 impl Line {
     fn new(stream: UnixStream) -> Self {
-        let state = State { is_busy: false, is_subscribed: false, idle_since: Instant::now() };
-        Self { stream, state: Mutex::new(state), writing: Mutex::default() }
+        let state = State {
+            is_busy: false,
+            is_subscribed: false,
+            idle_since: Instant::now(),
+        };
+        Self {
+            stream,
+            state: Mutex::new(state),
+            writing: Mutex::default(),
+        }
     }
 
     /// How long it has been idle; `None` if it is not.
     fn idle(&self, now: Instant) -> Option<Duration> {
         let state = lock(&self.state);
-        (!state.is_busy && !state.is_subscribed).then(|| now.saturating_duration_since(state.idle_since))
+        (!state.is_busy && !state.is_subscribed)
+            .then(|| now.saturating_duration_since(state.idle_since))
     }
 
     fn begin(&self) {
@@ -103,12 +116,25 @@ impl Line {
 
     /// Says that the command runs, without ever waiting for the client.
     fn pulse(&self) {
-        let Ok(line) = (Answer { version: CONTROL_VERSION, working: true, ..Answer::default() }).to_line() else { return };
-        let Ok(_one) = self.writing.try_lock() else { return };
+        let Ok(line) = (Answer {
+            version: CONTROL_VERSION,
+            working: true,
+            ..Answer::default()
+        })
+        .to_line() else {
+            return;
+        };
+        let Ok(_one) = self.writing.try_lock() else {
+            return;
+        };
         if !lock(&self.state).is_busy {
             return;
         }
-        match send(&self.stream, &line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        match send(
+            &self.stream,
+            &line,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        ) {
             // What the client has not read yet says the same.
             Ok(sent) if sent == line.len() => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -124,15 +150,27 @@ impl Connections {
         let mut open = lock(&self.open);
         if open.len() >= CONNECTIONS_MAX {
             let now = Instant::now();
-            let idle = open.iter().filter_map(|(number, line)| Some((line.idle(now)?, *number))).max();
-            let Some((_, number)) = idle.filter(|(time, _)| *time >= IDLE_MIN) else { return Err(stream) };
+            let idle = open
+                .iter()
+                .filter_map(|(number, line)| Some((line.idle(now)?, *number)))
+                .max();
+            let Some((_, number)) = idle.filter(|(time, _)| *time >= IDLE_MIN) else {
+                return Err(stream);
+            };
             if let Some(line) = open.remove(&number) {
                 line.close();
             }
         }
-        let (number, line) = (self.next.fetch_add(1, Ordering::Relaxed), Arc::new(Line::new(stream)));
+        let (number, line) = (
+            self.next.fetch_add(1, Ordering::Relaxed),
+            Arc::new(Line::new(stream)),
+        );
         open.insert(number, line.clone());
-        Ok(Connection { of: self.clone(), number, line })
+        Ok(Connection {
+            of: self.clone(),
+            number,
+            line,
+        })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -161,9 +199,14 @@ impl Connections {
         }
         let under_way = Counted::of(&self.commands);
         if under_way.before >= COMMANDS_MAX {
-            let why = format!("{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other");
+            let why = format!(
+                "{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other"
+            );
             let remedy = "see `windrow pool status`: a member that does not answer keeps them waiting until `windrow pool offline`";
-            return Err(Failure::new(id::POOL_BUSY, "the daemon takes no further command", why).remedy(remedy));
+            return Err(
+                Failure::new(id::POOL_BUSY, "the daemon takes no further command", why)
+                    .remedy(remedy),
+            );
         }
         handler.handle(command)
     }
@@ -177,7 +220,10 @@ struct Counted<'a> {
 
 impl<'a> Counted<'a> {
     fn of(counter: &'a AtomicUsize) -> Self {
-        Self { counter, before: counter.fetch_add(1, Ordering::Relaxed) }
+        Self {
+            counter,
+            before: counter.fetch_add(1, Ordering::Relaxed),
+        }
     }
 }
 
@@ -205,9 +251,15 @@ impl ControlServer {
     pub fn start(path: &Path, handler: Arc<dyn ControlHandler>) -> Result<Self, Failure> {
         let what = format!("cannot open the control socket {}", path.display());
         if UnixStream::connect(path).is_ok() {
-            return Err(Failure::new(id::POOL_BUSY, what, "another daemon serves it").remedy("stop that daemon, or choose another socket with --control"));
+            return Err(
+                Failure::new(id::POOL_BUSY, what, "another daemon serves it")
+                    .remedy("stop that daemon, or choose another socket with --control"),
+            );
         }
-        let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, what.clone(), error).remedy("choose another socket with --control");
+        let failure = |error: std::io::Error| {
+            Failure::new(id::LOCAL_FILE, what.clone(), error)
+                .remedy("choose another socket with --control")
+        };
         crate::paths::must_fit_socket(path).map_err(|why| failure(std::io::Error::other(why)))?;
         remove_stale(path).map_err(failure)?;
         let bound = bind_private(path).map_err(failure)?;
@@ -216,8 +268,16 @@ impl ControlServer {
         let open = Arc::new(Connections::default());
         let pulse = start_pulse(open.clone()).map_err(failure)?;
         let connections = open.clone();
-        let accepting = AcceptLoop::start("windrow-control", listener, move |stream| admit(stream, &handler, &connections)).map_err(failure)?;
-        Ok(Self { path: path.to_owned(), accepting, open, pulse: Mutex::new(Some(pulse)) })
+        let accepting = AcceptLoop::start("windrow-control", listener, move |stream| {
+            admit(stream, &handler, &connections)
+        })
+        .map_err(failure)?;
+        Ok(Self {
+            path: path.to_owned(),
+            accepting,
+            open,
+            pulse: Mutex::new(Some(pulse)),
+        })
     }
 
     /// The socket.
@@ -225,7 +285,8 @@ impl ControlServer {
         &self.path
     }
 
-    /// Stops accepting, lets running commands answer (for at most two seconds), closes all connections.
+    /// Stops accepting, lets running commands answer (for at most two seconds), closes all
+    /// connections.
     pub fn stop(&self) {
         self.accepting.stop();
         for line in self.open.all() {
@@ -257,12 +318,23 @@ fn start_pulse(open: Arc<Connections>) -> std::io::Result<(Sender<()>, JoinHandl
             open.look_after(Instant::now(), IDLE_MAX);
         }
     };
-    Ok((closing, std::thread::Builder::new().name("windrow-pulse".to_owned()).spawn(body)?))
+    Ok((
+        closing,
+        std::thread::Builder::new()
+            .name("windrow-pulse".to_owned())
+            .spawn(body)?,
+    ))
 }
 
-/// A socket for its user only, at which no daemon listens yet: until then no client can connect, so that its rights hold from the first moment.
+/// A socket for its user only, at which no daemon listens yet: until then no client can connect, so
+/// that its rights hold from the first moment.
 pub(super) fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(socket)
@@ -272,14 +344,18 @@ pub(super) fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
 fn remove_stale(path: &Path) -> std::io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
-        Ok(_) => Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it exists and is not a socket")),
+        Ok(_) => Err(std::io::Error::new(
+            std::io::ErrorKind::AlreadyExists,
+            "it exists and is not a socket",
+        )),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
 
 fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Arc<Connections>) {
-    // A client that does not take its answer must not keep a thread for ever. (It cannot fail for a time that is not zero.)
+    // A client that does not take its answer must not keep a thread for ever. (It cannot fail for a
+    // time that is not zero.)
     drop(stream.set_write_timeout(Some(TAKING)));
     let connection = match connections.add(stream) {
         Ok(connection) => connection,
@@ -288,14 +364,22 @@ fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Ar
     let handler = handler.clone();
     // What goes wrong on a connection ends that connection only.
     let body = move || drop(converse(&connection, &*handler));
-    drop(std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body));
+    drop(
+        std::thread::Builder::new()
+            .name("windrow-control".to_owned())
+            .spawn(body),
+    );
 }
 
 /// A client that got no answer would take the daemon for dead.
 fn refuse(stream: &UnixStream) {
     let why = format!("{CONNECTIONS_MAX} connections are open, and all of them are in use");
-    let failure = Failure::new(id::POOL_BUSY, "the daemon takes no further connection", why).remedy("it is alive: try again when other commands have ended");
-    let answer = Answer { full: true, ..Answer::of(Err(failure)) };
+    let failure = Failure::new(id::POOL_BUSY, "the daemon takes no further connection", why)
+        .remedy("it is alive: try again when other commands have ended");
+    let answer = Answer {
+        full: true,
+        ..Answer::of(Err(failure))
+    };
     if let Ok(line) = answer.to_line() {
         // It fits into the buffer of a new socket; a client that is gone needs none.
         _ = send(stream, &line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -315,7 +399,11 @@ fn converse(connection: &Connection, handler: &dyn ControlHandler) -> std::io::R
         let understood = understand(&text, &handler.serves());
         let subscribes = understood.as_ref().ok().and_then(Command::subscribes);
         let result = understood.and_then(|command| connection.of.carry_out(command, handler));
-        let subscribes = if result.is_ok() { subscribes } else { Some(false) };
+        let subscribes = if result.is_ok() {
+            subscribes
+        } else {
+            Some(false)
+        };
         let answered = line.answer(&Answer::of(result));
         line.end(subscribes);
         answered?;
@@ -324,27 +412,41 @@ fn converse(connection: &Connection, handler: &dyn ControlHandler) -> std::io::R
 
 /// The command in a line, if it is for this pool.
 fn understand(text: &[u8], served: &ServedPool) -> Result<Command, Failure> {
-    let question = serde_json::from_slice::<Question>(text).map_err(|error| not_understood(error.to_string()))?;
+    let question = serde_json::from_slice::<Question>(text)
+        .map_err(|error| not_understood(error.to_string()))?;
     if question.version != CONTROL_VERSION {
-        return Err(not_understood(format!("it speaks version {CONTROL_VERSION}, the request version {}", question.version)));
+        return Err(not_understood(format!(
+            "it speaks version {CONTROL_VERSION}, the request version {}",
+            question.version
+        )));
     }
     match &question.pool {
         Some(meant) => served.must_be(meant)?,
         None if question.command.is_for_any_pool() => {}
-        None => return Err(not_understood("the request does not name its pool".to_owned())),
+        None => {
+            return Err(not_understood(
+                "the request does not name its pool".to_owned(),
+            ));
+        }
     }
     Ok(question.command)
 }
 
 fn not_understood(why: String) -> Failure {
-    Failure::new(id::NO_DAEMON, "the daemon did not understand the request", why).remedy("use the windrow command of the same version as the daemon")
+    Failure::new(
+        id::NO_DAEMON,
+        "the daemon did not understand the request",
+        why,
+    )
+    .remedy("use the windrow command of the same version as the daemon")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Room for a new connection is made by the one that has been idle for longest, never by one with a command or a subscription.
+    /// Room for a new connection is made by the one that has been idle for longest, never by one
+    /// with a command or a subscription.
     #[test]
     fn idle_connections_make_room_and_others_do_not() {
         let connections = Arc::new(Connections::default());
@@ -354,16 +456,28 @@ mod tests {
             peers.push(theirs);
             connections.add(ours)
         };
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(3600)).unwrap();
+        let long_ago = Instant::now()
+            .checked_sub(Duration::from_secs(3600))
+            .unwrap();
         let kept: Vec<_> = (0..CONNECTIONS_MAX).map(|_| add().ok().unwrap()).collect();
         assert!(add().is_err(), "none of them is idle yet");
         kept[3].line.begin();
         kept[4].line.end(Some(true));
-        kept.iter().for_each(|connection| lock(&connection.line.state).idle_since = long_ago + Duration::from_secs(connection.number));
+        kept.iter().for_each(|connection| {
+            lock(&connection.line.state).idle_since =
+                long_ago + Duration::from_secs(connection.number)
+        });
         lock(&kept[3].line.state).idle_since = long_ago;
-        let numbers = |connections: &Connections| lock(&connections.open).keys().copied().collect::<Vec<_>>();
-        let more: Vec<_> = (0..CONNECTIONS_MAX - 2).map(|_| add().ok().unwrap()).collect();
-        assert_eq!(numbers(&connections)[..2], [3, 4], "a command runs, and a subscription");
+        let numbers =
+            |connections: &Connections| lock(&connections.open).keys().copied().collect::<Vec<_>>();
+        let more: Vec<_> = (0..CONNECTIONS_MAX - 2)
+            .map(|_| add().ok().unwrap())
+            .collect();
+        assert_eq!(
+            numbers(&connections)[..2],
+            [3, 4],
+            "a command runs, and a subscription"
+        );
         assert!(add().is_err(), "the others have just come");
         drop((more, kept));
         assert_eq!(connections.count(), 0);
@@ -376,7 +490,8 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             (connections.add(ours).ok().unwrap(), theirs)
         };
-        let ((idle, mut at_idle), (busy, mut at_busy), (subscribed, at_subscribed)) = (pair(), pair(), pair());
+        let ((idle, mut at_idle), (busy, mut at_busy), (subscribed, at_subscribed)) =
+            (pair(), pair(), pair());
         busy.line.begin();
         subscribed.line.end(Some(true));
         connections.look_after(Instant::now(), Duration::ZERO);
@@ -387,7 +502,11 @@ mod tests {
         at_busy.read_to_string(&mut text).unwrap();
         assert_eq!(text, "{\"version\":2,\"working\":true}\n");
         at_subscribed.set_nonblocking(true).unwrap();
-        assert_eq!((&at_subscribed).read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it is open, and nothing runs");
+        assert_eq!(
+            (&at_subscribed).read(&mut [0; 8]).unwrap_err().kind(),
+            std::io::ErrorKind::WouldBlock,
+            "it is open, and nothing runs"
+        );
         drop((idle, busy, subscribed));
     }
 

@@ -6,9 +6,22 @@ use crate::offline::{ScratchSpec, ram_members, scratch_pool};
 use std::os::unix::fs::MetadataExt;
 
 fn pool() -> Pool {
-    let opened =
-        scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec { segment_rows: Some(64), chunk_rows: Some(16), ..ScratchSpec::default() }).unwrap();
-    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap();
+    let opened = scratch_pool(
+        ram_members(4, 32 << 20).unwrap(),
+        &ScratchSpec {
+            segment_rows: Some(64),
+            chunk_rows: Some(16),
+            ..ScratchSpec::default()
+        },
+    )
+    .unwrap();
+    let pool = Pool::start(
+        opened.engine,
+        opened.members,
+        opened.buffers,
+        HostOptions::default(),
+    )
+    .unwrap();
     create_volume(&pool, "data", 4 << 20).unwrap();
     pool
 }
@@ -31,7 +44,16 @@ fn of_two_changes_of_properties_none_is_undone() {
     let pool = pool();
     std::thread::scope(|scope| {
         let set = pool.change_properties(|properties| {
-            let_pass(&scope.spawn(|| set_properties(&pool, &PropertyChange { seal_age_ms: Some(33), ..PropertyChange::default() }).unwrap()));
+            let_pass(&scope.spawn(|| {
+                set_properties(
+                    &pool,
+                    &PropertyChange {
+                        seal_age_ms: Some(33),
+                        ..PropertyChange::default()
+                    },
+                )
+                .unwrap()
+            }));
             properties.spare_per_mille = 250;
             Ok(())
         });
@@ -41,25 +63,39 @@ fn of_two_changes_of_properties_none_is_undone() {
     assert_eq!((now.spare_per_mille, now.seal_age_ms), (250, 33));
 }
 
-/// The table without the second export was kept behind the one with it: after the next start it was gone.
+/// The table without the second export was kept behind the one with it: after the next start it was
+/// gone.
 #[test]
 fn of_two_changes_of_exports_the_newer_table_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    let export = || NamedExport { volume: "data".to_owned(), read_only: true, ..NamedExport::default() };
+    let export = || NamedExport {
+        volume: "data".to_owned(),
+        read_only: true,
+        ..NamedExport::default()
+    };
     std::thread::scope(|scope| {
         let kept = daemon.change_exports(|pool| {
             let table = pool.add_export("one", export(), false);
-            let_pass(&scope.spawn(|| daemon.change_exports(|pool| pool.add_export("two", export(), false)).unwrap()));
+            let_pass(&scope.spawn(|| {
+                daemon
+                    .change_exports(|pool| pool.add_export("two", export(), false))
+                    .unwrap()
+            }));
             table
         });
         kept.unwrap();
     });
-    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    let kept = Registry::new(dir.path())
+        .load("tank")
+        .unwrap()
+        .unwrap()
+        .exports;
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// The name was served (or was not) until the next start, and a second try found it there and kept nothing.
+/// The name was served (or was not) until the next start, and a second try found it there and kept
+/// nothing.
 #[test]
 fn changes_of_exports_that_cannot_be_kept_are_undone() {
     let dir = tempfile::tempdir().unwrap();
@@ -80,8 +116,16 @@ fn changes_of_exports_that_cannot_be_kept_are_undone() {
     std::os::unix::fs::symlink("nowhere", &folder).unwrap();
     for command in [
         add("two"),
-        Command::ExportRemove { name: "one".to_owned(), default: false, force: false },
-        Command::ExportRemove { name: "data".to_owned(), default: false, force: false },
+        Command::ExportRemove {
+            name: "one".to_owned(),
+            default: false,
+            force: false,
+        },
+        Command::ExportRemove {
+            name: "data".to_owned(),
+            default: false,
+            force: false,
+        },
     ] {
         assert_eq!(daemon.handle(command).unwrap_err().id, id::LOCAL_FILE);
         assert_eq!(daemon.pool.exports(), before);
@@ -89,23 +133,47 @@ fn changes_of_exports_that_cannot_be_kept_are_undone() {
     std::fs::remove_file(&folder).unwrap();
     std::fs::rename(&aside, &folder).unwrap();
     daemon.handle(add("two")).unwrap();
-    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    let kept = Registry::new(dir.path())
+        .load("tank")
+        .unwrap()
+        .unwrap()
+        .exports;
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// Each delete rewrote the file of the pool and waited for the device below it, which took most of its time.
+/// Each delete rewrote the file of the pool and waited for the device below it, which took most of
+/// its time.
 #[test]
 fn deletes_write_the_registry_only_where_exports_change() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    daemon.change_exports(|pool| pool.add_export("one", NamedExport { volume: "data".to_owned(), ..NamedExport::default() }, false)).unwrap();
-    let file = || std::fs::metadata(dir.path().join("pools/tank.json")).unwrap().ino();
+    daemon
+        .change_exports(|pool| {
+            pool.add_export(
+                "one",
+                NamedExport {
+                    volume: "data".to_owned(),
+                    ..NamedExport::default()
+                },
+                false,
+            )
+        })
+        .unwrap();
+    let file = || {
+        std::fs::metadata(dir.path().join("pools/tank.json"))
+            .unwrap()
+            .ino()
+    };
     let before = file();
     create_volume(&daemon.pool, "other", 4 << 20).unwrap();
     daemon.delete_volume("other", false).unwrap();
     assert_eq!(file(), before);
     daemon.delete_volume("data", false).unwrap();
-    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    let kept = Registry::new(dir.path())
+        .load("tank")
+        .unwrap()
+        .unwrap()
+        .exports;
     assert_eq!((file() != before, kept), (true, ExportTable::default()));
 }
 
@@ -122,25 +190,51 @@ fn of_two_changes_of_members_the_newer_places_are_kept() {
     std::thread::scope(|scope| {
         let kept = daemon.keep_members(MemberId(0), || {
             let before = look("/dev/disk/by-id/before");
-            let_pass(&scope.spawn(|| daemon.keep_members(MemberId(0), || look("/dev/disk/by-id/now")).unwrap()));
+            let_pass(&scope.spawn(|| {
+                daemon
+                    .keep_members(MemberId(0), || look("/dev/disk/by-id/now"))
+                    .unwrap()
+            }));
             before
         });
         kept.unwrap();
     });
-    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().members;
+    let kept = Registry::new(dir.path())
+        .load("tank")
+        .unwrap()
+        .unwrap()
+        .members;
     assert_eq!(kept, [PathBuf::from("/dev/disk/by-id/now")]);
 }
 
-/// "30 MiB" and "20 MiB" came together, and neither had seen the other: 30 became 20, and nobody had said that it may become smaller.
+/// "30 MiB" and "20 MiB" came together, and neither had seen the other: 30 became 20, and nobody
+/// had said that it may become smaller.
 #[test]
 fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    let resize = |mib: u64, shrink| daemon.handle(Command::VolumeResize { name: "data".to_owned(), size_bytes: mib << 20, shrink, force: false });
-    let size = || report(daemon.pool()).unwrap().volume("data").unwrap().size_bytes >> 20;
+    let resize = |mib: u64, shrink| {
+        daemon.handle(Command::VolumeResize {
+            name: "data".to_owned(),
+            size_bytes: mib << 20,
+            shrink,
+            force: false,
+        })
+    };
+    let size = || {
+        report(daemon.pool())
+            .unwrap()
+            .volume("data")
+            .unwrap()
+            .size_bytes
+            >> 20
+    };
     resize(30, false).unwrap();
     let refused = resize(20, false).unwrap_err();
-    assert!(refused.id == id::POOL_VALUE && refused.remedy.contains("--shrink"), "{refused}");
+    assert!(
+        refused.id == id::POOL_VALUE && refused.remedy.contains("--shrink"),
+        "{refused}"
+    );
     assert_eq!(size(), 30);
     resize(30, false).unwrap();
     resize(20, true).unwrap();
@@ -148,8 +242,16 @@ fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
 }
 
 /// Another thread asks for an export of a pool that is ending already.
-fn ask_late<'scope>(daemon: &'scope Daemon, scope: &'scope std::thread::Scope<'scope, '_>) -> std::thread::ScopedJoinHandle<'scope, Result<Reply, Failure>> {
-    let asking = scope.spawn(|| daemon.handle(Command::Shutdown { export: true, force: false }));
+fn ask_late<'scope>(
+    daemon: &'scope Daemon,
+    scope: &'scope std::thread::Scope<'scope, '_>,
+) -> std::thread::ScopedJoinHandle<'scope, Result<Reply, Failure>> {
+    let asking = scope.spawn(|| {
+        daemon.handle(Command::Shutdown {
+            export: true,
+            force: false,
+        })
+    });
     while lock(&daemon.end).requested != Some(true) && !asking.is_finished() {
         std::thread::yield_now();
     }
@@ -177,11 +279,33 @@ fn an_export_that_comes_too_late_fails() {
     assert!(!daemon.decide());
     std::thread::scope(|scope| {
         let asking = ask_late(&daemon, scope);
-        daemon.announce(daemon.pool.shutdown(false).map_err(|error| control_failure(String::new(), &error)));
-        assert_eq!(asking.join().unwrap().unwrap_err().what, "the pool is not exported");
+        daemon.announce(
+            daemon
+                .pool
+                .shutdown(false)
+                .map_err(|error| control_failure(String::new(), &error)),
+        );
+        assert_eq!(
+            asking.join().unwrap().unwrap_err().what,
+            "the pool is not exported"
+        );
     });
-    assert!(daemon.handle(Command::Shutdown { export: true, force: false }).is_err(), "nor when it is over");
-    assert!(matches!(daemon.handle(Command::Shutdown { export: false, force: false }), Ok(Reply::Done)));
+    assert!(
+        daemon
+            .handle(Command::Shutdown {
+                export: true,
+                force: false
+            })
+            .is_err(),
+        "nor when it is over"
+    );
+    assert!(matches!(
+        daemon.handle(Command::Shutdown {
+            export: false,
+            force: false
+        }),
+        Ok(Reply::Done)
+    ));
 }
 
 /// That a scrub is due was reckoned, and nothing had shown that it begins.
@@ -191,7 +315,16 @@ fn a_scrub_that_is_due_begins() {
     const LAST: u64 = 1_800_000_000;
     let daemon = Daemon::new(pool(), "tank", None);
     let scrub = || daemon.pool.status().unwrap().scrub;
-    let every = |days| set_properties(&daemon.pool, &PropertyChange { scrub_interval_days: Some(days), ..PropertyChange::default() }).unwrap();
+    let every = |days| {
+        set_properties(
+            &daemon.pool,
+            &PropertyChange {
+                scrub_interval_days: Some(days),
+                ..PropertyChange::default()
+            },
+        )
+        .unwrap()
+    };
     let end = Instant::now() + Duration::from_secs(60);
     let ended = || {
         while scrub().state == ScrubState::Running {
@@ -200,11 +333,21 @@ fn a_scrub_that_is_due_begins() {
         }
         scrub()
     };
-    // All that is known of the time is when the last one was. (The pool holds next to nothing: it has ended at once.)
+    // All that is known of the time is when the last one was. (The pool holds next to nothing: it
+    // has ended at once.)
     every(7);
-    daemon.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: LAST, bytes_per_second: 1 << 30 })).unwrap();
+    daemon
+        .pool
+        .control(Control::Scrub(ScrubCommand::Start {
+            unix_s: LAST,
+            bytes_per_second: 1 << 30,
+        }))
+        .unwrap();
     let last = ended();
-    assert!(last.state == ScrubState::Completed && last.started_unix_s == LAST, "{last:?}");
+    assert!(
+        last.state == ScrubState::Completed && last.started_unix_s == LAST,
+        "{last:?}"
+    );
     daemon.keep_schedule(LAST + 6 * DAY_S);
     assert_eq!(scrub(), last, "it is not due yet");
     every(0);
@@ -213,7 +356,11 @@ fn a_scrub_that_is_due_begins() {
     every(7);
     daemon.keep_schedule(LAST + 8 * DAY_S);
     let begun = ended();
-    assert_eq!((begun.state, begun.started_unix_s, begun.bytes_per_second), (ScrubState::Completed, LAST + 8 * DAY_S, 0), "{begun:?}");
+    assert_eq!(
+        (begun.state, begun.started_unix_s, begun.bytes_per_second),
+        (ScrubState::Completed, LAST + 8 * DAY_S, 0),
+        "{begun:?}"
+    );
     // The next look a minute later begins no other one.
     daemon.keep_schedule(LAST + 8 * DAY_S + 60);
     assert_eq!(scrub().started_unix_s, LAST + 8 * DAY_S);

@@ -1,5 +1,5 @@
-//! A small machine in the engine's place. It answers writes at once, reads after a member command, flushes at the first tick after 1 ms,
-//! and fails on trims.
+//! A small machine in the engine's place. It answers writes at once, reads after a member command,
+//! flushes at the first tick after 1 ms, and fails on trims.
 
 use super::*;
 use std::collections::HashMap;
@@ -36,18 +36,37 @@ impl FakeMachine {
             stored_bytes: 0,
             deleting: false,
         };
-        Self { applied: Arc::default(), ended: Arc::default(), reads: HashMap::new(), flushes: Vec::new(), volumes: vec![volume], next_tag: 0, now: 0 }
+        Self {
+            applied: Arc::default(),
+            ended: Arc::default(),
+            reads: HashMap::new(),
+            flushes: Vec::new(),
+            volumes: vec![volume],
+            next_tag: 0,
+            now: 0,
+        }
     }
 
     fn request(&mut self, request: Request, outbox: &mut Outbox) {
-        let done = |result| Completion { id: request.id, result, orders: None };
+        let done = |result| Completion {
+            id: request.id,
+            result,
+            orders: None,
+        };
         match request.op {
             Op::Write { .. } => outbox.completions.push(done(Ok(Reply::Done))),
             Op::Read { offset, length } => {
                 self.next_tag += 1;
                 self.reads.insert(self.next_tag, request.id);
-                let op = MemberOp::Read { offset, buf: Buf::unpooled(length as usize) };
-                outbox.commands.push(MemberCommand { member: MemberId(0), tag: IoTag(self.next_tag), op });
+                let op = MemberOp::Read {
+                    offset,
+                    buf: Buf::unpooled(length as usize),
+                };
+                outbox.commands.push(MemberCommand {
+                    member: MemberId(0),
+                    tag: IoTag(self.next_tag),
+                    op,
+                });
             }
             Op::Flush => {
                 self.flushes.push((self.now + 1_000_000, request.id));
@@ -93,18 +112,35 @@ impl StateMachine for FakeMachine {
                 Event::Request(request) => self.request(request, outbox),
                 Event::Member(done) => {
                     self.ended.fetch_add(1, Ordering::Relaxed);
-                    let id = self.reads.remove(&done.tag.0).expect("each command comes back once");
-                    let result = done.result.map(|()| Reply::Data(done.buf.into_iter().map(Buf::freeze).collect())).map_err(|_| RequestError::Io);
-                    outbox.completions.push(Completion { id, result, orders: None });
+                    let id = self
+                        .reads
+                        .remove(&done.tag.0)
+                        .expect("each command comes back once");
+                    let result = done
+                        .result
+                        .map(|()| Reply::Data(done.buf.into_iter().map(Buf::freeze).collect()))
+                        .map_err(|_| RequestError::Io);
+                    outbox.completions.push(Completion {
+                        id,
+                        result,
+                        orders: None,
+                    });
                 }
                 Event::Control(request) => {
                     let result = self.control(request.command);
-                    outbox.control.push(ControlCompletion { id: request.id, result });
+                    outbox.control.push(ControlCompletion {
+                        id: request.id,
+                        result,
+                    });
                 }
                 Event::Tick(now) => {
                     self.now = self.now.max(now);
                     let due = self.flushes.extract_if(.., |(at, _)| *at <= self.now);
-                    outbox.completions.extend(due.map(|(_, id)| Completion { id, result: Ok(Reply::Done), orders: None }));
+                    outbox.completions.extend(due.map(|(_, id)| Completion {
+                        id,
+                        result: Ok(Reply::Done),
+                        orders: None,
+                    }));
                 }
                 Event::Job(_) => {}
             }
@@ -113,7 +149,10 @@ impl StateMachine for FakeMachine {
     }
 
     fn volume(&self, name: &str) -> Option<VolumeStatus> {
-        self.volumes.iter().find(|volume| volume.name == name).cloned()
+        self.volumes
+            .iter()
+            .find(|volume| volume.name == name)
+            .cloned()
     }
 
     fn status(&self) -> PoolStatus {
@@ -219,22 +258,47 @@ impl Collector {
     /// Waits until `count` completions have come, and takes them.
     pub(crate) fn wait(&self, count: usize) -> Vec<Completion> {
         let patience = std::time::Duration::from_secs(20);
-        let (mut got, timeout) = self.changed.wait_timeout_while(lock(&self.got), patience, |got| got.len() < count).unwrap();
-        assert!(!timeout.timed_out(), "only {} of {count} completions came", got.len());
+        let (mut got, timeout) = self
+            .changed
+            .wait_timeout_while(lock(&self.got), patience, |got| got.len() < count)
+            .unwrap();
+        assert!(
+            !timeout.timed_out(),
+            "only {} of {count} completions came",
+            got.len()
+        );
         std::mem::take(&mut *got)
     }
 }
 
 pub(crate) fn write(id: u64) -> Request {
-    Request { id: RequestId(id), volume: VolumeId(1), op: Op::Write { offset: 0, data: Payload::copy_of(&[1; 512]), fua: false } }
+    Request {
+        id: RequestId(id),
+        volume: VolumeId(1),
+        op: Op::Write {
+            offset: 0,
+            data: Payload::copy_of(&[1; 512]),
+            fua: false,
+        },
+    }
 }
 
 pub(crate) fn request(id: u64, op: Op) -> Request {
-    Request { id: RequestId(id), volume: VolumeId(1), op }
+    Request {
+        id: RequestId(id),
+        volume: VolumeId(1),
+        op,
+    }
 }
 
 fn driver(machine: FakeMachine) -> Driver {
-    Driver::new(Box::new(machine), None, Members::new(Vec::new()), 1, Box::new(|_| {}))
+    Driver::new(
+        Box::new(machine),
+        None,
+        Members::new(Vec::new()),
+        1,
+        Box::new(|_| {}),
+    )
 }
 
 #[test]
@@ -250,16 +314,29 @@ fn whoever_comes_drives_and_nothing_is_left_behind() {
             scope.spawn(|| {
                 let sink = Arc::new(Collector::default());
                 let session = driver.sessions.open(sink.clone());
-                let (mut requests, mut ready, mut answered) = (Vec::new(), Vec::new(), vec![0u8; (GROUPS * GROUP) as usize]);
+                let (mut requests, mut ready, mut answered) =
+                    (Vec::new(), Vec::new(), vec![0u8; (GROUPS * GROUP) as usize]);
                 for group in 0..GROUPS {
                     requests.extend((0..GROUP).map(|i| write(group * GROUP + i)));
-                    driver.submit(&mut requests, Own { session: &session, ready: &mut ready, lane: None });
+                    driver.submit(
+                        &mut requests,
+                        Own {
+                            session: &session,
+                            ready: &mut ready,
+                            lane: None,
+                        },
+                    );
                     assert!(requests.is_empty());
                 }
-                // No service thread runs here: what is not there now must come from the other clients, or it was left behind.
+                // No service thread runs here: what is not there now must come from the other
+                // clients, or it was left behind.
                 let end = Instant::now() + std::time::Duration::from_secs(20);
                 while session.in_flight() > 0 {
-                    assert!(Instant::now() < end, "{} requests were left behind", session.in_flight());
+                    assert!(
+                        Instant::now() < end,
+                        "{} requests were left behind",
+                        session.in_flight()
+                    );
                     if driver.alarm.take_poke() {
                         driver.drive(Caller::Service, None);
                     }
@@ -272,7 +349,10 @@ fn whoever_comes_drives_and_nothing_is_left_behind() {
                 for completion in ready.iter().chain(lock(&sink.got).iter()) {
                     answered[completion.id.0 as usize] += 1;
                 }
-                assert!(answered.iter().all(|count| *count == 1), "each request exactly once");
+                assert!(
+                    answered.iter().all(|count| *count == 1),
+                    "each request exactly once"
+                );
             });
         }
     });
@@ -286,8 +366,21 @@ fn a_write_of_a_lone_client_is_answered_before_submit_returns() {
     let session = driver.sessions.open(Arc::new(Collector::default()));
     for id in 0..100 {
         let mut ready = Vec::new();
-        driver.submit(&mut vec![write(id)], Own { session: &session, ready: &mut ready, lane: None });
-        assert_eq!(ready.iter().map(|completion| completion.id.0).collect::<Vec<_>>(), [id]);
+        driver.submit(
+            &mut vec![write(id)],
+            Own {
+                session: &session,
+                ready: &mut ready,
+                lane: None,
+            },
+        );
+        assert_eq!(
+            ready
+                .iter()
+                .map(|completion| completion.id.0)
+                .collect::<Vec<_>>(),
+            [id]
+        );
     }
 }
 
@@ -296,31 +389,80 @@ fn a_panic_of_the_engine_answers_everyone_with_stopped() {
     let driver = driver(FakeMachine::new());
     let (sink, mut ready) = (Arc::new(Collector::default()), Vec::new());
     let session = driver.sessions.open(sink.clone());
-    driver.submit(&mut vec![request(1, Op::Flush)], Own { session: &session, ready: &mut ready, lane: None });
-    driver.submit(&mut vec![request(2, Op::Trim { offset: 0, length: 4096, fua: false })], Own { session: &session, ready: &mut ready, lane: None });
+    driver.submit(
+        &mut vec![request(1, Op::Flush)],
+        Own {
+            session: &session,
+            ready: &mut ready,
+            lane: None,
+        },
+    );
+    driver.submit(
+        &mut vec![request(
+            2,
+            Op::Trim {
+                offset: 0,
+                length: 4096,
+                fua: false,
+            },
+        )],
+        Own {
+            session: &session,
+            ready: &mut ready,
+            lane: None,
+        },
+    );
     let mut failed = sink.wait(2);
     failed.append(&mut ready);
-    assert!(failed.iter().all(|completion| matches!(completion.result, Err(RequestError::Stopped))));
+    assert!(
+        failed
+            .iter()
+            .all(|completion| matches!(completion.result, Err(RequestError::Stopped)))
+    );
     assert!(driver.stop_reason().unwrap().contains("the machine breaks"));
-    driver.submit(&mut vec![write(3)], Own { session: &session, ready: &mut ready, lane: None });
+    driver.submit(
+        &mut vec![write(3)],
+        Own {
+            session: &session,
+            ready: &mut ready,
+            lane: None,
+        },
+    );
     assert!(matches!(ready[0].result, Err(RequestError::Stopped)));
-    assert_eq!(driver.control(Control::Checkpoint), Err(ControlError::Stopped));
+    assert_eq!(
+        driver.control(Control::Checkpoint),
+        Err(ControlError::Stopped)
+    );
 }
 
 #[test]
 fn answers_of_several_sessions_reach_their_own_sinks() {
     let driver = driver(FakeMachine::new());
     let sinks: Vec<Arc<Collector>> = (0..3).map(|_| Arc::default()).collect();
-    let sessions: Vec<_> = sinks.iter().map(|sink| driver.sessions.open(sink.clone())).collect();
+    let sessions: Vec<_> = sinks
+        .iter()
+        .map(|sink| driver.sessions.open(sink.clone()))
+        .collect();
     for round in 0..4 {
         for session in &sessions {
-            driver.submit(&mut vec![request(round, Op::Flush)], Own { session, ready: &mut Vec::new(), lane: None });
+            driver.submit(
+                &mut vec![request(round, Op::Flush)],
+                Own {
+                    session,
+                    ready: &mut Vec::new(),
+                    lane: None,
+                },
+            );
         }
     }
     driver.post(Event::Tick(5_000_000));
     driver.drive(Caller::Service, None);
     for sink in &sinks {
-        let mut ids: Vec<u64> = sink.wait(4).iter().map(|completion| completion.id.0).collect();
+        let mut ids: Vec<u64> = sink
+            .wait(4)
+            .iter()
+            .map(|completion| completion.id.0)
+            .collect();
         ids.sort_unstable();
         assert_eq!(ids, [0, 1, 2, 3]);
     }

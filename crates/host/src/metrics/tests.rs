@@ -9,9 +9,13 @@ fn names_are_escaped_and_every_kind_of_metric_is_there() {
     assert!(page.contains("windrow_pool_state{pool=\"ta\\\"nk\",state=\"degraded\"} 1\n"));
     assert!(page.contains("windrow_written_bytes_total{pool=\"ta\\\"nk\",cause=\"parity\"} 30\n"));
     assert!(page.contains("windrow_export_clients{pool=\"ta\\\"nk\",export=\"da\\\"ta\"} 1\n"));
-    assert!(page.contains("windrow_request_latency_nanoseconds_count{pool=\"ta\\\"nk\",operation=\"write\"} 0\n"));
+    assert!(page.contains(
+        "windrow_request_latency_nanoseconds_count{pool=\"ta\\\"nk\",operation=\"write\"} 0\n"
+    ));
     assert!(page.contains("windrow_stage_latency_nanoseconds{pool=\"ta\\\"nk\",stage=\"write_admission\",quantile=\"0.9\"} 8\n"));
-    assert!(page.contains("windrow_stage_latency_nanoseconds_sum{pool=\"ta\\\"nk\",stage=\"write_admission\"} 21\n"));
+    assert!(page.contains(
+        "windrow_stage_latency_nanoseconds_sum{pool=\"ta\\\"nk\",stage=\"write_admission\"} 21\n"
+    ));
 }
 
 #[test]
@@ -27,7 +31,9 @@ fn every_metric_has_a_type_and_every_sample_a_number() {
 
 /// The value of a metric that has one sample at most.
 fn value<'a>(page: &'a str, name: &str) -> Option<&'a str> {
-    let line = page.lines().find(|line| line.starts_with(&format!("windrow_{name}{{")))?;
+    let line = page
+        .lines()
+        .find(|line| line.starts_with(&format!("windrow_{name}{{")))?;
     Some(line.rsplit_once("} ").unwrap().1)
 }
 
@@ -64,17 +70,45 @@ fn a_rebuild_shows_what_is_done_and_what_is_left() {
     // It does not move: nobody knows when it ends.
     report.rebuild.left_seconds = None;
     let page = render(&report);
-    assert_eq!((value(&page, "rebuild_left_seconds"), value(&page, "rebuild_left_bytes")), (None, Some("91")));
+    assert_eq!(
+        (
+            value(&page, "rebuild_left_seconds"),
+            value(&page, "rebuild_left_bytes")
+        ),
+        (None, Some("91"))
+    );
 }
 
 #[test]
 fn a_pool_that_refuses_data_and_lines_that_were_dropped_are_shown() {
     let mut report = sample();
-    assert_eq!((value(&render(&report), "pool_refuses_data"), value(&render(&report), "dropped_log_lines_total")), (Some("0"), Some("5")));
-    assert_eq!(PoolReport { state: "online".to_owned(), data: crate::data::DataReport::default(), ..report.clone() }.exit_code(), 0);
+    assert_eq!(
+        (
+            value(&render(&report), "pool_refuses_data"),
+            value(&render(&report), "dropped_log_lines_total")
+        ),
+        (Some("0"), Some("5"))
+    );
+    assert_eq!(
+        PoolReport {
+            state: "online".to_owned(),
+            data: crate::data::DataReport::default(),
+            ..report.clone()
+        }
+        .exit_code(),
+        0
+    );
     report.refuses_data = true;
     assert_eq!(value(&render(&report), "pool_refuses_data"), Some("1"));
-    assert_eq!(PoolReport { state: "online".to_owned(), data: crate::data::DataReport::default(), ..report }.exit_code(), 3);
+    assert_eq!(
+        PoolReport {
+            state: "online".to_owned(),
+            data: crate::data::DataReport::default(),
+            ..report
+        }
+        .exit_code(),
+        3
+    );
 }
 
 #[test]
@@ -91,14 +125,24 @@ fn connections_and_their_memory_come_with_their_bounds() {
         assert_eq!(value(&page, name), Some(expected), "{name}");
     }
     report.nbd = None;
-    assert_eq!(value(&render(&report), "connections"), None, "no address is served");
+    assert_eq!(
+        value(&render(&report), "connections"),
+        None,
+        "no address is served"
+    );
 }
 
 #[test]
 fn a_scrub_has_one_state_and_its_sums() {
     let page = render(&sample());
-    let states: Vec<&str> = page.lines().filter(|line| line.starts_with("windrow_scrub_state{") && line.ends_with(" 1")).collect();
-    assert_eq!(states, ["windrow_scrub_state{pool=\"ta\\\"nk\",state=\"running\"} 1"]);
+    let states: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("windrow_scrub_state{") && line.ends_with(" 1"))
+        .collect();
+    assert_eq!(
+        states,
+        ["windrow_scrub_state{pool=\"ta\\\"nk\",state=\"running\"} 1"]
+    );
     for (name, expected) in [
         ("scrub_started_seconds", "1700000000"),
         ("scrub_left_bytes", "700"),

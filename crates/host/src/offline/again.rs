@@ -1,10 +1,13 @@
 //! A second look, through the locked descriptors.
 //!
-//! A command looks at members before it locks them, and waits for the locks up to some seconds. Whoever had a lock then may have changed the pool, or put
-//! another one there. So there are three steps, in this order:
+//! A command looks at members before it locks them, and waits for the locks up to some seconds.
+//! Whoever had a lock then may have changed the pool, or put another one there. So there are three
+//! steps, in this order:
 //! 1. Lock all members.
-//! 2. Read again what they bear: labels and superblocks of members, both ends of what is to become one.
-//! 3. Write only if that is what the command was decided on. Otherwise refuse: run again, it decides on what there is.
+//! 2. Read again what they bear: labels and superblocks of members, both ends of what is to become
+//!    one.
+//! 3. Write only if that is what the command was decided on. Otherwise refuse: run again, it
+//!    decides on what there is.
 
 use super::find::{FoundMember, FoundPool, find_slots, newest_superblock};
 use crate::failure::{Failure, id};
@@ -19,34 +22,63 @@ use windrow_units::{MemberId, Uuid};
 ///
 /// # Errors
 /// Its label cannot be read.
-pub(crate) fn borne_by(device: &dyn Member, path: &Path) -> Result<Option<FoundMember>, DeviceError> {
+pub(crate) fn borne_by(
+    device: &dyn Member,
+    path: &Path,
+) -> Result<Option<FoundMember>, DeviceError> {
     let read = |offset: u64, length: usize| {
         let mut bytes = vec![0; length];
         device.read_at(offset, &mut bytes).map(|()| bytes)
     };
-    let Ok(label) = Label::decode(&read(LABEL_OFFSET, LABEL_BYTES)?) else { return Ok(None) };
+    let Ok(label) = Label::decode(&read(LABEL_OFFSET, LABEL_BYTES)?) else {
+        return Ok(None);
+    };
     // A slot that cannot be read says nothing; another one, or another member, may.
     let superblock = newest_superblock(|offset, length| read(offset, length).ok(), &label);
-    Ok(Some(FoundMember { path: path.to_owned(), superblock, slot: label.member, label }))
+    Ok(Some(FoundMember {
+        path: path.to_owned(),
+        superblock,
+        slot: label.member,
+        label,
+    }))
 }
 
-/// The pool as its members bear it now, all of them locked; `devices` are those of `found.members`, in that order. A member that cannot be read is left out.
+/// The pool as its members bear it now, all of them locked; `devices` are those of `found.members`,
+/// in that order. A member that cannot be read is left out.
 ///
 /// # Errors
-/// One of them is not the member any more that it was, or the pool has other members, or has them in other slots.
-pub(super) fn look_again<'a>(found: &FoundPool, devices: impl Iterator<Item = &'a dyn Member>, what: &str) -> Result<FoundPool, Failure> {
-    let mut now = FoundPool { members: Vec::new(), strays: Vec::new(), ..found.clone() };
+/// One of them is not the member any more that it was, or the pool has other members, or has them
+/// in other slots.
+pub(super) fn look_again<'a>(
+    found: &FoundPool,
+    devices: impl Iterator<Item = &'a dyn Member>,
+    what: &str,
+) -> Result<FoundPool, Failure> {
+    let mut now = FoundPool {
+        members: Vec::new(),
+        strays: Vec::new(),
+        ..found.clone()
+    };
     for (member, device) in found.members.iter().zip(devices) {
         if let Ok(borne) = borne_by(device, &member.path) {
             now.members.push(the_same(member, borne, what)?);
         }
     }
     find_slots(&mut now);
-    let was_there =
-        |member: &FoundMember| found.members.iter().any(|before| (before.slot, before.label.member_uuid) == (member.slot, member.label.member_uuid));
+    let was_there = |member: &FoundMember| {
+        found.members.iter().any(|before| {
+            (before.slot, before.label.member_uuid) == (member.slot, member.label.member_uuid)
+        })
+    };
     let has_other_members = table(&now).is_some_and(|members| table(found) != Some(members));
     if has_other_members || !now.strays.is_empty() || !now.members.iter().all(was_there) {
-        return Err(changed(what, format!("another command has changed which members pool '{}' has", found.name)));
+        return Err(changed(
+            what,
+            format!(
+                "another command has changed which members pool '{}' has",
+                found.name
+            ),
+        ));
     }
     Ok(now)
 }
@@ -54,18 +86,37 @@ pub(super) fn look_again<'a>(found: &FoundPool, devices: impl Iterator<Item = &'
 /// Who is in which slot; that is `None` for one that has left.
 fn table(pool: &FoundPool) -> Option<Vec<Option<Uuid>>> {
     let records = &pool.superblock()?.members;
-    Some(records.iter().map(|record| (record.state != MemberState::Removed).then_some(record.uuid)).collect())
+    Some(
+        records
+            .iter()
+            .map(|record| (record.state != MemberState::Removed).then_some(record.uuid))
+            .collect(),
+    )
 }
 
 /// What a locked device bears, if that is the member that it was.
 ///
 /// # Errors
 /// It is another one, or none.
-pub(super) fn the_same(before: &FoundMember, now: Option<FoundMember>, what: &str) -> Result<FoundMember, Failure> {
-    let is_it = |now: &FoundMember| (now.label.pool, now.label.member_uuid) == (before.label.pool, before.label.member_uuid);
+pub(super) fn the_same(
+    before: &FoundMember,
+    now: Option<FoundMember>,
+    what: &str,
+) -> Result<FoundMember, Failure> {
+    let is_it = |now: &FoundMember| {
+        (now.label.pool, now.label.member_uuid) == (before.label.pool, before.label.member_uuid)
+    };
     now.filter(is_it).ok_or_else(|| {
-        let why = format!("{} is not member {} of pool {} any more", before.path.display(), before.slot, before.label.pool);
-        changed(what, format!("{why}: another command has put something else there"))
+        let why = format!(
+            "{} is not member {} of pool {} any more",
+            before.path.display(),
+            before.slot,
+            before.label.pool
+        );
+        changed(
+            what,
+            format!("{why}: another command has put something else there"),
+        )
     })
 }
 
@@ -73,17 +124,27 @@ pub(super) fn the_same(before: &FoundMember, now: Option<FoundMember>, what: &st
 ///
 /// # Errors
 /// They are not, or cannot be read.
-pub(crate) fn must_be_as_probed(device: &dyn Member, member: MemberId, probed: Mark, what: &str) -> Result<(), Failure> {
-    let now = Mark::of_device(device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
+pub(crate) fn must_be_as_probed(
+    device: &dyn Member,
+    member: MemberId,
+    probed: Mark,
+    what: &str,
+) -> Result<(), Failure> {
+    let now = Mark::of_device(device)
+        .map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
     if now == probed {
         return Ok(());
     }
-    let why = format!("{} was written by another command after it had been looked at", device.info().description);
-    Err(Failure::new(id::MEMBER_IN_USE, what, why).remedy("nothing was written; run it again to see what is there now"))
+    let why = format!(
+        "{} was written by another command after it had been looked at",
+        device.info().description
+    );
+    Err(Failure::new(id::MEMBER_IN_USE, what, why)
+        .remedy("nothing was written; run it again to see what is there now"))
 }
 
-/// Removes a file that was made for nothing, and that bears nothing or what `is_nothing` knows. For a moment it was there, empty and not locked: if another
-/// command has taken it, it stays.
+/// Removes a file that was made for nothing, and that bears nothing or what `is_nothing` knows. For
+/// a moment it was there, empty and not locked: if another command has taken it, it stays.
 pub(super) fn unmake(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) {
     // Best effort: why it is not wanted any more is the failure to tell.
     _ = unmake_if(path, is_nothing);
@@ -92,10 +153,17 @@ pub(super) fn unmake(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool)
 /// The same; true if it is gone.
 pub(super) fn unmake_if(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) -> bool {
     // Whoever was asked to take it may still be about to close it.
-    let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
-    let Ok(device) = FileMember::open(path, &options) else { return !path.exists() };
+    let options = OpenOptions {
+        lock_patience: Duration::from_secs(1),
+        ..OpenOptions::default()
+    };
+    let Ok(device) = FileMember::open(path, &options) else {
+        return !path.exists();
+    };
     let is_too_small = device.info().size_bytes < LABEL_OFFSET + LABEL_BYTES as u64;
-    let is_unused = || borne_by(&device, path).is_ok_and(|borne| borne.is_none_or(|member| is_nothing(&member)));
+    let is_unused = || {
+        borne_by(&device, path).is_ok_and(|borne| borne.is_none_or(|member| is_nothing(&member)))
+    };
     (is_too_small || is_unused()) && std::fs::remove_file(path).is_ok()
 }
 

@@ -1,11 +1,13 @@
-//! Where the bytes of a new pool's members go: one table from raw to usable, and what members of different sizes leave unused.
+//! Where the bytes of a new pool's members go: one table from raw to usable, and what members of
+//! different sizes leave unused.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use windrow_engine::api::PoolPlan;
 use windrow_units::{Redundancy, Zone};
 
-/// From the bytes of all data members to those that data may fill. `raw_bytes` is the sum of all others.
+/// From the bytes of all data members to those that data may fill. `raw_bytes` is the sum of all
+/// others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Capacity {
     /// All data members.
@@ -51,7 +53,13 @@ impl Capacity {
         let count = sizes.len() as u64;
         let (raw_bytes, overhead) = (sizes.iter().sum::<u64>(), plan.overhead);
         let start = plan.zones.first().map_or(0, |zone| zone.start);
-        let used: u64 = plan.zones.iter().map(|zone| u64::from(zone.segments) * u64::from(zone.shape.width) * zone.shape.extent_bytes()).sum();
+        let used: u64 = plan
+            .zones
+            .iter()
+            .map(|zone| {
+                u64::from(zone.segments) * u64::from(zone.shape.width) * zone.shape.extent_bytes()
+            })
+            .sum();
         Self {
             raw_bytes,
             labels_bytes: count * (start - overhead.journal_bytes_each),
@@ -95,10 +103,15 @@ fn end(zone: &Zone) -> u64 {
 
 /// Members that are larger than what the segments use of them by a segment at least.
 pub fn unused(plan: &PoolPlan, redundancy: Redundancy, members: &[(&Path, u64)]) -> Vec<Unused> {
-    let Some(first) = plan.zones.first() else { return Vec::new() };
+    let Some(first) = plan.zones.first() else {
+        return Vec::new();
+    };
     let extent = first.shape.extent_bytes();
     let used = |index: usize| {
-        let mine = plan.zones.iter().filter(|zone| zone.members >> index & 1 != 0);
+        let mine = plan
+            .zones
+            .iter()
+            .filter(|zone| zone.members >> index & 1 != 0);
         mine.map(end).max().unwrap_or(first.start)
     };
     let mut list = Vec::new();
@@ -108,14 +121,21 @@ pub fn unused(plan: &PoolPlan, redundancy: Redundancy, members: &[(&Path, u64)])
         if unused_bytes < extent {
             continue;
         }
-        let larger = members.iter().filter(|(_, other)| other.saturating_sub(used) >= extent).count();
+        let larger = members
+            .iter()
+            .filter(|(_, other)| other.saturating_sub(used) >= extent)
+            .count();
         let missing = redundancy.min_members().saturating_sub(larger);
         let remedy = match missing {
             0 => "smaller segments (--segment) would use more of it".to_owned(),
             1 => "one more member as large would use it".to_owned(),
             missing => format!("{missing} more members as large would use it"),
         };
-        list.push(Unused { path: path.to_path_buf(), unused_bytes, remedy });
+        list.push(Unused {
+            path: path.to_path_buf(),
+            unused_bytes,
+            remedy,
+        });
     }
     list
 }

@@ -3,8 +3,9 @@
 //! 1. Examine every member: what is there, who uses it, how large it is. Nothing is written.
 //! 2. Plan with the engine: geometry, capacity, memory.
 //! 3. Refuse what is in use, and what bears data unless `force` was given.
-//! 4. Create missing files, lock all members, see that nobody has written them since they were examined, format. Files that were made here are removed again
-//!    if anything fails, unless another command has them by then.
+//! 4. Create missing files, lock all members, see that nobody has written them since they were
+//!    examined, format. Files that were made here are removed again if anything fails, unless
+//!    another command has them by then.
 
 use super::capacity::{self, Capacity, Unused};
 use super::files::{self, NewFile, Purpose};
@@ -105,7 +106,12 @@ impl CreatePlan {
 
     /// Data members that are larger than the pool can use.
     pub fn unused(&self, request: &CreateRequest) -> Vec<Unused> {
-        let members: Vec<(&Path, u64)> = self.members.iter().zip(&self.spec.members).map(|(target, member)| (target.path.as_path(), member.1)).collect();
+        let members: Vec<(&Path, u64)> = self
+            .members
+            .iter()
+            .zip(&self.spec.members)
+            .map(|(target, member)| (target.path.as_path(), member.1))
+            .collect();
         capacity::unused(&self.plan, request.redundancy, &members)
     }
 }
@@ -115,19 +121,34 @@ fn what(request: &CreateRequest) -> String {
 }
 
 pub(super) fn own_label(bytes: &[u8]) -> Option<String> {
-    Label::decode(bytes).ok().map(|label| format!("member {} of the windrow pool '{}'", label.member, label.pool_name))
+    Label::decode(bytes).ok().map(|label| {
+        format!(
+            "member {} of the windrow pool '{}'",
+            label.member, label.pool_name
+        )
+    })
 }
 
 fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure> {
     if path.to_str().is_none() {
-        let why = format!("the path {} is not UTF-8, and could not be kept for the next start", path.display());
-        return Err(Failure::new(id::USAGE, what(request), why).remedy("give the member another name"));
+        let why = format!(
+            "the path {} is not UTF-8, and could not be kept for the next start",
+            path.display()
+        );
+        return Err(
+            Failure::new(id::USAGE, what(request), why).remedy("give the member another name")
+        );
     }
     if let Some(held) = Served::now().held(path) {
         return Err(held.failure(id::MEMBER_IN_USE, what(request), path));
     }
     let report: ProbeReport = probe(path, own_label).map_err(|error| {
-        Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {}", path.display(), files::reason(&error))).remedy("check the path and its permissions")
+        Failure::new(
+            id::MEMBER_OPEN,
+            what(request),
+            format!("{}: {}", path.display(), files::reason(&error)),
+        )
+        .remedy("check the path and its permissions")
     })?;
     let is_new = report.target == Target::Missing;
     let size_bytes = match (is_new, request.file_bytes) {
@@ -139,7 +160,11 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
     };
     // (A disk without room for one stays bare.)
     let is_device = report.target == Target::BlockDevice;
-    let partition = if is_device { partition::planned(path, request.partitioning, request.align_bytes) } else { None };
+    let partition = if is_device {
+        partition::planned(path, request.partitioning, request.align_bytes)
+    } else {
+        None
+    };
     let size_bytes = partition.as_ref().map_or(size_bytes, Planned::size_bytes);
     let bears_data = !report.signatures.is_empty() || report.has_data;
     Ok(MemberTarget {
@@ -160,18 +185,30 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
 /// # Errors
 /// A member cannot be examined, is named twice, or the engine refuses the geometry.
 pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
-    let members = request.members.iter().chain(&request.journal_devices).map(|path| target(request, path)).collect::<Result<Vec<_>, _>>()?;
+    let members = request
+        .members
+        .iter()
+        .chain(&request.journal_devices)
+        .map(|path| target(request, path))
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(twice) = named_twice(members.iter().map(|member| member.path.as_path())) {
-        return Err(Failure::new(id::POOL_CREATE, what(request), twice.why).remedy("name each member once"));
+        return Err(
+            Failure::new(id::POOL_CREATE, what(request), twice.why).remedy("name each member once")
+        );
     }
     if let Some(member) = members.iter().find(|member| member.is_unsuitable) {
-        return Err(Failure::new(id::MEMBER_OPEN, what(request), member.remarks.join("; ")).remedy("name a block device, a file, or one that is to be made"));
+        return Err(
+            Failure::new(id::MEMBER_OPEN, what(request), member.remarks.join("; "))
+                .remedy("name a block device, a file, or one that is to be made"),
+        );
     }
     let mut identified = Vec::with_capacity(members.len());
     for member in &members {
         identified.push((random_uuid()?, member.size_bytes));
     }
-    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    let created = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.as_secs());
     let devices = identified.split_off(request.members.len());
     let journal = (request.journal_bytes != Some(0) || !devices.is_empty()).then(|| JournalSpec {
         devices,
@@ -191,51 +228,83 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         journal,
         properties: request.properties,
     };
-    let smallest = || members[..request.members.len()].iter().min_by_key(|member| member.size_bytes).filter(|member| !member.is_new);
+    let smallest = || {
+        members[..request.members.len()]
+            .iter()
+            .min_by_key(|member| member.size_bytes)
+            .filter(|member| !member.is_new)
+    };
     let plan = Engine::plan(&spec).map_err(|error| match (&error, smallest()) {
         (FormatError::TooSmall { .. }, Some(member)) => {
             let failure = refusal(request, &error);
-            let why = format!("{} (the smallest, {}, has {} bytes)", failure.why, member.path.display(), member.size_bytes);
+            let why = format!(
+                "{} (the smallest, {}, has {} bytes)",
+                failure.why,
+                member.path.display(),
+                member.size_bytes
+            );
             Failure { why, ..failure }
         }
         _ => refusal(request, &error),
     })?;
-    Ok(CreatePlan { members, plan, spec })
+    Ok(CreatePlan {
+        members,
+        plan,
+        spec,
+    })
 }
 
 /// The failure for what the engine does not make a pool of.
 fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
     let remedy = match error {
-        FormatError::Redundancy(_) => "name as many members as that, or choose another --redundancy",
-        FormatError::TooSmall { .. } => "choose larger devices or a larger --size, or give a smaller --segment",
+        FormatError::Redundancy(_) => {
+            "name as many members as that, or choose another --redundancy"
+        }
+        FormatError::TooSmall { .. } => {
+            "choose larger devices or a larger --size, or give a smaller --segment"
+        }
         FormatError::Invalid(_) => "give what is allowed, see `windrow pool create --help`",
         FormatError::Member(_) => "see the system's log, and choose another device",
     };
     Failure::new(id::POOL_CREATE, what(request), error).remedy(remedy)
 }
 
-/// Creates what was planned; where the members are. `progress` hears `(member, bytes)` while files are filled.
+/// Creates what was planned; where the members are. `progress` hears `(member, bytes)` while files
+/// are filled.
 ///
 /// # Errors
-/// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it is written.
-pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnMut(usize, u64)) -> Result<Vec<PathBuf>, Failure> {
+/// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it
+/// is written.
+pub fn create(
+    request: &CreateRequest,
+    plan: &CreatePlan,
+    progress: &mut dyn FnMut(usize, u64),
+) -> Result<Vec<PathBuf>, Failure> {
     must_be_usable(request, plan)?;
     let (mut made, mut partitions) = (Vec::new(), Vec::new());
-    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| make_partitions(request, plan, &mut partitions)).and_then(|members| {
-        format(request, &members, plan)?;
-        Ok(members.into_iter().map(|(path, _)| path).collect())
-    });
+    let outcome = make_files(request, plan, &mut made, progress)
+        .and_then(|()| make_partitions(request, plan, &mut partitions))
+        .and_then(|members| {
+            format(request, &members, plan)?;
+            Ok(members.into_iter().map(|(path, _)| path).collect())
+        });
     if outcome.is_err() {
-        made.iter().for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
+        made.iter()
+            .for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
         partitions.iter().for_each(|partition| partition.undo());
     }
     outcome
 }
 
-/// Where members are, and what was found there. A partition was just made, and what it holds was examined with its disk.
+/// Where members are, and what was found there. A partition was just made, and what it holds was
+/// examined with its disk.
 type Members = Vec<(PathBuf, Option<Mark>)>;
 
-fn make_partitions<'p>(request: &CreateRequest, plan: &'p CreatePlan, made: &mut Vec<&'p Planned>) -> Result<Members, Failure> {
+fn make_partitions<'p>(
+    request: &CreateRequest,
+    plan: &'p CreatePlan,
+    made: &mut Vec<&'p Planned>,
+) -> Result<Members, Failure> {
     let mut members = Members::with_capacity(plan.members.len());
     for member in &plan.members {
         members.push(match &member.partition {
@@ -250,21 +319,29 @@ fn make_partitions<'p>(request: &CreateRequest, plan: &'p CreatePlan, made: &mut
     Ok(members)
 }
 
-/// That no member is in use, nor bears data that is not to be erased; that those that exist can be opened, and the others can be made. Nothing is written. What there
-/// is to warn of is returned.
+/// That no member is in use, nor bears data that is not to be erased; that those that exist can be
+/// opened, and the others can be made. Nothing is written. What there is to warn of is returned.
 ///
 /// # Errors
 /// One is, or does (without `force`), or cannot.
 pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<String>, Failure> {
     for member in &plan.members {
         if member.in_use {
-            return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy("choose another member, or release this one"));
+            return Err(
+                Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; "))
+                    .remedy("choose another member, or release this one"),
+            );
         }
         if member.bears_data && !request.force {
             let remedy = "choose another member, or give --force to overwrite it";
-            return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy(remedy));
+            return Err(
+                Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; "))
+                    .remedy(remedy),
+            );
         }
-        member.partition.as_ref().map_or(Ok(()), |partition| partition.must_be_possible(&what(request)))?;
+        member.partition.as_ref().map_or(Ok(()), |partition| {
+            partition.must_be_possible(&what(request))
+        })?;
     }
     for member in plan.members.iter().filter(|member| !member.is_new) {
         open(request, &member.path, member)?;
@@ -277,33 +354,64 @@ pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<
         let wanted = room.entry(place.file_system).or_default();
         *wanted = wanted.saturating_add(member.size_bytes);
         if request.allocation != Allocation::Sparse && *wanted > place.free_bytes {
-            let why = format!("no room for {wanted} bytes of new files in {}, where {} bytes are free", place.folder.display(), place.free_bytes);
-            return Err(Failure::new(id::MEMBER_OPEN, what(request), why).remedy("make room, give a smaller --size, or give --sparse"));
+            let why = format!(
+                "no room for {wanted} bytes of new files in {}, where {} bytes are free",
+                place.folder.display(),
+                place.free_bytes
+            );
+            return Err(Failure::new(id::MEMBER_OPEN, what(request), why)
+                .remedy("make room, give a smaller --size, or give --sparse"));
         }
     }
     Ok(warnings)
 }
 
 fn new_file<'m>(request: &CreateRequest, member: &'m MemberTarget) -> NewFile<'m> {
-    NewFile { path: &member.path, size_bytes: member.size_bytes, allocation: request.allocation, purpose: Purpose::NewPool }
+    NewFile {
+        path: &member.path,
+        size_bytes: member.size_bytes,
+        allocation: request.allocation,
+        purpose: Purpose::NewPool,
+    }
 }
 
-fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf>, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
-    for (number, member) in plan.members.iter().enumerate().filter(|(_, member)| member.is_new) {
-        files::make(&new_file(request, member), &what(request), &mut |bytes| progress(number, bytes))?;
+fn make_files(
+    request: &CreateRequest,
+    plan: &CreatePlan,
+    made: &mut Vec<PathBuf>,
+    progress: &mut dyn FnMut(usize, u64),
+) -> Result<(), Failure> {
+    for (number, member) in plan
+        .members
+        .iter()
+        .enumerate()
+        .filter(|(_, member)| member.is_new)
+    {
+        files::make(&new_file(request, member), &what(request), &mut |bytes| {
+            progress(number, bytes)
+        })?;
         made.push(member.path.clone());
     }
     Ok(())
 }
 
 /// Opens and locks what is, or has, a member.
-fn open(request: &CreateRequest, path: &Path, member: &MemberTarget) -> Result<FileMember, Failure> {
-    let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
+fn open(
+    request: &CreateRequest,
+    path: &Path,
+    member: &MemberTarget,
+) -> Result<FileMember, Failure> {
+    let options = OpenOptions {
+        lock_patience: Duration::from_secs(1),
+        ..OpenOptions::default()
+    };
     let failure = |why: String| Failure::new(id::MEMBER_OPEN, what(request), why);
-    let opened =
-        FileMember::open(path, &options).map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
+    let opened = FileMember::open(path, &options).map_err(|error| {
+        failure(error.to_string()).remedy("stop the process that uses it, or check its permissions")
+    })?;
     if opened.info().size_bytes < member.size_bytes {
-        return Err(failure(format!("{} became smaller", path.display())).remedy("nothing was written; run it again"));
+        return Err(failure(format!("{} became smaller", path.display()))
+            .remedy("nothing was written; run it again"));
     }
     Ok(opened)
 }
@@ -313,16 +421,25 @@ fn format(request: &CreateRequest, members: &Members, plan: &CreatePlan) -> Resu
     for (member, (path, _)) in plan.members.iter().zip(members) {
         table.push(Some(Arc::new(open(request, path, member)?)));
     }
-    let devices = || table.iter().flatten().enumerate().map(|(index, device)| (MemberId(index as u8), device));
+    let devices = || {
+        table
+            .iter()
+            .flatten()
+            .enumerate()
+            .map(|(index, device)| (MemberId(index as u8), device))
+    };
     for ((index, device), (_, mark)) in devices().zip(members) {
-        mark.map_or(Ok(()), |mark| must_be_as_probed(&**device, index, mark, &what(request)))?;
+        mark.map_or(Ok(()), |mark| {
+            must_be_as_probed(&**device, index, mark, &what(request))
+        })?;
     }
     let mut spec = plan.spec.clone();
     if let Some(journal) = &mut spec.journal {
         journal.granule = super::granule(&table);
     }
     for (index, device) in devices() {
-        super::erase(&**device).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(index)))?;
+        super::erase(&**device)
+            .map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(index)))?;
     }
     Engine::format(&mut SyncMembers::new(table), &spec).map_err(|error| refusal(request, &error))
 }

@@ -1,7 +1,7 @@
 //! Destroying a pool: the next generation of its superblock says so, on every member that is there.
 //!
-//! The data stays until somebody overwrites it, but no import takes the pool any more. With `wipe` the label goes too, so that the members look
-//! empty to every tool.
+//! The data stays until somebody overwrites it, but no import takes the pool any more. With `wipe`
+//! the label goes too, so that the members look empty to every tool.
 
 use super::again::look_again;
 use super::{FoundMember, FoundPool, NEWER_REMEDY};
@@ -11,25 +11,35 @@ use std::time::Duration;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{FileMember, Member, OpenOptions, SyncMembers};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError, slot_offset};
+use windrow_layout::superblock::{
+    PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+    SuperblockError, slot_offset,
+};
 use windrow_units::{MemberId, Uuid};
 
 /// Marks the pool as destroyed on all members that were found.
 ///
 /// # Errors
-/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written. The members are not this pool's any more, or the pool has
-/// other ones. No superblock can be read, or newer software has used the pool: nobody knows who has it then, and no mark of this version would count. Only a
-/// wipe regardless of the host goes on.
+/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be
+/// written. The members are not this pool's any more, or the pool has other ones. No superblock can
+/// be read, or newer software has used the pool: nobody knows who has it then, and no mark of this
+/// version would count. Only a wipe regardless of the host goes on.
 pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), Failure> {
     let what = format!("cannot destroy pool '{}'", found.name);
-    let io_failure = |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what.clone(), error);
+    let io_failure =
+        |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what.clone(), error);
     let mut table: MemberTable = Vec::with_capacity(found.members.len());
-    let options = OpenOptions { lock_patience: PATIENCE, ..OpenOptions::default() };
+    let options = OpenOptions {
+        lock_patience: PATIENCE,
+        ..OpenOptions::default()
+    };
     for member in &found.members {
-        let opened = FileMember::open(&member.path, &options).map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
+        let opened = FileMember::open(&member.path, &options)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
         table.push(Some(Arc::new(opened) as Arc<dyn Member>));
     }
-    // The generation that says so has to follow the newest one, which another command may have written while the locks were waited for.
+    // The generation that says so has to follow the newest one, which another command may have
+    // written while the locks were waited for.
     let now = look_again(found, table.iter().flatten().map(|device| &**device), &what)?;
     must_be_as_many(found, &now, &what)?;
     let newest = now.superblock();
@@ -52,7 +62,8 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
                 member_uuid: member.label.member_uuid,
                 ..newest.clone()
             };
-            io.write(slot, slot_offset(next.generation), &next.encode()).map_err(io_failure)?;
+            io.write(slot, slot_offset(next.generation), &next.encode())
+                .map_err(io_failure)?;
         }
         io.flush(slot).map_err(io_failure)?;
     }
@@ -69,17 +80,25 @@ fn must_be_as_many(found: &FoundPool, now: &FoundPool, what: &str) -> Result<(),
         None => Ok(()),
         Some(member) => {
             let why = format!("{} cannot be read any more", member.path.display());
-            Err(Failure::new(id::MEMBER_IO, what, why).remedy("nothing was written; run it again, without that member if it has failed"))
+            Err(Failure::new(id::MEMBER_IO, what, why)
+                .remedy("nothing was written; run it again, without that member if it has failed"))
         }
     }
 }
 
-fn must_be_ours(newest: Option<&Superblock>, host: Option<Uuid>, what: &str) -> Result<(), Failure> {
-    let owner = newest.map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
+fn must_be_ours(
+    newest: Option<&Superblock>,
+    host: Option<Uuid>,
+    what: &str,
+) -> Result<(), Failure> {
+    let owner = newest
+        .map(|superblock| superblock.host)
+        .filter(|owner| *owner != Uuid::default());
     match (host, owner) {
         (Some(host), Some(owner)) if host != owner => {
             let why = format!("the pool is in use by host {owner}, or was when that host stopped");
-            Err(Failure::new(id::POOL_FOREIGN, what, why).remedy("give --force if that host is surely down"))
+            Err(Failure::new(id::POOL_FOREIGN, what, why)
+                .remedy("give --force if that host is surely down"))
         }
         _ => Ok(()),
     }
@@ -88,16 +107,28 @@ fn must_be_ours(newest: Option<&Superblock>, host: Option<Uuid>, what: &str) -> 
 /// That the pool's superblocks are ones of this version.
 fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {
     let remedy = "give --wipe --force to erase its labels all the same, whoever has it";
-    let newer = |why: String| Err(Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or {remedy}")));
+    let newer = |why: String| {
+        Err(Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or {remedy}")))
+    };
     let mut bytes = vec![0; SLOT_BYTES];
     for member in 0..found.members.len() as u8 {
         for slot in 0..SLOT_COUNT {
             // What cannot be read says nothing; another member may.
-            let read = io.read(MemberId(member), SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+            let read = io.read(
+                MemberId(member),
+                SLOT_OFFSET + slot * SLOT_STRIDE,
+                &mut bytes,
+            );
             match read.map(|()| Superblock::decode(&bytes)) {
-                Ok(Err(error @ (SuperblockError::NewerVersion(_) | SuperblockError::UnknownFeatures(_)))) => return newer(error.to_string()),
+                Ok(Err(
+                    error
+                    @ (SuperblockError::NewerVersion(_) | SuperblockError::UnknownFeatures(_)),
+                )) => return newer(error.to_string()),
                 Ok(Ok(superblock)) if !superblock.features.allow_writing() => {
-                    return newer(format!("it uses features that this version may not write (flags {:#x})", superblock.features.unknown().read_only));
+                    return newer(format!(
+                        "it uses features that this version may not write (flags {:#x})",
+                        superblock.features.unknown().read_only
+                    ));
                 }
                 _ => {}
             }
@@ -105,6 +136,11 @@ fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Resu
     }
     match found.superblock() {
         Some(_) => Ok(()),
-        None => Err(Failure::new(id::POOL_REFUSED, what, "no member bears a superblock that can be read").remedy(remedy)),
+        None => Err(Failure::new(
+            id::POOL_REFUSED,
+            what,
+            "no member bears a superblock that can be read",
+        )
+        .remedy(remedy)),
     }
 }

@@ -1,10 +1,15 @@
-//! A device that was in this very pool before. It may have been used apart from it, imported by force elsewhere: then it holds batches and journal records
-//! that bear the pool's identifier, and the positions, numbers and epochs that the pool itself will come to. A rebuild writes only what is committed, so they
-//! would stay behind the end of the log, and the next start would take them for the pool's own. So everything on it is zeroed before it comes in again:
+//! A device that was in this very pool before. It may have been used apart from it, imported by
+//! force elsewhere: then it holds batches and journal records that bear the pool's identifier, and
+//! the positions, numbers and epochs that the pool itself will come to. A rebuild writes only what
+//! is committed, so they would stay behind the end of the log, and the next start would take them
+//! for the pool's own. So everything on it is zeroed before it comes in again:
 //!
-//! 1. The label gets an identifier that nobody knows. From here on no start takes the device for a member, healthy or to be rebuilt, and `pool online` refuses
-//!    it: what is in the pool's table is looked for by identifier. It still bears the pool's own: cut off, it is known for what it is, and zeroed from the start.
-//! 2. The superblocks go: if nothing else of the pool is found, what the device was is not to be taken for the pool.
+//! 1. The label gets an identifier that nobody knows. From here on no start takes the device for a
+//!    member, healthy or to be rebuilt, and `pool online` refuses it: what is in the pool's table
+//!    is looked for by identifier. It still bears the pool's own: cut off, it is known for what it
+//!    is, and zeroed from the start.
+//! 2. The superblocks go: if nothing else of the pool is found, what the device was is not to be
+//!    taken for the pool.
 //! 3. Everything behind them, in pieces.
 //! 4. When all of that is durable, both ends, and with them the label.
 
@@ -17,7 +22,8 @@ use windrow_device::disk::Disk;
 use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
 use windrow_io::Buf;
 use windrow_layout::superblock::{
-    LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+    LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET,
+    SLOT_STRIDE, Superblock, SuperblockError,
 };
 use windrow_units::{MemberId, PoolUuid, Uuid};
 
@@ -43,7 +49,8 @@ fn bears_superblock(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceE
     Ok(false)
 }
 
-/// True if the device was in this pool, by its label or a superblock. (A label of newer software does not say whose it is: it may be.)
+/// True if the device was in this pool, by its label or a superblock. (A label of newer software
+/// does not say whose it is: it may be.)
 pub(crate) fn was_in(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceError> {
     if device.info().size_bytes < RESERVED_BYTES {
         return Ok(false);
@@ -55,52 +62,88 @@ pub(crate) fn was_in(device: &dyn Member, pool: PoolUuid) -> Result<bool, Device
     }
 }
 
-/// True if the device is this spare and was never anything else since it was added: a spare has a label and no superblock.
-pub(crate) fn is_unused_spare(device: &dyn Member, pool: PoolUuid, uuid: Uuid) -> Result<bool, DeviceError> {
-    let is_it = label_of(device)?.is_ok_and(|label| label.pool == pool && label.member_uuid == uuid);
+/// True if the device is this spare and was never anything else since it was added: a spare has a
+/// label and no superblock.
+pub(crate) fn is_unused_spare(
+    device: &dyn Member,
+    pool: PoolUuid,
+    uuid: Uuid,
+) -> Result<bool, DeviceError> {
+    let is_it =
+        label_of(device)?.is_ok_and(|label| label.pool == pool && label.member_uuid == uuid);
     Ok(is_it && !bears_superblock(device, pool)?)
 }
 
-/// That the device bears no label of another pool, and nothing else that somebody knows, in its head; why it does.
+/// That the device bears no label of another pool, and nothing else that somebody knows, in its
+/// head; why it does.
 pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), String> {
     let shown = &device.info().description;
     match label_of(device) {
         Err(error) => Err(error.to_string()),
         Ok(Ok(label)) if label.pool == pool => Ok(()),
-        Ok(Ok(label)) => Err(format!("{shown} is member {} of pool '{}' by now", label.member, label.pool_name)),
-        Ok(Err(SuperblockError::NewerVersion(_))) => Err(format!("{shown} bears a label of newer software by now")),
+        Ok(Ok(label)) => Err(format!(
+            "{shown} is member {} of pool '{}' by now",
+            label.member, label.pool_name
+        )),
+        Ok(Err(SuperblockError::NewerVersion(_))) => {
+            Err(format!("{shown} bears a label of newer software by now"))
+        }
         Ok(Err(_)) => Err(format!("{shown} bears no label of this pool any more")),
     }
 }
 
-/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read. A disk was in it if one
-/// of its partitions was.
+/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it
+/// was not in it, is in use, or cannot be read. A disk was in it if one of its partitions was.
 pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
     if Served::now().held(path).is_some() {
         return None;
     }
-    let was = |path: &Path| FileMember::open(path, &OpenOptions::read_only()).is_ok_and(|device| was_in(&device, pool).unwrap_or(false));
-    let partitions = Disk::at(path).ok().flatten().map_or_else(Vec::new, |disk| disk.partitions());
+    let was = |path: &Path| {
+        FileMember::open(path, &OpenOptions::read_only())
+            .is_ok_and(|device| was_in(&device, pool).unwrap_or(false))
+    };
+    let partitions = Disk::at(path)
+        .ok()
+        .flatten()
+        .map_or_else(Vec::new, |disk| disk.partitions());
     let is_former = was(path) || partitions.iter().any(|partition| was(partition));
     is_former.then(|| windrow_device::probe::size_bytes(path).ok())?
 }
 
-/// Zeroes all of a device, as told above. `go_on` hears how many bytes of how many are done, and ends it by `false`.
+/// Zeroes all of a device, as told above. `go_on` hears how many bytes of how many are done, and
+/// ends it by `false`.
 ///
 /// # Errors
-/// The device fails, or it was not to go on: nothing uses the device, and the next try begins at the start.
-pub(crate) fn empty(device: &dyn Member, pool: PoolUuid, name: &str, what: &str, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Failure> {
+/// The device fails, or it was not to go on: nothing uses the device, and the next try begins at
+/// the start.
+pub(crate) fn empty(
+    device: &dyn Member,
+    pool: PoolUuid,
+    name: &str,
+    what: &str,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(), Failure> {
     let shown = &device.info().description;
     let failure = |why: String| {
-        let why = format!("{shown} was in this pool before, and is not labelled before all of it is zeroed: {why}");
-        Failure::new(id::MEMBER_IO, what, why).remedy("choose another device, or try again: it is zeroed from the start then")
+        let why = format!(
+            "{shown} was in this pool before, and is not labelled before all of it is zeroed: {why}"
+        );
+        Failure::new(id::MEMBER_IO, what, why)
+            .remedy("choose another device, or try again: it is zeroed from the start then")
     };
     let failed = |error: DeviceError| failure(error.to_string());
-    let slot = label_of(device).map_err(failed)?.map_or(MemberId(0), |label| label.member);
+    let slot = label_of(device)
+        .map_err(failed)?
+        .map_or(MemberId(0), |label| label.member);
     label(device, pool, name, slot, random_uuid()?).map_err(failed)?;
-    device.zero(SLOT_OFFSET, RESERVED_BYTES - SLOT_OFFSET).and_then(|()| device.flush()).map_err(failed)?;
+    device
+        .zero(SLOT_OFFSET, RESERVED_BYTES - SLOT_OFFSET)
+        .and_then(|()| device.flush())
+        .map_err(failed)?;
     let all = device.info().size_bytes;
-    tracing::info!("{shown} was in pool '{name}' before: all of its {all} bytes are zeroed before it is labelled");
+    tracing::info!(
+        "{shown} was in pool '{name}' before: all of its {all} bytes are zeroed before it is labelled"
+    );
     let mut told = Told::new(shown);
     let mut done = RESERVED_BYTES;
     while done < all {
@@ -124,7 +167,11 @@ struct Told<'d> {
 
 impl<'d> Told<'d> {
     fn new(shown: &'d str) -> Self {
-        Self { shown, begin: Instant::now(), last: Instant::now() }
+        Self {
+            shown,
+            begin: Instant::now(),
+            last: Instant::now(),
+        }
     }
 
     fn note(&mut self, done: u64, all: u64) {
@@ -134,7 +181,11 @@ impl<'d> Told<'d> {
         self.last = Instant::now();
         let rate = (done as f64 / self.begin.elapsed().as_secs_f64()).max(1.0);
         let (percent, left) = (done as f64 * 100.0 / all as f64, (all - done) as f64 / rate);
-        tracing::info!("{}: {percent:.1} % zeroed, {:.0} MB/s, {left:.0} s left", self.shown, rate / 1e6);
+        tracing::info!(
+            "{}: {percent:.1} % zeroed, {:.0} MB/s, {left:.0} s left",
+            self.shown,
+            rate / 1e6
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! A device that is to come into a pool: examined as at the creation of a pool, erased where superblocks lie, and labelled.
+//! A device that is to come into a pool: examined as at the creation of a pool, erased where
+//! superblocks lie, and labelled.
 
 use super::create::own_label;
 use crate::failure::{Failure, id};
@@ -8,7 +9,9 @@ use windrow_device::probe::signature::{self, HEAD_BYTES, Mark};
 use windrow_device::probe::{Target, probe};
 use windrow_device::{DeviceError, Member};
 use windrow_io::Buf;
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES};
+use windrow_layout::superblock::{
+    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES,
+};
 use windrow_units::{MemberId, PoolUuid, Uuid};
 
 /// What comes in.
@@ -21,7 +24,8 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// Looks whether it may be taken; writes nothing. Tells what it holds: whoever locks it then has to see whether that is still so.
+    /// Looks whether it may be taken; writes nothing. Tells what it holds: whoever locks it then
+    /// has to see whether that is still so.
     ///
     /// # Errors
     /// It is not there, is in use, or holds something.
@@ -31,23 +35,38 @@ impl Newcomer {
             return Err(held.failure(id::MEMBER_IN_USE, what, &self.path));
         }
         let report = probe(&self.path, own_label).map_err(|error| {
-            Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {}", super::files::reason(&error))).remedy("check the path and its permissions")
+            Failure::new(
+                id::MEMBER_OPEN,
+                what,
+                format!("{shown}: {}", super::files::reason(&error)),
+            )
+            .remedy("check the path and its permissions")
         })?;
         if report.target == Target::Missing {
-            return Err(Failure::new(id::MEMBER_OPEN, what, format!("{shown} does not exist")).remedy("check the path"));
+            return Err(
+                Failure::new(id::MEMBER_OPEN, what, format!("{shown} does not exist"))
+                    .remedy("check the path"),
+            );
         }
         if report.is_in_use() || report.target == Target::Unsuitable {
-            return Err(Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; ")).remedy("choose another device, or release this one"));
+            return Err(
+                Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; "))
+                    .remedy("choose another device, or release this one"),
+            );
         }
         if (!report.signatures.is_empty() || report.has_data) && !self.overwrite {
-            return Err(Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; ")).remedy("choose another device, or give --overwrite"));
+            return Err(
+                Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; "))
+                    .remedy("choose another device, or give --overwrite"),
+            );
         }
         Ok(report.mark)
     }
 }
 
-/// Erases everything before the extents (labels, superblocks) and what other software left there or at the end: a former member of a mirror would be
-/// assembled at the next start of the machine. Nothing of the pool is on the device yet, or any more.
+/// Erases everything before the extents (labels, superblocks) and what other software left there or
+/// at the end: a former member of a mirror would be assembled at the next start of the machine.
+/// Nothing of the pool is on the device yet, or any more.
 pub(crate) fn erase(device: &dyn Member) -> Result<(), DeviceError> {
     const { assert!(HEAD_BYTES >= RESERVED_BYTES) };
     signature::erase(device)?;
@@ -55,8 +74,20 @@ pub(crate) fn erase(device: &dyn Member) -> Result<(), DeviceError> {
 }
 
 /// Writes the label.
-pub(crate) fn label(device: &dyn Member, pool: PoolUuid, pool_name: &str, member: MemberId, member_uuid: Uuid) -> Result<(), DeviceError> {
-    let label = Label { version: FORMAT_VERSION, pool, pool_name: pool_name.to_owned(), member_uuid, member };
+pub(crate) fn label(
+    device: &dyn Member,
+    pool: PoolUuid,
+    pool_name: &str,
+    member: MemberId,
+    member_uuid: Uuid,
+) -> Result<(), DeviceError> {
+    let label = Label {
+        version: FORMAT_VERSION,
+        pool,
+        pool_name: pool_name.to_owned(),
+        member_uuid,
+        member,
+    };
     let mut block = Buf::unpooled(LABEL_BYTES);
     let bytes = label.encode();
     block[..bytes.len()].copy_from_slice(&bytes);
@@ -64,8 +95,9 @@ pub(crate) fn label(device: &dyn Member, pool: PoolUuid, pool_name: &str, member
     device.flush()
 }
 
-/// The path as the daemon, which may run in another folder, will find it. Links stay: what `/dev/disk/by-id` says is good after the machine has started
-/// again; the kernel's name behind it may be another device's then.
+/// The path as the daemon, which may run in another folder, will find it. Links stay: what
+/// `/dev/disk/by-id` says is good after the machine has started again; the kernel's name behind it
+/// may be another device's then.
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

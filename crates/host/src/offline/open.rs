@@ -9,7 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
-use windrow_device::{DirectIo, DiscardPolicy, FileMember, LockMode, Member, MemberInfo, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
+use windrow_device::{
+    DirectIo, DiscardPolicy, FileMember, LockMode, Member, MemberInfo, OpenOptions, SyncMembers,
+    VolatileMember, VolatileOptions,
+};
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
@@ -31,7 +34,8 @@ pub enum MemberBackEnd {
 pub struct OpenRequest {
     /// Write nothing.
     pub read_only: bool,
-    /// Import although another host has the pool or members are absent that nobody recorded as absent.
+    /// Import although another host has the pool or members are absent that nobody recorded as
+    /// absent.
     pub force: bool,
     /// Start although the journal devices are lost, and with them what they had promised.
     pub discard_journal: bool,
@@ -41,11 +45,13 @@ pub struct OpenRequest {
     pub limits: Limits,
     /// Discards punch holes in file members.
     pub punch_holes: bool,
-    /// Writes are not flushed: the device is, or becomes, a journal device that is declared power-safe. (Of a pool that is opened its superblocks tell that.)
+    /// Writes are not flushed: the device is, or becomes, a journal device that is declared
+    /// power-safe. (Of a pool that is opened its superblocks tell that.)
     pub power_safe: bool,
     /// What stands between.
     pub back_end: MemberBackEnd,
-    /// How long to try for the members' locks. A killed daemon releases its members only when the kernel has finished its last I/O.
+    /// How long to try for the members' locks. A killed daemon releases its members only when the
+    /// kernel has finished its last I/O.
     pub lock_patience: Duration,
 }
 
@@ -67,23 +73,44 @@ pub struct OpenedPool {
 pub(crate) const KEEP_BYTES: usize = 256 << 20;
 
 /// Opens and locks the device that is, or becomes, `member`. `what` is said if it fails.
-pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, what: &str) -> Result<Arc<dyn Member>, Failure> {
+pub(crate) fn open_member(
+    path: &Path,
+    member: MemberId,
+    request: &OpenRequest,
+    what: &str,
+) -> Result<Arc<dyn Member>, Failure> {
     open_device(path, member, request).map_err(|error| opening_failed(what, &error))
 }
 
 fn opening_failed(what: &str, error: &windrow_device::OpenError) -> Failure {
     let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
-    let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
+    let (id, remedy) = if in_use {
+        (id::POOL_BUSY, "stop the process that uses it")
+    } else {
+        (id::MEMBER_OPEN, "check the path and its permissions")
+    };
     let holders = match error {
         windrow_device::OpenError::InUse { path } => crate::process::holders(path),
         _ => Vec::new(),
     };
-    let why = if holders.is_empty() { error.to_string() } else { format!("{error}: {} has it", crate::process::names(&holders)) };
+    let why = if holders.is_empty() {
+        error.to_string()
+    } else {
+        format!("{error}: {} has it", crate::process::names(&holders))
+    };
     Failure::new(id, what, why).remedy(remedy)
 }
 
-fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<Arc<dyn Member>, windrow_device::OpenError> {
-    let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
+fn open_device(
+    path: &Path,
+    member: MemberId,
+    request: &OpenRequest,
+) -> Result<Arc<dyn Member>, windrow_device::OpenError> {
+    let mut options = if request.read_only {
+        OpenOptions::read_only()
+    } else {
+        OpenOptions::default()
+    };
     options.lock_patience = request.lock_patience;
     options.write_through = request.power_safe;
     if request.punch_holes {
@@ -97,8 +124,17 @@ fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<A
         MemberBackEnd::Plain => Arc::new(opened),
         MemberBackEnd::VolatileCache(_) if request.power_safe => Arc::new(opened),
         MemberBackEnd::VolatileCache(options) => {
-            let seed = options.seed.wrapping_mul(64).wrapping_add(u64::from(member.0));
-            Arc::new(VolatileMember::new(opened, VolatileOptions { seed, ..options.clone() }))
+            let seed = options
+                .seed
+                .wrapping_mul(64)
+                .wrapping_add(u64::from(member.0));
+            Arc::new(VolatileMember::new(
+                opened,
+                VolatileOptions {
+                    seed,
+                    ..options.clone()
+                },
+            ))
         }
     })
 }
@@ -107,7 +143,10 @@ fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<A
 fn cached(info: &MemberInfo) -> Option<String> {
     match &info.direct {
         DirectIo::Yes { .. } => None,
-        DirectIo::No { reason } => Some(format!("{} is used through the page cache, which is slower and takes memory: {reason}", info.description)),
+        DirectIo::No { reason } => Some(format!(
+            "{} is used through the page cache, which is slower and takes memory: {reason}",
+            info.description
+        )),
     }
 }
 
@@ -127,29 +166,61 @@ struct LeftOut {
     may_be_missed: bool,
 }
 
-/// Members that are not flushed, by any of the superblocks, as a bit mask: journal devices that are declared power-safe.
+/// Members that are not flushed, by any of the superblocks, as a bit mask: journal devices that are
+/// declared power-safe.
 fn power_safe(pool: &FoundPool) -> u64 {
-    let areas = pool.members.iter().filter_map(|member| member.superblock.as_ref()?.journals.external.as_ref());
-    areas.filter(|area| area.power_safe).fold(0, |mask, area| mask | area.members)
+    let areas = pool
+        .members
+        .iter()
+        .filter_map(|member| member.superblock.as_ref()?.journals.external.as_ref());
+    areas
+        .filter(|area| area.power_safe)
+        .fold(0, |mask, area| mask | area.members)
 }
 
-/// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets itself be read only, is absent: it is for the engine to say
-/// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But it is an error where
-/// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is wrong with the device;
-/// 2. it is the last journal device: what was promised is on it alone, and the advice to give that up would be wrong;
-/// 3. it alone bears the newest superblock: without it the pool would be what it was before. (That generation may never have come into force, but who knows.)
+/// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets
+/// itself be read only, is absent: it is for the engine to say whether the pool can do without. So
+/// is whatever cannot be opened in the place of a spare, or of a member that is out of service. But
+/// it is an error where
+/// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is
+///    wrong with the device;
+/// 2. it is the last journal device: what was promised is on it alone, and the advice to give that
+///    up would be wrong;
+/// 3. it alone bears the newest superblock: without it the pool would be what it was before. (That
+///    generation may never have come into force, but who knows.)
 fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Failure> {
-    let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
-    let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
+    let slots = found
+        .superblock()
+        .map_or(0, |superblock| superblock.members.len());
+    let highest = found
+        .members
+        .iter()
+        .map(|member| member.slot.index() + 1)
+        .max()
+        .unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
-    let (mut opened, mut closed) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
+    let (mut opened, mut closed) = (
+        FoundPool {
+            members: Vec::new(),
+            ..found.clone()
+        },
+        Vec::new(),
+    );
     let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
     // One time for all of them: a daemon that has them has all of them.
     let end = Instant::now() + request.lock_patience;
     for member in &found.members {
         let lock_patience = end.saturating_duration_since(Instant::now());
         let power_safe = power_safe(found) >> member.slot.0 & 1 == 1;
-        match open_device(&member.path, member.slot, &OpenRequest { power_safe, lock_patience, ..request.clone() }) {
+        match open_device(
+            &member.path,
+            member.slot,
+            &OpenRequest {
+                power_safe,
+                lock_patience,
+                ..request.clone()
+            },
+        ) {
             Ok(device) => {
                 table[member.slot.index()] = Some(device);
                 opened.members.push(member.clone());
@@ -157,36 +228,65 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
             Err(error) => closed.push((member, error)),
         }
     }
-    let must_be_there = |pool: &FoundPool| closed.iter().find(|(member, error)| !may_be_left_out(pool, &opened, member.slot, error, request));
+    let must_be_there = |pool: &FoundPool| {
+        closed
+            .iter()
+            .find(|(member, error)| !may_be_left_out(pool, &opened, member.slot, error, request))
+    };
     if let Some((member, error)) = must_be_there(found) {
         return Err(opening_failed(&what(member.slot), error));
     }
-    let devices = opened.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
+    let devices = opened
+        .members
+        .iter()
+        .filter_map(|member| table[member.slot.index()].as_deref());
     // A member that cannot be read is the engine's matter.
-    let now = look_again(&opened, devices, &format!("cannot open pool '{}'", found.name))?;
+    let now = look_again(
+        &opened,
+        devices,
+        &format!("cannot open pool '{}'", found.name),
+    )?;
     if power_safe(&now) & !power_safe(found) != 0 {
         let why = "another command has just made a device a journal that is not flushed";
-        return Err(Failure::new(id::POOL_REFUSED, format!("cannot open pool '{}'", found.name), why).remedy("nothing was written; run it again"));
+        return Err(Failure::new(
+            id::POOL_REFUSED,
+            format!("cannot open pool '{}'", found.name),
+            why,
+        )
+        .remedy("nothing was written; run it again"));
     }
     // (The pool may have counted on one only since it was found.)
     if let Some((member, error)) = must_be_there(&now) {
         return Err(opening_failed(&what(member.slot), error));
     }
-    let generation = |superblock: Option<&Superblock>| superblock.map(|superblock| superblock.generation);
-    if let Some((member, error)) = closed.iter().find(|(member, _)| generation(member.superblock.as_ref()) > generation(now.superblock())) {
+    let generation =
+        |superblock: Option<&Superblock>| superblock.map(|superblock| superblock.generation);
+    if let Some((member, error)) = closed
+        .iter()
+        .find(|(member, _)| generation(member.superblock.as_ref()) > generation(now.superblock()))
+    {
         let remedy = "without it the pool is what it was before: put the device right; or name the others with --members, and lose what was written since";
         return Err(opening_failed(&what(member.slot), error).remedy(remedy));
     }
     let left_out = closed.iter().map(|(member, error)| LeftOut {
         note: format!("member {} is left out: {error}", member.slot),
-        may_be_missed: now.superblock().is_none_or(|superblock| is_counted_on(superblock, member.slot) || is_journal_device(superblock, member.slot)),
+        may_be_missed: now.superblock().is_none_or(|superblock| {
+            is_counted_on(superblock, member.slot) || is_journal_device(superblock, member.slot)
+        }),
     });
     let left_out = left_out.collect();
-    Ok(Locked { table, now, left_out })
+    Ok(Locked {
+        table,
+        now,
+        left_out,
+    })
 }
 
 fn is_counted_on(superblock: &Superblock, slot: MemberId) -> bool {
-    superblock.members.get(slot.index()).is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding))
+    superblock
+        .members
+        .get(slot.index())
+        .is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding))
 }
 
 fn is_journal_device(superblock: &Superblock, slot: MemberId) -> bool {
@@ -194,20 +294,47 @@ fn is_journal_device(superblock: &Superblock, slot: MemberId) -> bool {
 }
 
 /// True if a device that cannot be opened is as if it were not there.
-fn may_be_left_out(pool: &FoundPool, opened: &FoundPool, slot: MemberId, error: &windrow_device::OpenError, request: &OpenRequest) -> bool {
-    let Some(superblock) = pool.superblock() else { return false };
-    let is_online = |slot: MemberId| superblock.members.get(slot.index()).is_some_and(|record| record.state == MemberState::Online);
-    let another = || opened.members.iter().any(|member| is_journal_device(superblock, member.slot) && is_online(member.slot));
-    let needed = is_journal_device(superblock, slot) && is_online(slot) && superblock.state == PoolState::Active && !request.discard_journal;
+fn may_be_left_out(
+    pool: &FoundPool,
+    opened: &FoundPool,
+    slot: MemberId,
+    error: &windrow_device::OpenError,
+    request: &OpenRequest,
+) -> bool {
+    let Some(superblock) = pool.superblock() else {
+        return false;
+    };
+    let is_online = |slot: MemberId| {
+        superblock
+            .members
+            .get(slot.index())
+            .is_some_and(|record| record.state == MemberState::Online)
+    };
+    let another = || {
+        opened
+            .members
+            .iter()
+            .any(|member| is_journal_device(superblock, member.slot) && is_online(member.slot))
+    };
+    let needed = is_journal_device(superblock, slot)
+        && is_online(slot)
+        && superblock.state == PoolState::Active
+        && !request.discard_journal;
     (has_failed(error) || !is_counted_on(superblock, slot)) && (!needed || another())
 }
 
-/// True if a device could not be opened for its own sake: it is broken, gone, or has turned read-only.
+/// True if a device could not be opened for its own sake: it is broken, gone, or has turned
+/// read-only.
 fn has_failed(error: &windrow_device::OpenError) -> bool {
-    let windrow_device::OpenError::System { source, .. } = error else { return false };
+    let windrow_device::OpenError::System { source, .. } = error else {
+        return false;
+    };
     let kinds = [ErrorKind::ReadOnlyFilesystem, ErrorKind::NotFound];
     // EIO, ENXIO, ENODEV, ENOMEDIUM: the kernel has the device no more, or can do nothing with it.
-    kinds.contains(&source.kind()) || source.raw_os_error().is_some_and(|code| [5, 6, 19, 123].contains(&code))
+    kinds.contains(&source.kind())
+        || source
+            .raw_os_error()
+            .is_some_and(|code| [5, 6, 19, 123].contains(&code))
 }
 
 /// The failure for an engine's refusal: each kind has its id.
@@ -218,7 +345,10 @@ fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
 /// The same, for another thing that was to be done.
 pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Failure {
     let id = match error {
-        OpenError::NoSuperblock(_) | OpenError::DifferentPools(..) | OpenError::TwoHistories { .. } | OpenError::Destroyed => id::POOL_REFUSED,
+        OpenError::NoSuperblock(_)
+        | OpenError::DifferentPools(..)
+        | OpenError::TwoHistories { .. }
+        | OpenError::Destroyed => id::POOL_REFUSED,
         OpenError::Damage(_) | OpenError::Lost(_) => id::POOL_DAMAGED,
         OpenError::NewerVersion(_) | OpenError::Features { .. } => id::POOL_NEWER,
         OpenError::HostMismatch(_) => id::POOL_FOREIGN,
@@ -243,7 +373,9 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     } else if id == id::POOL_DAMAGED {
         failure.remedy("see \"Emergency\" in docs/operations.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
     } else {
-        failure.remedy("see docs/operations.md; `windrow check` examines the members without changing them")
+        failure.remedy(
+            "see docs/operations.md; `windrow check` examines the members without changing them",
+        )
     }
 }
 
@@ -260,11 +392,14 @@ pub struct RebuildLeave {
     pub without_checkpoint: bool,
 }
 
-/// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes it the pool's state.
+/// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes
+/// it the pool's state.
 ///
 /// # Errors
-/// As [`open`]. To write without `without_missing`, if members are missing that the pool counts on: what they could give back would be lost for good. To write without
-/// `even_if_sound` also if the pool can be opened as it is, or is refused for anything else than damage: a rebuild would bring back blocks that were trimmed.
+/// As [`open`]. To write without `without_missing`, if members are missing that the pool counts on:
+/// what they could give back would be lost for good. To write without `even_if_sound` also if the
+/// pool can be opened as it is, or is refused for anything else than damage: a rebuild would bring
+/// back blocks that were trimmed.
 pub fn rebuild(
     found: &FoundPool,
     registry: &Registry,
@@ -272,17 +407,30 @@ pub fn rebuild(
     leave: RebuildLeave,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<RebuildReport, Failure> {
-    let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
-    let Locked { table, now, left_out } = open_members(found, request)?;
+    let RebuildLeave {
+        write,
+        even_if_sound,
+        without_missing,
+        without_checkpoint,
+    } = leave;
+    let Locked {
+        table,
+        now,
+        left_out,
+    } = open_members(found, request)?;
     if write && !without_missing {
         let give_up = |why: String| {
-            let why = format!("{why}: what cannot be read without them would be lost for good, although they may have it");
+            let why = format!(
+                "{why}: what cannot be read without them would be lost for good, although they may have it"
+            );
             Failure::new(id::POOL_MEMBERS, format!("will not rebuild pool '{}'", now.name), why)
                 .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again")
         };
         must_be_complete(&now, &left_out).map_err(give_up)?;
     }
-    left_out.iter().for_each(|left_out| tracing::warn!("{}", left_out.note));
+    left_out
+        .iter()
+        .for_each(|left_out| tracing::warn!("{}", left_out.note));
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
@@ -293,36 +441,70 @@ pub fn rebuild(
         limits: request.limits,
     };
     if write && !even_if_sound {
-        let look = windrow_engine::api::OpenOptions { read_only: true, ..options.clone() };
+        let look = windrow_engine::api::OpenOptions {
+            read_only: true,
+            ..options.clone()
+        };
         let trial = Engine::open(&mut io, buffers.clone(), &look).map(drop);
         must_be_damaged(&now, trial)?;
     }
-    Engine::rebuild_map(&mut io, buffers, &options, RebuildWork { write, without_checkpoint }, watch).map_err(|error| refusal(&now, &error))
+    Engine::rebuild_map(
+        &mut io,
+        buffers,
+        &options,
+        RebuildWork {
+            write,
+            without_checkpoint,
+        },
+        watch,
+    )
+    .map_err(|error| refusal(&now, &error))
 }
 
-/// Which members are not there, or left out, that the pool counts on: they may be away only (a cable, a controller).
+/// Which members are not there, or left out, that the pool counts on: they may be away only (a
+/// cable, a controller).
 fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), String> {
     let missing = found.missing();
     let of_missing = (!missing.is_empty()).then(|| format!("members {missing:?} were not found"));
-    let away: Vec<&String> = left_out.iter().filter(|left_out| left_out.may_be_missed).map(|left_out| &left_out.note).chain(&of_missing).collect();
-    if away.is_empty() { Ok(()) } else { Err(away.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ")) }
+    let away: Vec<&String> = left_out
+        .iter()
+        .filter(|left_out| left_out.may_be_missed)
+        .map(|left_out| &left_out.note)
+        .chain(&of_missing)
+        .collect();
+    if away.is_empty() {
+        Ok(())
+    } else {
+        Err(away
+            .iter()
+            .map(|text| text.as_str())
+            .collect::<Vec<_>>()
+            .join(", "))
+    }
 }
 
-/// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member that could not be read just now, or members that are away
-/// say nothing about the pool's state, which a rebuild would throw away.
+/// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member
+/// that could not be read just now, or members that are away say nothing about the pool's state,
+/// which a rebuild would throw away.
 fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<(), Failure> {
     let what = format!("will not rebuild pool '{}'", found.name);
     match trial {
         Err(OpenError::Damage(_) | OpenError::Lost(_)) => Ok(()),
         Ok(()) => {
             let why = "the pool can be opened as it is, and a rebuild would bring back blocks that were trimmed";
-            Err(Failure::new(id::POOL_VALUE, what, why).remedy("import it; or give --even-if-sound"))
+            Err(Failure::new(id::POOL_VALUE, what, why)
+                .remedy("import it; or give --even-if-sound"))
         }
         // No leave helps where the format is not known.
-        Err(error @ (OpenError::NewerVersion(_) | OpenError::Features { .. })) => Err(refusal_of(&what, found, &error)),
+        Err(error @ (OpenError::NewerVersion(_) | OpenError::Features { .. })) => {
+            Err(refusal_of(&what, found, &error))
+        }
         Err(error) => {
             let failure = refusal_of(&what, found, &error);
-            let remedy = format!("{}; or give --even-if-sound, which does not ask whether the pool is damaged", failure.remedy);
+            let remedy = format!(
+                "{}; or give --even-if-sound, which does not ask whether the pool is damaged",
+                failure.remedy
+            );
             Err(failure.remedy(remedy))
         }
     }
@@ -330,7 +512,9 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
 
 /// Why a pool is not repaired at rest.
 pub fn incomplete(pool: &str, why: &str) -> Failure {
-    let why = format!("{why}: the pool would go on without them and count them as absent, and what they have would be missed");
+    let why = format!(
+        "{why}: the pool would go on without them and count them as absent, and what they have would be missed"
+    );
     Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{pool}'"), why)
         .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that bear no label any more")
 }
@@ -338,9 +522,18 @@ pub fn incomplete(pool: &str, why: &str) -> Failure {
 /// Locks the members and recovers the pool.
 ///
 /// # Errors
-/// A member is in use or cannot be opened, or `complete` is asked for and one is missing; the engine refuses the pool or cannot recover it.
-pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
-    let Locked { table, now, left_out } = open_members(found, request)?;
+/// A member is in use or cannot be opened, or `complete` is asked for and one is missing; the
+/// engine refuses the pool or cannot recover it.
+pub fn open(
+    found: &FoundPool,
+    registry: &Registry,
+    request: &OpenRequest,
+) -> Result<OpenedPool, Failure> {
+    let Locked {
+        table,
+        now,
+        left_out,
+    } = open_members(found, request)?;
     if request.complete {
         must_be_complete(&now, &left_out).map_err(|why| incomplete(&now.name, &why))?;
     }
@@ -354,43 +547,106 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     };
     let mut io = SyncMembers::new(table);
     let begin = Instant::now();
-    let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
-        let failure = refusal(&now, &error);
-        let remedy = left_out.iter().map(|left_out| left_out.note.as_str()).chain([failure.remedy.as_str()]).collect::<Vec<_>>().join("; ");
-        failure.remedy(remedy)
-    })?;
+    let (engine, mut report) =
+        Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
+            let failure = refusal(&now, &error);
+            let remedy = left_out
+                .iter()
+                .map(|left_out| left_out.note.as_str())
+                .chain([failure.remedy.as_str()])
+                .collect::<Vec<_>>()
+                .join("; ");
+            failure.remedy(remedy)
+        })?;
     let recovery = begin.elapsed();
-    report.notes.extend(left_out.into_iter().map(|left_out| left_out.note));
+    report
+        .notes
+        .extend(left_out.into_iter().map(|left_out| left_out.note));
     for stray in &found.strays {
-        let note = format!("the device in the place of member {}, {}, is not the pool's (any more): it is not used", stray.label.member, stray.path.display());
+        let note = format!(
+            "the device in the place of member {}, {}, is not the pool's (any more): it is not used",
+            stray.label.member,
+            stray.path.display()
+        );
         report.notes.push(note);
     }
-    Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })
+    Ok(OpenedPool {
+        engine,
+        members: io.into_members(),
+        buffers,
+        report,
+        recovery,
+    })
 }
 
-/// Members opened for reading only, at their indexes: for looking at a pool without the engine. With `locked` nobody may write them
-/// meanwhile; without, what is read may change under the reader.
+/// Members opened for reading only, at their indexes: for looking at a pool without the engine.
+/// With `locked` nobody may write them meanwhile; without, what is read may change under the
+/// reader.
 ///
 /// # Errors
-/// A member is in use or cannot be opened; two of them are in one place; with `locked`: one is another pool's by now.
-pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<SyncMembers, Failure> {
-    let slots = members.iter().filter_map(|member| member.superblock.as_ref()).map(|superblock| superblock.members.len()).max().unwrap_or(0);
-    let highest = members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
+/// A member is in use or cannot be opened; two of them are in one place; with `locked`: one is
+/// another pool's by now.
+pub fn open_for_reading(
+    members: &[super::FoundMember],
+    locked: bool,
+) -> Result<SyncMembers, Failure> {
+    let slots = members
+        .iter()
+        .filter_map(|member| member.superblock.as_ref())
+        .map(|superblock| superblock.members.len())
+        .max()
+        .unwrap_or(0);
+    let highest = members
+        .iter()
+        .map(|member| member.slot.index() + 1)
+        .max()
+        .unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
     // A daemon that has just ended may still hold them.
     let lock_patience = Duration::from_secs(3);
-    let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, lock_patience, ..OpenOptions::read_only() };
+    let options = OpenOptions {
+        lock: if locked {
+            LockMode::Shared
+        } else {
+            LockMode::None
+        },
+        lock_patience,
+        ..OpenOptions::read_only()
+    };
     for member in members {
-        let what = format!("cannot read member {} of pool '{}'", member.slot, member.label.pool_name);
-        let opened = FileMember::open(&member.path, &options)
-            .map_err(|error| Failure::new(id::MEMBER_OPEN, what.as_str(), error).remedy("stop the process that uses it"))?;
+        let what = format!(
+            "cannot read member {} of pool '{}'",
+            member.slot, member.label.pool_name
+        );
+        let opened = FileMember::open(&member.path, &options).map_err(|error| {
+            Failure::new(id::MEMBER_OPEN, what.as_str(), error)
+                .remedy("stop the process that uses it")
+        })?;
         if locked && let Ok(borne) = borne_by(&opened, &member.path) {
             the_same(member, borne, &what)?;
         }
-        if table[member.slot.index()].replace(Arc::new(opened)).is_some() {
-            let first = members.iter().find(|other| other.slot == member.slot).map_or(&member.path, |first| &first.path);
-            let why = format!("{} and {} are both member {}: one of them is a copy, or was replaced", first.display(), member.path.display(), member.slot);
-            let failure = Failure::new(id::POOL_REFUSED, format!("cannot read members of pool '{}' together", member.label.pool_name), why);
+        if table[member.slot.index()]
+            .replace(Arc::new(opened))
+            .is_some()
+        {
+            let first = members
+                .iter()
+                .find(|other| other.slot == member.slot)
+                .map_or(&member.path, |first| &first.path);
+            let why = format!(
+                "{} and {} are both member {}: one of them is a copy, or was replaced",
+                first.display(),
+                member.path.display(),
+                member.slot
+            );
+            let failure = Failure::new(
+                id::POOL_REFUSED,
+                format!(
+                    "cannot read members of pool '{}' together",
+                    member.label.pool_name
+                ),
+                why,
+            );
             return Err(failure.remedy("name only one of them"));
         }
     }
@@ -408,42 +664,98 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("member");
         windrow_device::create_file(&path, 1 << 20, windrow_device::Allocation::Sparse).unwrap();
-        let options = OpenOptions { direct: windrow_device::DirectMode::Never, ..OpenOptions::default() };
+        let options = OpenOptions {
+            direct: windrow_device::DirectMode::Never,
+            ..OpenOptions::default()
+        };
         let warning = cached(FileMember::open(&path, &options).unwrap().info()).unwrap();
-        assert!(warning.contains(path.to_str().unwrap()) && warning.ends_with(": not wanted"), "{warning}");
-        let direct = DirectIo::Yes { memory_align: 512, offset_align: 512 };
-        assert_eq!(cached(&MemberInfo { direct, ..FileMember::open(&path, &options).unwrap().info().clone() }), None);
+        assert!(
+            warning.contains(path.to_str().unwrap()) && warning.ends_with(": not wanted"),
+            "{warning}"
+        );
+        let direct = DirectIo::Yes {
+            memory_align: 512,
+            offset_align: 512,
+        };
+        assert_eq!(
+            cached(&MemberInfo {
+                direct,
+                ..FileMember::open(&path, &options).unwrap().info().clone()
+            }),
+            None
+        );
     }
 
-    /// A drive at the end of its life lets itself be read only: the pool did not start at all, though it is redundant. What an administrator puts right is no failure.
+    /// A drive at the end of its life lets itself be read only: the pool did not start at all,
+    /// though it is redundant. What an administrator puts right is no failure.
     #[test]
     fn only_what_is_wrong_with_the_device_itself_makes_it_absent() {
         let of = |code| {
             let source = std::io::Error::from_raw_os_error(code);
-            has_failed(&windrow_device::OpenError::System { action: "open", path: "/dev/sdx".into(), source })
+            has_failed(&windrow_device::OpenError::System {
+                action: "open",
+                path: "/dev/sdx".into(),
+                source,
+            })
         };
         let (erofs, eio, enxio, enodev, enoent) = (30, 5, 6, 19, 2);
         assert!([erofs, eio, enxio, enodev, enoent].into_iter().all(of));
         let (eacces, eperm, emfile, enomem) = (13, 1, 24, 12);
         assert!(![eacces, eperm, emfile, enomem].into_iter().any(of));
-        assert!(!has_failed(&windrow_device::OpenError::InUse { path: "/dev/sdx".into() }));
+        assert!(!has_failed(&windrow_device::OpenError::InUse {
+            path: "/dev/sdx".into()
+        }));
     }
 
-    /// Any error of the trial once was leave to throw away the pool's state: a map larger than this command's bound, a read that failed once.
+    /// Any error of the trial once was leave to throw away the pool's state: a map larger than this
+    /// command's bound, a read that failed once.
     #[test]
     fn only_what_is_damaged_is_rebuilt() {
-        let found =
-            FoundPool { name: "tank".to_owned(), pool: windrow_units::Uuid([1; 16]), members: Vec::new(), strays: Vec::new(), twins: None, is_searched: false };
+        let found = FoundPool {
+            name: "tank".to_owned(),
+            pool: windrow_units::Uuid([1; 16]),
+            members: Vec::new(),
+            strays: Vec::new(),
+            twins: None,
+            is_searched: false,
+        };
         let answer = |trial| must_be_damaged(&found, trial).map_err(|failure| failure.id);
-        assert_eq!(answer(Err(OpenError::Damage("no checkpoint can be read".to_owned()))), Ok(()));
+        assert_eq!(
+            answer(Err(OpenError::Damage(
+                "no checkpoint can be read".to_owned()
+            ))),
+            Ok(())
+        );
         assert_eq!(answer(Ok(())), Err(id::POOL_VALUE.to_owned()));
-        let passing = MemberError { member: MemberId(1), kind: MemberErrorKind::Media, offset: 0, code: 5 };
-        assert_eq!(answer(Err(OpenError::Member(passing))), Err(id::MEMBER_IO.to_owned()));
-        assert_eq!(answer(Err(OpenError::NoQuorum { present: 1, total: 4 })), Err(id::POOL_MEMBERS.to_owned()));
-        let failure = must_be_damaged(&found, Err(OpenError::MapMemory { limit: 4096 })).unwrap_err();
-        assert!(failure.id == id::POOL_MEMORY && failure.remedy.contains("--map-memory"), "{failure}");
-        // `windrow check` was recommended, and refused the pool for the same reason; no option helps either.
+        let passing = MemberError {
+            member: MemberId(1),
+            kind: MemberErrorKind::Media,
+            offset: 0,
+            code: 5,
+        };
+        assert_eq!(
+            answer(Err(OpenError::Member(passing))),
+            Err(id::MEMBER_IO.to_owned())
+        );
+        assert_eq!(
+            answer(Err(OpenError::NoQuorum {
+                present: 1,
+                total: 4
+            })),
+            Err(id::POOL_MEMBERS.to_owned())
+        );
+        let failure =
+            must_be_damaged(&found, Err(OpenError::MapMemory { limit: 4096 })).unwrap_err();
+        assert!(
+            failure.id == id::POOL_MEMORY && failure.remedy.contains("--map-memory"),
+            "{failure}"
+        );
+        // `windrow check` was recommended, and refused the pool for the same reason; no option
+        // helps either.
         let failure = must_be_damaged(&found, Err(OpenError::NewerVersion(2))).unwrap_err();
-        assert_eq!((failure.id.as_str(), failure.remedy.as_str()), (id::POOL_NEWER, NEWER_REMEDY));
+        assert_eq!(
+            (failure.id.as_str(), failure.remedy.as_str()),
+            (id::POOL_NEWER, NEWER_REMEDY)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Whole disks that get a partition table before they become members, and what happens to the table where they do not.
+//! Whole disks that get a partition table before they become members, and what happens to the table
+//! where they do not.
 
 use super::again::borne_by;
 use super::{FoundMember, Newcomer};
@@ -51,7 +52,9 @@ pub fn planned(path: &Path, partitioning: Partitioning, align_bytes: u64) -> Opt
 
 /// The alignment of a pool with these zones.
 pub fn alignment_of(zones: &[Zone]) -> u64 {
-    let bits = zones.iter().fold(ALIGN_MAX, |bits, zone| bits | zone.start | zone.shape.extent_bytes());
+    let bits = zones.iter().fold(ALIGN_MAX, |bits, zone| {
+        bits | zone.start | zone.shape.extent_bytes()
+    });
     (1 << bits.trailing_zeros()).clamp(ALIGN_MIN, ALIGN_MAX)
 }
 
@@ -73,9 +76,20 @@ impl Planned {
 
     /// What the partitions that the disk has now bear, as far as they are members.
     pub(crate) fn members(&self) -> Vec<FoundMember> {
-        let options = OpenOptions { lock: LockMode::None, ..OpenOptions::read_only() };
-        let borne = |path: PathBuf| borne_by(&FileMember::open(&path, &options).ok()?, &path).ok().flatten();
-        self.disk.partitions().into_iter().filter_map(borne).collect()
+        let options = OpenOptions {
+            lock: LockMode::None,
+            ..OpenOptions::read_only()
+        };
+        let borne = |path: PathBuf| {
+            borne_by(&FileMember::open(&path, &options).ok()?, &path)
+                .ok()
+                .flatten()
+        };
+        self.disk
+            .partitions()
+            .into_iter()
+            .filter_map(borne)
+            .collect()
     }
 
     /// Makes it; its path. Nothing is left of it where that fails.
@@ -88,20 +102,31 @@ impl Planned {
             if is_written {
                 self.undo();
             }
-            let id = if matches!(error, PartitionError::Changed(_)) { id::MEMBER_IN_USE } else { id::MEMBER_OPEN };
+            let id = if matches!(error, PartitionError::Changed(_)) {
+                id::MEMBER_IN_USE
+            } else {
+                id::MEMBER_OPEN
+            };
             let remedy = match error {
-                PartitionError::Changed(_) => "nothing was written; run it again to see what is there now",
+                PartitionError::Changed(_) => {
+                    "nothing was written; run it again to see what is there now"
+                }
                 _ => self.remedy_without(&error),
             };
             Failure::new(id, what, error).remedy(remedy)
         })
     }
 
-    /// What to do where there can be no partition. A device that is no hardware gets one only where --partition asks for it.
+    /// What to do where there can be no partition. A device that is no hardware gets one only where
+    /// --partition asks for it.
     fn remedy_without(&self, error: &PartitionError) -> &'static str {
         match error {
-            _ if self.disk.is_hardware => "give --whole-disk to use the disk without a partition table",
-            PartitionError::NotScanned(_) => "attach a loop device again with `losetup -P`, or leave --partition out",
+            _ if self.disk.is_hardware => {
+                "give --whole-disk to use the disk without a partition table"
+            }
+            PartitionError::NotScanned(_) => {
+                "attach a loop device again with `losetup -P`, or leave --partition out"
+            }
             _ => "leave --partition out to use the device without a partition table",
         }
     }
@@ -126,14 +151,21 @@ impl Planned {
 
     fn erase_table(disk: &Disk) {
         if let Err(error) = disk.erase_table() {
-            tracing::warn!("a partition table that was made for a member, and holds none, stays: {error}");
+            tracing::warn!(
+                "a partition table that was made for a member, and holds none, stays: {error}"
+            );
         }
     }
 
     /// The same, unless a pool may have the partition.
     pub(crate) fn undo_unless_used(&self, partition: &Path) {
-        let options = OpenOptions { lock_patience: std::time::Duration::from_secs(1), ..OpenOptions::default() };
-        let Ok(device) = FileMember::open(partition, &options) else { return };
+        let options = OpenOptions {
+            lock_patience: std::time::Duration::from_secs(1),
+            ..OpenOptions::default()
+        };
+        let Ok(device) = FileMember::open(partition, &options) else {
+            return;
+        };
         let is_unused = borne_by(&device, partition).is_ok_and(|borne| borne.is_none());
         drop(device);
         if is_unused {
@@ -142,19 +174,29 @@ impl Planned {
     }
 }
 
-/// Takes the table of a disk away whose one partition was made to be a member, and is none any more. Best effort: it can be erased by hand.
+/// Takes the table of a disk away whose one partition was made to be a member, and is none any
+/// more. Best effort: it can be erased by hand.
 pub(crate) fn give_back(partition: &Path) {
-    let Some(disk) = Disk::of_partition(partition) else { return };
+    let Some(disk) = Disk::of_partition(partition) else {
+        return;
+    };
     match disk.has_only_our_partition() {
         Ok(true) => Planned::erase_table(&disk),
         Ok(false) => {}
-        Err(error) => tracing::warn!("the partition table of {} stays: {error}", disk.path.display()),
+        Err(error) => tracing::warn!(
+            "the partition table of {} stays: {error}",
+            disk.path.display()
+        ),
     }
 }
 
 impl Newcomer {
-    /// The same, on the partition that was made of the disk. What the disk held was examined, and is erased.
+    /// The same, on the partition that was made of the disk. What the disk held was examined, and
+    /// is erased.
     pub(crate) fn on(&self, partition: PathBuf) -> Self {
-        Self { path: partition, overwrite: true }
+        Self {
+            path: partition,
+            overwrite: true,
+        }
     }
 }

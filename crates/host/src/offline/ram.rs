@@ -1,4 +1,5 @@
-//! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on scratch files.
+//! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on
+//! scratch files.
 
 use super::{OpenedPool, random_uuid};
 use crate::Pool;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
-use windrow_engine::api::{Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec};
+use windrow_engine::api::{
+    Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec,
+};
 use windrow_engine::{Engine, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
@@ -40,7 +43,13 @@ pub struct ScratchSpec {
 
 impl Default for ScratchSpec {
     fn default() -> Self {
-        let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT };
+        let properties = Properties {
+            spare_per_mille: 100,
+            seal_age_ms: 50,
+            victim_policy: 0,
+            discard: false,
+            ..Properties::DEFAULT
+        };
         Self {
             redundancy: Redundancy::Double,
             chunk_rows: None,
@@ -59,8 +68,18 @@ impl Default for ScratchSpec {
 /// # Errors
 /// The memory is not there.
 pub fn ram_members(count: usize, bytes: u64) -> Result<MemberTable, Failure> {
-    let failure = |error: std::io::Error| Failure::new(id::NOT_AVAILABLE, format!("cannot take {count} members of {bytes} bytes in memory"), error);
-    let member = |_| RamMember::new(bytes, RamAllocation::Preallocate).map(|member| Some(Arc::new(member) as Arc<dyn Member>)).map_err(failure);
+    let failure = |error: std::io::Error| {
+        Failure::new(
+            id::NOT_AVAILABLE,
+            format!("cannot take {count} members of {bytes} bytes in memory"),
+            error,
+        )
+    };
+    let member = |_| {
+        RamMember::new(bytes, RamAllocation::Preallocate)
+            .map(|member| Some(Arc::new(member) as Arc<dyn Member>))
+            .map_err(failure)
+    };
     (0..count).map(member).collect()
 }
 
@@ -69,10 +88,15 @@ pub fn ram_members(count: usize, bytes: u64) -> Result<MemberTable, Failure> {
 /// # Errors
 /// The engine refuses the geometry, or a member fails.
 pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool, Failure> {
-    let failure = |error: &dyn std::fmt::Display| Failure::new(id::POOL_CREATE, "cannot create the scratch pool", error);
+    let failure = |error: &dyn std::fmt::Display| {
+        Failure::new(id::POOL_CREATE, "cannot create the scratch pool", error)
+    };
     let mut members = Vec::with_capacity(table.len());
     for member in &table {
-        members.push((random_uuid()?, member.as_ref().map_or(0, |member| member.info().size_bytes)));
+        members.push((
+            random_uuid()?,
+            member.as_ref().map_or(0, |member| member.info().size_bytes),
+        ));
     }
     let devices = members.split_off(members.len().saturating_sub(spec.journal_devices));
     let journal = (spec.journal_bytes != Some(0) || !devices.is_empty()).then(|| JournalSpec {
@@ -101,14 +125,31 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
 ///
 /// # Errors
 /// The engine refuses the pool, or a member fails.
-pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(OpenPhase)) -> Result<OpenedPool, Failure> {
+pub fn reopen_scratch(
+    table: MemberTable,
+    limits: Limits,
+    watch: &mut dyn FnMut(OpenPhase),
+) -> Result<OpenedPool, Failure> {
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(super::open::KEEP_BYTES);
-    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, discard_journal: false, limits };
+    let options = OpenOptions {
+        host: SCRATCH_HOST,
+        read_only: false,
+        force: false,
+        discard_journal: false,
+        limits,
+    };
     let begin = Instant::now();
     let opened = Engine::open_watched(&mut io, buffers.clone(), &options, watch);
-    let (engine, report) = opened.map_err(|error| Failure::new(id::POOL_OPEN, "cannot open the scratch pool", error))?;
-    Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery: begin.elapsed() })
+    let (engine, report) = opened
+        .map_err(|error| Failure::new(id::POOL_OPEN, "cannot open the scratch pool", error))?;
+    Ok(OpenedPool {
+        engine,
+        members: io.into_members(),
+        buffers,
+        report,
+        recovery: begin.elapsed(),
+    })
 }
 
 /// Rebuilds the map of a scratch pool from its batches, and writes it.
@@ -117,9 +158,23 @@ pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(
 /// The engine refuses the pool, or a member fails.
 pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildReport, Failure> {
     let mut io = SyncMembers::new(table);
-    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, discard_journal: false, limits };
-    let rebuilt =
-        Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, RebuildWork { write: true, without_checkpoint: true }, &mut |_| {});
+    let options = OpenOptions {
+        host: SCRATCH_HOST,
+        read_only: false,
+        force: false,
+        discard_journal: false,
+        limits,
+    };
+    let rebuilt = Engine::rebuild_map(
+        &mut io,
+        BufPool::new(super::open::KEEP_BYTES),
+        &options,
+        RebuildWork {
+            write: true,
+            without_checkpoint: true,
+        },
+        &mut |_| {},
+    );
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }
 
@@ -129,10 +184,22 @@ pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildRepo
 /// The redundancy does not cover it, or the pool has stopped.
 pub fn replace_scratch(pool: &Pool, member: usize) -> Result<(), Failure> {
     let what = || "cannot replace a member of the scratch pool".to_owned();
-    let size_bytes = report(pool)?.members.get(member).map_or(0, |member| member.size_bytes);
-    let exchange = MemberChange::Exchange { uuid: random_uuid()?, size_bytes, power_safe: false, spare: None };
+    let size_bytes = report(pool)?
+        .members
+        .get(member)
+        .map_or(0, |member| member.size_bytes);
+    let exchange = MemberChange::Exchange {
+        uuid: random_uuid()?,
+        size_bytes,
+        power_safe: false,
+        spare: None,
+    };
     for change in [MemberChange::TakeOut, MemberChange::Settle, exchange] {
-        pool.control(Control::Member { member: MemberId(member as u8), change }).map_err(|error| control_failure(what(), &error))?;
+        pool.control(Control::Member {
+            member: MemberId(member as u8),
+            change,
+        })
+        .map_err(|error| control_failure(what(), &error))?;
     }
     Ok(())
 }

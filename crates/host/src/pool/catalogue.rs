@@ -1,7 +1,9 @@
-//! Exports that clients can open now. Kept apart from the engine, so that front-ends never wait for it.
+//! Exports that clients can open now. Kept apart from the engine, so that front-ends never wait for
+//! it.
 //!
-//! The exports are resolved once for each change of the volumes or of the table, and looked up by name in an index. A client that asks for information on
-//! each of thousands of exports costs one lookup for each question, not a walk over all exports.
+//! The exports are resolved once for each change of the volumes or of the table, and looked up by
+//! name in an index. A client that asks for information on each of thousands of exports costs one
+//! lookup for each question, not a walk over all exports.
 
 use super::clients::Target;
 use crate::exports::{ExportReport, ExportTable, VolumeView};
@@ -35,10 +37,19 @@ struct Resolved {
 
 impl Resolved {
     fn new(table: &ExportTable, volumes: &[VolumeEntry]) -> Self {
-        let ids: HashMap<&str, VolumeId> = volumes.iter().map(|volume| (volume.name.as_str(), volume.id)).collect();
+        let ids: HashMap<&str, VolumeId> = volumes
+            .iter()
+            .map(|volume| (volume.name.as_str(), volume.id))
+            .collect();
         let exports = table.resolve(&views_of(volumes)).into_iter();
-        let exports: Vec<_> = exports.filter_map(|export| ids.get(export.volume.as_str()).map(|id| (export, *id))).collect();
-        let by_name = exports.iter().enumerate().map(|(at, (export, _))| (export.name.clone(), at)).collect();
+        let exports: Vec<_> = exports
+            .filter_map(|export| ids.get(export.volume.as_str()).map(|id| (export, *id)))
+            .collect();
+        let by_name = exports
+            .iter()
+            .enumerate()
+            .map(|(at, (export, _))| (export.name.clone(), at))
+            .collect();
         Self { exports, by_name }
     }
 }
@@ -63,10 +74,16 @@ impl Catalogue {
     pub(super) fn new(status: &PoolStatus, mut table: ExportTable) -> Self {
         let volumes = volumes_of(status);
         table.bind(&views_of(&volumes));
-        Self { volumes, version: status.volumes_version, table, ..Self::default() }
+        Self {
+            volumes,
+            version: status.volumes_version,
+            table,
+            ..Self::default()
+        }
     }
 
-    /// Takes over the volumes, unless it has newer ones: between a look at the engine and this any number of others may have come.
+    /// Takes over the volumes, unless it has newer ones: between a look at the engine and this any
+    /// number of others may have come.
     pub(super) fn take_over(&mut self, status: &PoolStatus) {
         if status.volumes_version > self.version {
             self.volumes = volumes_of(status);
@@ -93,12 +110,19 @@ impl Catalogue {
 
     /// A volume.
     pub(super) fn volume(&self, id: VolumeId) -> Option<&VolumeEntry> {
-        self.volumes.binary_search_by_key(&id, |volume| volume.id).ok().map(|at| &self.volumes[at])
+        self.volumes
+            .binary_search_by_key(&id, |volume| volume.id)
+            .ok()
+            .map(|at| &self.volumes[at])
     }
 
     /// All exports, the default one first if there is one.
     pub(super) fn exports(&self) -> Vec<ExportReport> {
-        self.resolved().exports.iter().map(|(export, _)| export.clone()).collect()
+        self.resolved()
+            .exports
+            .iter()
+            .map(|(export, _)| export.clone())
+            .collect()
     }
 
     /// Position of an export among all of them.
@@ -109,7 +133,11 @@ impl Catalogue {
     /// Description of an export for its clients. The empty name is that of the default one.
     pub(super) fn info(&self, name: &str) -> Option<ExportInfo> {
         let exports = &self.resolved().exports;
-        let export = if name.is_empty() { exports.first().filter(|(export, _)| export.default) } else { exports.get(self.position(name)?) };
+        let export = if name.is_empty() {
+            exports.first().filter(|(export, _)| export.default)
+        } else {
+            exports.get(self.position(name)?)
+        };
         export.map(info_of)
     }
 
@@ -120,7 +148,8 @@ impl Catalogue {
 
     /// The volume that an added export of this name serves, if it is not the volume of this name.
     pub(super) fn other_volume(&self, name: &str) -> Option<String> {
-        // Without an added export the name is free, or its own volume's: nothing has to be resolved.
+        // Without an added export the name is free, or its own volume's: nothing has to be
+        // resolved.
         self.table.added.get(name)?;
         let (export, _) = &self.resolved().exports[self.position(name)?];
         (export.volume != name).then(|| export.volume.clone())
@@ -132,7 +161,8 @@ impl Catalogue {
     }
 
     fn resolved(&self) -> &Resolved {
-        self.resolved.get_or_init(|| Resolved::new(&self.table, &self.volumes))
+        self.resolved
+            .get_or_init(|| Resolved::new(&self.table, &self.volumes))
     }
 }
 
@@ -151,14 +181,28 @@ fn info_of((export, volume): &(ExportReport, VolumeId)) -> ExportInfo {
 
 fn volumes_of(status: &PoolStatus) -> Vec<VolumeEntry> {
     let active = status.volumes.iter().filter(|volume| !volume.deleting);
-    let mut volumes: Vec<VolumeEntry> =
-        active.map(|volume| VolumeEntry { id: volume.id, name: volume.name.clone(), size_bytes: volume.size_bytes, read_only: volume.read_only }).collect();
+    let mut volumes: Vec<VolumeEntry> = active
+        .map(|volume| VolumeEntry {
+            id: volume.id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            read_only: volume.read_only,
+        })
+        .collect();
     volumes.sort_by_key(|volume| volume.id);
     volumes
 }
 
 fn views_of(volumes: &[VolumeEntry]) -> Vec<VolumeView<'_>> {
-    volumes.iter().map(|volume| VolumeView { id: volume.id, name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
+    volumes
+        .iter()
+        .map(|volume| VolumeView {
+            id: volume.id,
+            name: &volume.name,
+            size_bytes: volume.size_bytes,
+            read_only: volume.read_only,
+        })
+        .collect()
 }
 
 #[cfg(test)]

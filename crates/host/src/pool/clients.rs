@@ -1,8 +1,10 @@
 //! Clients, and commands that would take an export away from under them.
 //!
-//! Looking at the clients and barring the way for new ones is one step ([`Pool::bar`], under the catalogue's lock), and a client enters under the same lock:
-//! so a client that connects meanwhile is either seen, or refused until the command has ended. With `force` the clients that are there are disconnected:
-//! asked to leave, so that what is in flight is answered, and cut off if they do not.
+//! Looking at the clients and barring the way for new ones is one step ([`Pool::bar`], under the
+//! catalogue's lock), and a client enters under the same lock: so a client that connects meanwhile
+//! is either seen, or refused until the command has ended. With `force` the clients that are there
+//! are disconnected: asked to leave, so that what is in flight is answered, and cut off if they do
+//! not.
 
 use super::Pool;
 use super::catalogue::Catalogue;
@@ -13,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_units::VolumeId;
 
-/// How long a client that has closed its connection may take to go from the table before it counts as connected: its last requests may be in flight.
+/// How long a client that has closed its connection may take to go from the table before it counts
+/// as connected: its last requests may be in flight.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long a client that is asked to leave may take.
 const LEAVE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
@@ -55,7 +58,8 @@ pub(crate) struct Disconnected {
     pub(crate) clients: Vec<ClientReport>,
     /// Of these, those that had to be cut off.
     pub(crate) cut: usize,
-    /// Of these, those whose requests the pool has not answered: their connections end when it does.
+    /// Of these, those whose requests the pool has not answered: their connections end when it
+    /// does.
     pub(crate) unfinished: usize,
 }
 
@@ -74,7 +78,12 @@ impl Bar<'_> {
 
 impl Drop for Bar<'_> {
     fn drop(&mut self) {
-        let mut catalogue = self.pool.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut catalogue = self
+            .pool
+            .0
+            .catalogue
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         catalogue.bars.retain(|(number, _)| *number != self.number);
     }
 }
@@ -96,7 +105,10 @@ impl Pool {
 
     /// All clients, the oldest first.
     pub fn clients(&self) -> Vec<ClientReport> {
-        self.sessions_of(&Target::Pool).iter().filter_map(|session| session.report()).collect()
+        self.sessions_of(&Target::Pool)
+            .iter()
+            .filter_map(|session| session.report())
+            .collect()
     }
 
     /// All exports with their clients, the default one first if there is one.
@@ -122,14 +134,19 @@ impl Pool {
         self.catalogue().other_volume(export)
     }
 
-    /// Keeps clients away from what `what` would take away. With `force` clients that are there are disconnected.
+    /// Keeps clients away from what `what` would take away. With `force` clients that are there are
+    /// disconnected.
     ///
     /// # Errors
     /// Clients are there.
     pub(crate) fn bar(&self, what: &str, target: &Target, force: bool) -> Result<Bar<'_>, Failure> {
         let end = Instant::now() + GRACE;
         let (bar, clients) = loop {
-            let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut catalogue = self
+                .0
+                .catalogue
+                .write()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             let clients = self.sessions_of(target);
             if clients.is_empty() || force {
                 catalogue.last_bar += 1;
@@ -151,35 +168,61 @@ impl Pool {
     ///
     /// # Errors
     /// There is no such export or client.
-    pub(crate) fn disconnect(&self, export: Option<&str>, client: Option<u32>) -> Result<Disconnected, Failure> {
+    pub(crate) fn disconnect(
+        &self,
+        export: Option<&str>,
+        client: Option<u32>,
+    ) -> Result<Disconnected, Failure> {
         let what = "no client is disconnected";
-        let mut sessions = self.sessions_of(&export.map_or(Target::Pool, |export| Target::Export(export.to_owned())));
+        let mut sessions = self
+            .sessions_of(&export.map_or(Target::Pool, |export| Target::Export(export.to_owned())));
         if let Some(export) = export
             && sessions.is_empty()
             && self.catalogue().position(export).is_none()
         {
-            return Err(Failure::new(id::EXPORT_UNKNOWN, what, format!("there is no export '{export}'")).remedy("see `windrow export list POOL`"));
+            return Err(Failure::new(
+                id::EXPORT_UNKNOWN,
+                what,
+                format!("there is no export '{export}'"),
+            )
+            .remedy("see `windrow export list POOL`"));
         }
         if let Some(client) = client {
             sessions.retain(|session| session.number() == client);
             if sessions.is_empty() {
-                return Err(Failure::new(id::CLIENT_UNKNOWN, what, format!("there is no client {client}")).remedy("see `windrow export list POOL`"));
+                return Err(Failure::new(
+                    id::CLIENT_UNKNOWN,
+                    what,
+                    format!("there is no client {client}"),
+                )
+                .remedy("see `windrow export list POOL`"));
             }
         }
         Ok(self.end_sessions(&sessions))
     }
 
     fn end_sessions(&self, sessions: &[Arc<SessionState>]) -> Disconnected {
-        let clients = sessions.iter().filter_map(|session| session.report()).collect();
+        let clients = sessions
+            .iter()
+            .filter_map(|session| session.report())
+            .collect();
         sessions.iter().for_each(|session| session.sink().leave());
         let left = self.wait_for_end(sessions.to_vec(), LEAVE);
         left.iter().for_each(|session| session.sink().cut());
         let cut = left.len();
-        Disconnected { clients, cut, unfinished: self.wait_for_end(left, CUT).len() }
+        Disconnected {
+            clients,
+            cut,
+            unfinished: self.wait_for_end(left, CUT).len(),
+        }
     }
 
     /// Waits until the sessions are closed; those that are not at the end of that time.
-    fn wait_for_end(&self, mut sessions: Vec<Arc<SessionState>>, time: Duration) -> Vec<Arc<SessionState>> {
+    fn wait_for_end(
+        &self,
+        mut sessions: Vec<Arc<SessionState>>,
+        time: Duration,
+    ) -> Vec<Arc<SessionState>> {
         let end = Instant::now() + time;
         loop {
             sessions.retain(|session| self.0.driver.sessions.get(session.number()).is_some());
@@ -193,13 +236,28 @@ impl Pool {
 
 fn in_use(what: &str, clients: &[Arc<SessionState>]) -> Failure {
     let peer = |client: Client| format!("{} at '{}'", client.peer, client.export);
-    let mut peers: Vec<String> = clients.iter().filter_map(|session| session.client()).take(NAMED).map(peer).collect();
+    let mut peers: Vec<String> = clients
+        .iter()
+        .filter_map(|session| session.client())
+        .take(NAMED)
+        .map(peer)
+        .collect();
     if clients.len() > NAMED {
         peers.push(format!("{} more", clients.len() - NAMED));
     }
-    let number = if clients.len() == 1 { "1 client is".to_owned() } else { format!("{} clients are", clients.len()) };
-    let remedy = "see `windrow export list POOL`; end the clients, or give --force, which disconnects them";
-    Failure::new(id::IN_USE, what, format!("{number} connected: {}", peers.join(", "))).remedy(remedy)
+    let number = if clients.len() == 1 {
+        "1 client is".to_owned()
+    } else {
+        format!("{} clients are", clients.len())
+    };
+    let remedy =
+        "see `windrow export list POOL`; end the clients, or give --force, which disconnects them";
+    Failure::new(
+        id::IN_USE,
+        what,
+        format!("{number} connected: {}", peers.join(", ")),
+    )
+    .remedy(remedy)
 }
 
 #[cfg(test)]

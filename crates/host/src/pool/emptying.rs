@@ -1,5 +1,6 @@
-//! A spare that is emptied in its slot by a thread of its own (`replacement.rs`). What takes the device away calls that off first, and waits for its end: nothing may be
-//! written to a device that is not the pool's any more.
+//! A spare that is emptied in its slot by a thread of its own (`replacement.rs`). What takes the
+//! device away calls that off first, and waits for its end: nothing may be written to a device that
+//! is not the pool's any more.
 
 use crate::sessions::lock;
 use std::sync::{Condvar, Mutex};
@@ -25,7 +26,10 @@ impl Emptying {
         if work.slot.is_some() {
             return false;
         }
-        *work = Work { slot: Some(slot), is_called_off: false };
+        *work = Work {
+            slot: Some(slot),
+            is_called_off: false,
+        };
         true
     }
 
@@ -49,7 +53,10 @@ impl Emptying {
         if work.slot == Some(slot) {
             work.is_called_off = true;
         }
-        let (_work, waited) = self.ended.wait_timeout_while(work, patience, |work| work.slot == Some(slot)).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (_work, waited) = self
+            .ended
+            .wait_timeout_while(work, patience, |work| work.slot == Some(slot))
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         !waited.timed_out()
     }
 }
@@ -58,13 +65,25 @@ impl Emptying {
 mod tests {
     use super::*;
 
-    /// A spare was removed while it was emptied: its label, erased with the removal, was written once more behind that, and nobody could add the device again.
+    /// A spare was removed while it was emptied: its label, erased with the removal, was written
+    /// once more behind that, and nobody could add the device again.
     #[test]
     fn who_calls_off_waits_until_the_last_write_has_ended() {
         let (emptying, slot) = (Emptying::default(), MemberId(4));
-        assert!(emptying.begin(slot) && !emptying.begin(MemberId(5)) && emptying.is_at(slot) && !emptying.is_called_off());
-        assert!(emptying.call_off(MemberId(5), Duration::from_secs(60)) && !emptying.is_called_off(), "of another slot");
-        assert!(!emptying.call_off(slot, Duration::ZERO) && emptying.is_called_off(), "a write that hangs");
+        assert!(
+            emptying.begin(slot)
+                && !emptying.begin(MemberId(5))
+                && emptying.is_at(slot)
+                && !emptying.is_called_off()
+        );
+        assert!(
+            emptying.call_off(MemberId(5), Duration::from_secs(60)) && !emptying.is_called_off(),
+            "of another slot"
+        );
+        assert!(
+            !emptying.call_off(slot, Duration::ZERO) && emptying.is_called_off(),
+            "a write that hangs"
+        );
         let written = Mutex::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

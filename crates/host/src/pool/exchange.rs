@@ -1,12 +1,14 @@
 //! Members of a running pool: taken out, brought back, replaced, spares. One such change at a time.
 //!
-//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything changes. One that was in this pool before is zeroed first
-//!    (`offline/former.rs`).
+//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything
+//!    changes. One that was in this pool before is zeroed first (`offline/former.rs`).
 //! 2. The engine takes the member out and says when nothing is in flight to its old device.
 //! 3. The queue gets the new device, the old one is closed.
-//! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty again.
+//! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty
+//!    again.
 //!
-//! What an old device that hangs owes is waited for without the lock of all changes, before anything is begun: others go on meanwhile (`settle.rs`).
+//! What an old device that hangs owes is waited for without the lock of all changes, before
+//! anything is begun: others go on meanwhile (`settle.rs`).
 
 use super::Pool;
 use super::settle::{ANSWER, CLOSING, LOOK_AGAIN, WITH_LOCK};
@@ -46,11 +48,20 @@ impl Needs {
     ///
     /// # Errors
     /// It has not.
-    pub(super) fn must_be_met(&self, path: &Path, size: u64, sector: u32, what: &str) -> Result<(), Failure> {
+    pub(super) fn must_be_met(
+        &self,
+        path: &Path,
+        size: u64,
+        sector: u32,
+        what: &str,
+    ) -> Result<(), Failure> {
         // (Label and superblocks are in every place.)
         let least = self.bytes.max(RESERVED_BYTES);
         if size < least {
-            let why = format!("{} has {size} bytes, the member's place needs {least}", path.display());
+            let why = format!(
+                "{} has {size} bytes, the member's place needs {least}",
+                path.display()
+            );
             return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
         }
         sector_must_fit(sector, self.sector_max, what)
@@ -58,8 +69,8 @@ impl Needs {
 }
 
 impl Pool {
-    /// Takes a member out of service. The pool goes on without it at once; its device is closed as soon as its commands have ended, which is waited for only shortly
-    /// ([`Pool::close_left`]).
+    /// Takes a member out of service. The pool goes on without it at once; its device is closed as
+    /// soon as its commands have ended, which is waited for only shortly ([`Pool::close_left`]).
     ///
     /// # Errors
     /// There is no such member, or the redundancy does not cover its loss.
@@ -82,47 +93,87 @@ impl Pool {
         }
     }
 
-    /// Closes the devices of members that were taken out of service and whose last commands have ended meanwhile.
+    /// Closes the devices of members that were taken out of service and whose last commands have
+    /// ended meanwhile.
     pub fn close_left(&self) {
         let _one = lock(&self.0.exchanging);
         self.close_those_left();
     }
 
-    /// The same, with the lock of all changes. What hangs keeps nobody waiting: it is closed another time.
+    /// The same, with the lock of all changes. What hangs keeps nobody waiting: it is closed
+    /// another time.
     fn close_those_left(&self) {
-        let members = self.status().map(|status| status.members).unwrap_or_default();
-        let left = members.iter().filter(|member| member.state == "offline" && member.unanswered == 0).map(|member| member.member);
+        let members = self
+            .status()
+            .map(|status| status.members)
+            .unwrap_or_default();
+        let left = members
+            .iter()
+            .filter(|member| member.state == "offline" && member.unanswered == 0)
+            .map(|member| member.member);
         for member in left.filter(|member| self.0.driver.device(*member).is_some()) {
-            let what = format!("the device of member {member}, which was taken out of service, stays open");
-            if let Err(failure) = self.settle_within(member, CLOSING, &what).and_then(|()| self.put(member, None, &what)) {
+            let what = format!(
+                "the device of member {member}, which was taken out of service, stays open"
+            );
+            if let Err(failure) = self
+                .settle_within(member, CLOSING, &what)
+                .and_then(|()| self.put(member, None, &what))
+            {
                 self.warn_once(&failure.to_string());
             }
         }
     }
 
-    /// Brings back a member that is out of service: it gets what it has missed. `path`: where its device is, if not where it was.
+    /// Brings back a member that is out of service: it gets what it has missed. `path`: where its
+    /// device is, if not where it was.
     ///
     /// # Errors
-    /// The device is not there or is another one, was used without the pool, or the member is in use.
+    /// The device is not there or is another one, was used without the pool, or the member is in
+    /// use.
     pub fn bring_back(&self, member: MemberId, path: Option<&Path>) -> Result<(), Failure> {
         let what = format!("cannot bring member {member} back");
         let known = || self.0.names.place(member).path;
         let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
         if path.as_os_str().is_empty() {
-            return Err(Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is").remedy("name its path"));
+            return Err(
+                Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is")
+                    .remedy("name its path"),
+            );
         }
-        let not_it = |why: &str| Failure::new(id::MEMBER_STATE, what.clone(), format!("{}: {why}", path.display())).remedy("see `windrow pool replace`");
+        let not_it = |why: &str| {
+            Failure::new(
+                id::MEMBER_STATE,
+                what.clone(),
+                format!("{}: {why}", path.display()),
+            )
+            .remedy("see `windrow pool replace`")
+        };
         // A disk is named, and its partition is the member.
         let path = offline::member_path(&path);
         let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
-        // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
+        // A device that does not answer is not to hold up a spare that comes for another member.
+        // What counts is what it bears when nobody else changes it.
         let first = look()?;
-        let spare = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.state == "spare"));
-        let answers = |device: &Arc<dyn Member>| self.0.looks.answers(device, ANSWER).unwrap_or(true) && offline::borne_by(&**device, &path).is_ok();
-        let gone = spare.filter(|device| !answers(device)).map(|device| Arc::downgrade(&device));
+        let spare = self.0.driver.device(member).filter(|_| {
+            self.member_status(member, &what)
+                .is_ok_and(|(_, status)| status.state == "spare")
+        });
+        let answers = |device: &Arc<dyn Member>| {
+            self.0.looks.answers(device, ANSWER).unwrap_or(true)
+                && offline::borne_by(&**device, &path).is_ok()
+        };
+        let gone = spare
+            .filter(|device| !answers(device))
+            .map(|device| Arc::downgrade(&device));
         let that_left = |found: FoundMember, status: &MemberStatus| {
-            let superblock = found.superblock.ok_or_else(|| not_it("it bears no valid superblock"))?;
-            if status.uuid == superblock.member_uuid { Ok(superblock) } else { Err(not_it("it is another device than the member that left")) }
+            let superblock = found
+                .superblock
+                .ok_or_else(|| not_it("it bears no valid superblock"))?;
+            if status.uuid == superblock.member_uuid {
+                Ok(superblock)
+            } else {
+                Err(not_it("it is another device than the member that left"))
+            }
         };
         let (_, status) = self.member_status(member, &what)?;
         if status.state != "spare" {
@@ -138,58 +189,112 @@ impl Pool {
         let superblock = that_left(found, &status)?;
         self.settle(member, &what)?;
         self.put(member, None, &what)?;
-        let device = offline::open_member(&path, member, &self.opened_as(status.power_safe), &what)?;
+        let device =
+            offline::open_member(&path, member, &self.opened_as(status.power_safe), &what)?;
         let size = device.info().size_bytes;
         if size < status.needed_bytes {
             // If it grows again it has zeroes where data was.
-            let reason = format!("it has {size} bytes, and its place needs {}", status.needed_bytes);
+            let reason = format!(
+                "it has {size} bytes, and its place needs {}",
+                status.needed_bytes
+            );
             if let Err(failure) = self.change(member, MemberChange::CutShort { reason }, &what) {
                 self.warn_once(&failure.to_string());
             }
-            return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
+            return Err(not_it(&format!(
+                "it has {size} bytes, the pool needs {}",
+                status.needed_bytes
+            )));
         }
         check_sector(&*device, status.sector_bytes_max, &what)?;
         // Another command may have had it until now.
-        let superblock = borne_under_lock(&*device, &path, &superblock).ok_or_else(|| not_it("it was changed a moment ago; run it again"))?;
+        let superblock = borne_under_lock(&*device, &path, &superblock)
+            .ok_or_else(|| not_it("it was changed a moment ago; run it again"))?;
         self.put(member, Some(device), &what)?;
-        self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
+        self.tell(
+            member,
+            MemberChange::BringBack {
+                superblock: Box::new(superblock),
+            },
+            &what,
+        )
     }
 
-    /// A spare whose device was not there at the start, or does not answer any more: the pool has its slot, and it bears nothing but its label.
-    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, gone: Option<&Weak<dyn Member>>, path: &Path, what: &str) -> Result<(), Failure> {
+    /// A spare whose device was not there at the start, or does not answer any more: the pool has
+    /// its slot, and it bears nothing but its label.
+    fn bring_back_spare(
+        &self,
+        pool: &PoolStatus,
+        spare: &MemberStatus,
+        gone: Option<&Weak<dyn Member>>,
+        path: &Path,
+        what: &str,
+    ) -> Result<(), Failure> {
         let slot = spare.member;
         // Another command may have put one there since it was asked.
-        if self.0.driver.device(slot).is_some_and(|device| !gone.is_some_and(|gone| gone.ptr_eq(&Arc::downgrade(&device)))) {
-            return Err(Failure::new(id::MEMBER_STATE, what, "it is a spare, and its device is there").remedy("see `windrow pool status`"));
+        if self
+            .0
+            .driver
+            .device(slot)
+            .is_some_and(|device| !gone.is_some_and(|gone| gone.ptr_eq(&Arc::downgrade(&device))))
+        {
+            return Err(Failure::new(
+                id::MEMBER_STATE,
+                what,
+                "it is a spare, and its device is there",
+            )
+            .remedy("see `windrow pool status`"));
         }
         self.settle(slot, what)?;
         self.put(slot, None, what)?;
         let device = offline::open_member(path, slot, &self.0.open, what)?;
         let size = device.info().size_bytes;
-        let unused = offline::is_unused_spare(&*device, pool.pool, spare.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(slot)))?;
+        let unused = offline::is_unused_spare(&*device, pool.pool, spare.uuid)
+            .map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(slot)))?;
         if !unused || size < spare.size_bytes {
-            let why = format!("{} is not the spare that left, or was used apart from the pool since", path.display());
-            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("remove the spare, and add the device again with --overwrite if it is meant"));
+            let why = format!(
+                "{} is not the spare that left, or was used apart from the pool since",
+                path.display()
+            );
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy(
+                "remove the spare, and add the device again with --overwrite if it is meant",
+            ));
         }
         self.put(slot, Some(device), what)
     }
 
-    /// Puts a new device in the place of a member. One that is in service stays so until the new device is a copy of it (`replacement.rs`); else the new one is rebuilt, and a member that is being
-    /// rebuilt is taken out first.
+    /// Puts a new device in the place of a member. One that is in service stays so until the new
+    /// device is a copy of it (`replacement.rs`); else the new one is rebuilt, and a member that is
+    /// being rebuilt is taken out first.
     ///
     /// # Errors
-    /// The new device is in use, holds something, is too small, or is not power-safe where it must be; the redundancy does not cover the loss of the member.
-    pub fn replace(&self, member: MemberId, newcomer: &Newcomer, power_safe: bool) -> Result<(), Failure> {
+    /// The new device is in use, holds something, is too small, or is not power-safe where it must
+    /// be; the redundancy does not cover the loss of the member.
+    pub fn replace(
+        &self,
+        member: MemberId,
+        newcomer: &Newcomer,
+        power_safe: bool,
+    ) -> Result<(), Failure> {
         let what = format!("cannot replace member {member}");
         let (pool, first) = self.replaceable(member, power_safe, &what)?;
-        let needs = |status: &MemberStatus| Needs { bytes: status.needed_bytes, sector_max: status.sector_bytes_max, power_safe: status.power_safe };
+        let needs = |status: &MemberStatus| Needs {
+            bytes: status.needed_bytes,
+            sector_max: status.sector_bytes_max,
+            power_safe: status.power_safe,
+        };
         self.empty_former(&pool, member, newcomer, needs(&first), &what)?;
         loop {
             self.wait_for_answers(member, &what)?;
             let _one = lock(&self.0.exchanging);
             let (pool, status) = self.replaceable(member, power_safe, &what)?;
             if status.uuid != first.uuid {
-                return Err(Failure::new(id::MEMBER_STATE, what, "another device has taken its place meanwhile").remedy("see `windrow pool status`"));
+                return Err(Failure::new(
+                    id::MEMBER_STATE,
+                    what,
+                    "another device has taken its place meanwhile",
+                )
+                .remedy("see `windrow pool status`"));
             }
             // (One that hangs is nothing to rely on, and keeps all else waiting.)
             if status.state == "online" && !status.journal && status.hangs_ms == 0 {
@@ -200,36 +305,61 @@ impl Pool {
                 }
             }
             let opened = self.open_newcomer(&pool, member, newcomer, needs(&status), &what)?;
-            // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
+            // The refusal is the failure to tell. With the label of a pool that it is not in, the
+            // device would be refused the next time.
             let give_back = |_: &Failure| _ = offline::erase(&*opened.device);
             if ["online", "rebuilding"].contains(&status.state) {
-                self.change(member, MemberChange::TakeOut, &what).inspect_err(give_back)?;
+                self.change(member, MemberChange::TakeOut, &what)
+                    .inspect_err(give_back)?;
                 if let Err(hangs) = self.wait_with_lock(member, &what) {
                     give_back(&hangs);
                     continue;
                 }
             }
             self.settle(member, &what).inspect_err(give_back)?;
-            self.put(member, Some(opened.device.clone()), &what).inspect_err(give_back)?;
-            let Opened { uuid, size_bytes, .. } = opened;
+            self.put(member, Some(opened.device.clone()), &what)
+                .inspect_err(give_back)?;
+            let Opened {
+                uuid, size_bytes, ..
+            } = opened;
             self.0.names.set_uuid(member, uuid);
-            return self.tell(member, MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None }, &what);
+            return self.tell(
+                member,
+                MemberChange::Exchange {
+                    uuid,
+                    size_bytes,
+                    power_safe,
+                    spare: None,
+                },
+                &what,
+            );
         }
     }
 
     /// A member in whose place another device may come.
-    pub(super) fn replaceable(&self, member: MemberId, power_safe: bool, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+    pub(super) fn replaceable(
+        &self,
+        member: MemberId,
+        power_safe: bool,
+        what: &str,
+    ) -> Result<(PoolStatus, MemberStatus), Failure> {
         let (pool, status) = self.member_status(member, what)?;
         if ["spare", "removed"].contains(&status.state) {
-            return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
+            return Err(
+                Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state))
+                    .remedy("see `windrow pool status`"),
+            );
         }
         if status.leaving {
             let why = "it is being removed from the pool: nothing is to be put in its place";
-            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
+            return Err(
+                Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`")
+            );
         }
         if status.power_safe && !power_safe {
             let why = "it is a journal device that is declared power-safe: what is written to it is not flushed";
-            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("if the new device is power-safe too, say so with --power-safe"));
+            return Err(Failure::new(id::MEMBER_STATE, what, why)
+                .remedy("if the new device is power-safe too, say so with --power-safe"));
         }
         Ok((pool, status))
     }
@@ -252,69 +382,122 @@ impl Pool {
     /// As [`Pool::add_spare`], or it is too small for the place of any member.
     pub fn add_fitting_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
         let what = spare_refused(newcomer);
-        // Before anything is written to it. What cannot be looked at is refused in words when it is examined.
-        let size = windrow_device::probe::size_bytes(&newcomer.path).ok().map(|size| size / BLOCK_BYTES * BLOCK_BYTES);
+        // Before anything is written to it. What cannot be looked at is refused in words when it is
+        // examined.
+        let size = windrow_device::probe::size_bytes(&newcomer.path)
+            .ok()
+            .map(|size| size / BLOCK_BYTES * BLOCK_BYTES);
         let status = self.status_now(&what)?;
-        size.map_or(Ok(()), |size| must_fit_a_place(&status, &newcomer.path, size, &what))?;
+        size.map_or(Ok(()), |size| {
+            must_fit_a_place(&status, &newcomer.path, size, &what)
+        })?;
         self.add_spare(newcomer)
     }
 
-    /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
+    /// Adds a journal device; returns its slot. It is used when the log has everything that was
+    /// written before.
     ///
     /// # Errors
-    /// The device is in use or holds something, or does not fit the journal that there is, or the pool has no slot left.
-    pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
+    /// The device is in use or holds something, or does not fit the journal that there is, or the
+    /// pool has no slot left.
+    pub fn add_journal_device(
+        &self,
+        newcomer: &Newcomer,
+        power_safe: bool,
+    ) -> Result<MemberId, Failure> {
         let what = format!("cannot add {} as a journal device", newcomer.path.display());
         let needs = journal_needs(power_safe);
         self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
         let member = self.wait_in_a_slot(newcomer, needs, &what)?;
-        let sector = self.0.driver.device(member).map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
-        let granule = if sector <= 512 { 512 } else { BLOCK_BYTES as u32 };
-        let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
+        let sector = self
+            .0
+            .driver
+            .device(member)
+            .map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
+        let granule = if sector <= 512 {
+            512
+        } else {
+            BLOCK_BYTES as u32
+        };
+        let served = self.change(
+            member,
+            MemberChange::Serve {
+                granule,
+                power_safe,
+            },
+            &what,
+        );
         served.map(|()| member).inspect_err(|_| {
-            // The refusal is the failure to tell; a spare that could not be given back shows in the status.
+            // The refusal is the failure to tell; a spare that could not be given back shows in the
+            // status.
             drop(self.give_up(member, &what));
         })
     }
 
     /// A device becomes a spare.
-    pub(super) fn wait_in_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<MemberId, Failure> {
+    pub(super) fn wait_in_a_slot(
+        &self,
+        newcomer: &Newcomer,
+        needs: Needs,
+        what: &str,
+    ) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = slot_for_another(&pool, what)?;
         // The last one in this slot may have left just now.
         self.dismiss(member, what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, needs, what)?;
         self.put(member, Some(opened.device), what)?;
-        self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, what)?;
+        self.tell(
+            member,
+            MemberChange::AddSpare {
+                uuid: opened.uuid,
+                size_bytes: opened.size_bytes,
+            },
+            what,
+        )?;
         Ok(member)
     }
 
     /// Uses spares for data from now on; what is there moves over by itself.
     ///
     /// # Errors
-    /// One of them is no spare or can not be used, a member is away, or the pool would not have more space.
+    /// One of them is no spare or can not be used, a member is away, or the pool would not have
+    /// more space.
     pub fn grow(&self, members: Vec<MemberId>) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
         let what = "the pool cannot grow".to_owned();
         for spare in &members {
             self.must_be_empty(*spare, &what)?;
         }
-        self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
+        self.control(Control::Grow { members })
+            .map(|_| ())
+            .map_err(|error| control_failure(what, &error))
     }
 
-    /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised. A member that holds data leaves from
-    /// now on: what lies on it moves to the others by itself, and then its label is erased ([`Pool::dismiss_removed`]).
+    /// Removes a spare or a journal device, and erases its label. A journal device goes when the
+    /// log has what it promised. A member that holds data leaves from now on: what lies on it moves
+    /// to the others by itself, and then its label is erased ([`Pool::dismiss_removed`]).
     ///
     /// # Errors
-    /// There is no such member; too few would be left, or what is in the pool would not fit; a member is away, or data still moves.
+    /// There is no such member; too few would be left, or what is in the pool would not fit; a
+    /// member is away, or data still moves.
     pub fn remove(&self, member: MemberId) -> Result<(), Failure> {
         let what = format!("cannot remove member {member}");
         // Read while nobody waits for it: if it does not answer, only this command stands still.
-        let journal = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.journal));
-        let borne = journal.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
+        let journal = self.0.driver.device(member).filter(|_| {
+            self.member_status(member, &what)
+                .is_ok_and(|(_, status)| status.journal)
+        });
+        let borne = journal.and_then(|device| {
+            offline::borne_by(&*device, Path::new(&path_of(&*device)))
+                .ok()
+                .flatten()?
+                .superblock
+        });
         let (_, status) = self.member_status(member, &what)?;
-        // One that is to replace a member may hang with what it got: then it is given up, and its label erased when it answers.
+        // One that is to replace a member may hang with what it got: then it is given up, and its
+        // label erased when it answers.
         if ["spare", "removed"].contains(&status.state) && !status.is_shadow {
             self.must_answer(member, &what)?;
         }
@@ -324,20 +507,37 @@ impl Pool {
             return self.call_off(member, &what);
         }
         if !status.journal && !["spare", "removed"].contains(&status.state) {
-            return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
+            return self
+                .control(Control::Remove { member })
+                .map(|_| ())
+                .map_err(|error| control_failure(what, &error));
         }
         let serves = status.journal && ["online", "rebuilding"].contains(&status.state);
         if serves {
             self.change(member, MemberChange::TakeOut, &what)?;
         }
-        let settled = if status.journal { self.settle(member, &what) } else { Ok(()) };
-        settled.and_then(|()| self.change(member, MemberChange::GiveUp, &what)).inspect_err(|_| {
-            // The refusal is the failure to tell; the device serves as before, if it can.
-            let back = borne.filter(|_| serves).map(|superblock| MemberChange::BringBack { superblock: Box::new(superblock) });
-            if let Some(Err(failure)) = back.map(|back| self.change(member, back, &what)) {
-                tracing::warn!("pool '{}': {} stays out of service: {failure}", self.name(), self.member_text(member));
-            }
-        })?;
+        let settled = if status.journal {
+            self.settle(member, &what)
+        } else {
+            Ok(())
+        };
+        settled
+            .and_then(|()| self.change(member, MemberChange::GiveUp, &what))
+            .inspect_err(|_| {
+                // The refusal is the failure to tell; the device serves as before, if it can.
+                let back = borne
+                    .filter(|_| serves)
+                    .map(|superblock| MemberChange::BringBack {
+                        superblock: Box::new(superblock),
+                    });
+                if let Some(Err(failure)) = back.map(|back| self.change(member, back, &what)) {
+                    tracing::warn!(
+                        "pool '{}': {} stays out of service: {failure}",
+                        self.name(),
+                        self.member_text(member)
+                    );
+                }
+            })?;
         self.erase_removed(member)
     }
 
@@ -349,23 +549,54 @@ impl Pool {
 
     /// The label of what is none of the pool's any more is erased.
     pub(super) fn erase_removed(&self, member: MemberId) -> Result<(), Failure> {
-        self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
+        self.dismiss(
+            member,
+            &format!("member {member} is removed, but the label on its device cannot be erased"),
+        )
+        .map(drop)
     }
 
-    /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
+    /// Closes the devices of members that have left for good, and erases their labels: nobody who
+    /// looks for the pool is to find them.
     pub fn dismiss_removed(&self) {
         // (What hangs is erased and closed another time.)
-        let is_removed = |member: &&MemberStatus| member.state == "removed" && member.unanswered == 0;
-        let removed = |pool: &PoolStatus| pool.members.iter().filter(is_removed).map(|member| member.member).collect::<Vec<_>>();
-        let answer = |member: &MemberId| self.must_answer(*member, "cannot erase the label of a member that has left").is_ok();
-        let removed: Vec<MemberId> = self.status().iter().flat_map(removed).filter(answer).collect();
+        let is_removed =
+            |member: &&MemberStatus| member.state == "removed" && member.unanswered == 0;
+        let removed = |pool: &PoolStatus| {
+            pool.members
+                .iter()
+                .filter(is_removed)
+                .map(|member| member.member)
+                .collect::<Vec<_>>()
+        };
+        let answer = |member: &MemberId| {
+            self.must_answer(*member, "cannot erase the label of a member that has left")
+                .is_ok()
+        };
+        let removed: Vec<MemberId> = self
+            .status()
+            .iter()
+            .flat_map(removed)
+            .filter(answer)
+            .collect();
         let _one = lock(&self.0.exchanging);
-        let members = self.status().map(|status| status.members).unwrap_or_default();
-        for member in members.iter().filter(is_removed).map(|member| member.member).filter(|member| removed.contains(member)) {
+        let members = self
+            .status()
+            .map(|status| status.members)
+            .unwrap_or_default();
+        for member in members
+            .iter()
+            .filter(is_removed)
+            .map(|member| member.member)
+            .filter(|member| removed.contains(member))
+        {
             let what = format!("cannot erase the label of member {member}, which is none any more");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
-                Ok(true) => tracing::info!("pool '{}': member {member} has left; its label is erased", self.name()),
+                Ok(true) => tracing::info!(
+                    "pool '{}': member {member} has left; its label is erased",
+                    self.name()
+                ),
                 Err(failure) => self.warn_once(&failure.to_string()),
             }
         }
@@ -380,10 +611,25 @@ impl Pool {
             return Ok(false);
         };
         self.settle(member, what)?;
-        // A spare whose device took a member's place, and whose slot was not cleared then, is not to take that member's label along.
-        let serves = |other: &MemberId| *other != member && self.0.driver.device(*other).is_some_and(|serving| Arc::ptr_eq(&serving, &device));
-        let serves_elsewhere = (0..MAX_MEMBERS as u8).map(MemberId).any(|other| serves(&other));
-        let erased = if serves_elsewhere { Ok(()) } else { offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member))) };
+        // A spare whose device took a member's place, and whose slot was not cleared then, is not
+        // to take that member's label along.
+        let serves = |other: &MemberId| {
+            *other != member
+                && self
+                    .0
+                    .driver
+                    .device(*other)
+                    .is_some_and(|serving| Arc::ptr_eq(&serving, &device))
+        };
+        let serves_elsewhere = (0..MAX_MEMBERS as u8)
+            .map(MemberId)
+            .any(|other| serves(&other));
+        let erased = if serves_elsewhere {
+            Ok(())
+        } else {
+            offline::erase(&*device)
+                .map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))
+        };
         let path = path_of(&*device);
         self.put(member, None, what)?;
         forget();
@@ -402,25 +648,35 @@ impl Pool {
     pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
         let what = format!("spare {spare} cannot take the place of member {member}");
         if self.is_emptied(spare) {
-            return Err(Failure::new(id::MEMBER_STATE, what, "it is being emptied").remedy("wait: it is tried again when it is empty"));
+            return Err(Failure::new(id::MEMBER_STATE, what, "it is being emptied")
+                .remedy("wait: it is tried again when it is empty"));
         }
         self.must_answer(spare, &what)?;
         let _one = lock(&self.0.exchanging);
         self.must_be_vacant(member, spare, &what)?;
         let (pool, status) = self.member_status(spare, &what)?;
-        let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
+        let device = self.0.driver.device(spare).ok_or_else(|| {
+            Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there")
+        })?;
         let place = self.member_status(member, &what)?.1;
         check_sector(&*device, place.sector_bytes_max, &what)?;
         if let Some(size) = self.too_small(spare, &place) {
-            let why = format!("it has {size} bytes now, and the place needs {}", place.needed_bytes);
-            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("remove the spare, and add a larger one"));
+            let why = format!(
+                "it has {size} bytes now, and the place needs {}",
+                place.needed_bytes
+            );
+            return Err(Failure::new(id::MEMBER_OPEN, what, why)
+                .remedy("remove the spare, and add a larger one"));
         }
         self.settle_within(member, WITH_LOCK, &what)?;
-        // A scrub may be writing the label of the spare. (One that does not answer must not come in.)
+        // A scrub may be writing the label of the spare. (One that does not answer must not come
+        // in.)
         self.settle_within(spare, WITH_LOCK, &what)?;
-        let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
+        let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid)
+            .map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
-            // Where the pool was imported by force elsewhere, the spare may have served. But what somebody else put there since, who reaches the drive too, is his.
+            // Where the pool was imported by force elsewhere, the spare may have served. But what
+            // somebody else put there since, who reaches the drive too, is his.
             offline::must_be_of(&*device, pool.pool).map_err(|why| {
                 Failure::new(id::MEMBER_IN_USE, what.clone(), why)
                     .remedy("remove the spare, and see who uses it; if nobody does, a scrub writes its label anew")
@@ -429,24 +685,50 @@ impl Pool {
         }
         // All that may have taken long, and who takes a member out waits for nobody.
         self.must_be_vacant(member, spare, &what)?;
-        offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
+        offline::label(&*device, pool.pool, &pool.name, member, status.uuid)
+            .map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
         self.0.names.set_uuid(member, status.uuid);
-        self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, power_safe: false, spare: Some(spare) }, &what)?;
+        self.tell(
+            member,
+            MemberChange::Exchange {
+                uuid: status.uuid,
+                size_bytes: status.size_bytes,
+                power_safe: false,
+                spare: Some(spare),
+            },
+            &what,
+        )?;
         self.dismiss(spare, &what).map(drop)
     }
 
     /// The administrator may have come first.
     fn must_be_vacant(&self, member: MemberId, spare: MemberId, what: &str) -> Result<(), Failure> {
-        if vacancies(&self.status_now(what)?, true).iter().any(|(vacant, spares)| *vacant == member && spares.contains(&spare)) {
+        if vacancies(&self.status_now(what)?, true)
+            .iter()
+            .any(|(vacant, spares)| *vacant == member && spares.contains(&spare))
+        {
             return Ok(());
         }
-        Err(Failure::new(id::MEMBER_STATE, what, "the member is not missed any more, or the spare is gone").remedy("see `windrow pool status`"))
+        Err(Failure::new(
+            id::MEMBER_STATE,
+            what,
+            "the member is not missed any more, or the spare is gone",
+        )
+        .remedy("see `windrow pool status`"))
     }
 
-    /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done
-    /// before the lock of all changes is taken, and the device is blank when it is looked at again.
-    pub(super) fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
+    /// What was in this pool before is emptied. That takes as long as writing all of it, and
+    /// neither a spare nor another command is to wait for it: so it is done before the lock of all
+    /// changes is taken, and the device is blank when it is looked at again.
+    pub(super) fn empty_former(
+        &self,
+        pool: &PoolStatus,
+        member: MemberId,
+        newcomer: &Newcomer,
+        needs: Needs,
+        what: &str,
+    ) -> Result<(), Failure> {
         // What cannot be read is left to the second look.
         if offline::zeroed_first(&newcomer.path, pool.pool).is_none() {
             return Ok(());
@@ -457,12 +739,22 @@ impl Pool {
     }
 
     /// The same, for a device that gets a slot of its own.
-    fn empty_for_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
+    fn empty_for_a_slot(
+        &self,
+        newcomer: &Newcomer,
+        needs: Needs,
+        what: &str,
+    ) -> Result<(), Failure> {
         let pool = self.status_now(what)?;
         self.empty_former(&pool, slot_for_another(&pool, what)?, newcomer, needs, what)
     }
 
-    pub(super) fn empty(&self, pool: &PoolStatus, device: &dyn Member, what: &str) -> Result<(), Failure> {
+    pub(super) fn empty(
+        &self,
+        pool: &PoolStatus,
+        device: &dyn Member,
+        what: &str,
+    ) -> Result<(), Failure> {
         let emptied = offline::empty(device, pool.pool, &pool.name, what, &mut |done, all| {
             *lock(&self.0.zeroing) = Some((done, all));
             !self.0.driver.is_stopped()
@@ -472,7 +764,14 @@ impl Pool {
     }
 
     /// Nothing is written before everything speaks for the device.
-    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<Opened, Failure> {
+    fn open_newcomer(
+        &self,
+        pool: &PoolStatus,
+        member: MemberId,
+        newcomer: &Newcomer,
+        needs: Needs,
+        what: &str,
+    ) -> Result<Opened, Failure> {
         let probed = newcomer.examine(what)?;
         self.open_probed(pool, (member, needs), newcomer, probed, what)
     }
@@ -487,61 +786,124 @@ impl Pool {
         what: &str,
     ) -> Result<Opened, Failure> {
         let device = self.open_fitting((member, needs), newcomer, probed, what)?;
-        let failed = |error: windrow_device::DeviceError| Failure::new(id::MEMBER_IO, what, error.of(member));
+        let failed = |error: windrow_device::DeviceError| {
+            Failure::new(id::MEMBER_IO, what, error.of(member))
+        };
         if offline::was_in(&*device, pool.pool).map_err(failed)? {
             self.empty(pool, &*device, what)?;
         }
         let uuid = offline::random_uuid()?;
-        offline::erase(&*device).and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid)).map_err(failed)?;
+        offline::erase(&*device)
+            .and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid))
+            .map_err(failed)?;
         let size_bytes = device.info().size_bytes / BLOCK_BYTES * BLOCK_BYTES;
-        Ok(Opened { device, uuid, size_bytes })
+        Ok(Opened {
+            device,
+            uuid,
+            size_bytes,
+        })
     }
 
     /// How a device is opened.
     fn opened_as(&self, power_safe: bool) -> OpenRequest {
-        OpenRequest { power_safe, ..self.0.open.clone() }
+        OpenRequest {
+            power_safe,
+            ..self.0.open.clone()
+        }
     }
 
-    /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at most), and is still what it was when it was examined.
-    fn open_fitting(&self, (member, needs): (MemberId, Needs), newcomer: &Newcomer, probed: Mark, what: &str) -> Result<Arc<dyn Member>, Failure> {
-        let device = offline::open_member(&newcomer.path, member, &self.opened_as(needs.power_safe), what)?;
-        needs.must_be_met(&newcomer.path, device.info().size_bytes, device.info().logical_sector, what)?;
+    /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at
+    /// most), and is still what it was when it was examined.
+    fn open_fitting(
+        &self,
+        (member, needs): (MemberId, Needs),
+        newcomer: &Newcomer,
+        probed: Mark,
+        what: &str,
+    ) -> Result<Arc<dyn Member>, Failure> {
+        let device = offline::open_member(
+            &newcomer.path,
+            member,
+            &self.opened_as(needs.power_safe),
+            what,
+        )?;
+        needs.must_be_met(
+            &newcomer.path,
+            device.info().size_bytes,
+            device.info().logical_sector,
+            what,
+        )?;
         offline::must_be_as_probed(&*device, member, probed, what)?;
         self.must_not_serve(&*device, newcomer, what)?;
         Ok(device)
     }
 
-    /// A second path to a drive that is in the pool, or a copy of one, is no other device, whatever it may be overwritten for.
-    fn must_not_serve(&self, device: &dyn Member, newcomer: &Newcomer, what: &str) -> Result<(), Failure> {
-        let Ok(Some(borne)) = offline::borne_by(device, &newcomer.path) else { return Ok(()) };
+    /// A second path to a drive that is in the pool, or a copy of one, is no other device, whatever
+    /// it may be overwritten for.
+    fn must_not_serve(
+        &self,
+        device: &dyn Member,
+        newcomer: &Newcomer,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let Ok(Some(borne)) = offline::borne_by(device, &newcomer.path) else {
+            return Ok(());
+        };
         self.must_not_be_served(&borne, &newcomer.path, what)
     }
 
     /// The same of what was found on a device.
-    pub(super) fn must_not_be_served(&self, borne: &FoundMember, path: &Path, what: &str) -> Result<(), Failure> {
+    pub(super) fn must_not_be_served(
+        &self,
+        borne: &FoundMember,
+        path: &Path,
+        what: &str,
+    ) -> Result<(), Failure> {
         let pool = self.status_now(what)?;
-        let is_it = |member: &&MemberStatus| member.uuid == borne.label.member_uuid && self.0.driver.device(member.member).is_some();
-        let serving = pool.members.iter().filter(|member| ["online", "rebuilding", "spare"].contains(&member.state)).find(is_it);
+        let is_it = |member: &&MemberStatus| {
+            member.uuid == borne.label.member_uuid && self.0.driver.device(member.member).is_some()
+        };
+        let serving = pool
+            .members
+            .iter()
+            .filter(|member| ["online", "rebuilding", "spare"].contains(&member.state))
+            .find(is_it);
         match serving.filter(|_| borne.label.pool == pool.pool) {
             None => Ok(()),
             Some(member) => {
-                let why = format!("{} is member {} by another path, or a copy of it", path.display(), member.member);
+                let why = format!(
+                    "{} is member {} by another path, or a copy of it",
+                    path.display(),
+                    member.member
+                );
                 let remedy = "choose another device; one that is surely a copy has to be zeroed first (blkdiscard --zeroout)";
                 Err(Failure::new(id::MEMBER_IN_USE, what, why).remedy(remedy))
             }
         }
     }
 
-    /// Exchanges the device of a member that is out of use; `None` also waits until its commands have ended.
-    fn put(&self, member: MemberId, device: Option<Arc<dyn Member>>, what: &str) -> Result<(), Failure> {
+    /// Exchanges the device of a member that is out of use; `None` also waits until its commands
+    /// have ended.
+    fn put(
+        &self,
+        member: MemberId,
+        device: Option<Arc<dyn Member>>,
+        what: &str,
+    ) -> Result<(), Failure> {
         if device.is_none() && self.0.driver.device(member).is_some() {
             self.settle(member, what)?;
         }
         let path = device.as_ref().map(|device| path_of(&**device));
-        self.0.driver.exchange(member, device).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+        self.0
+            .driver
+            .exchange(member, device)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
         if self.0.driver.is_stopped() && path.is_some() {
             // The pool has ended meanwhile, and lets go of its devices.
-            self.0.driver.exchange(member, None).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+            self.0
+                .driver
+                .exchange(member, None)
+                .map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
             return Err(control_failure(what.to_owned(), &ControlError::Stopped));
         }
         if let Some(path) = path {
@@ -558,23 +920,42 @@ impl Pool {
         })
     }
 
-    pub(super) fn change(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
-        self.control(Control::Member { member, change }).map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error))
+    pub(super) fn change(
+        &self,
+        member: MemberId,
+        change: MemberChange,
+        what: &str,
+    ) -> Result<(), Failure> {
+        self.control(Control::Member { member, change })
+            .map(|_| ())
+            .map_err(|error| control_failure(what.to_owned(), &error))
     }
 
     pub(super) fn status_now(&self, what: &str) -> Result<PoolStatus, Failure> {
-        self.status().ok_or_else(|| control_failure(what.to_owned(), &ControlError::Stopped))
+        self.status()
+            .ok_or_else(|| control_failure(what.to_owned(), &ControlError::Stopped))
     }
 
-    pub(super) fn member_status(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+    pub(super) fn member_status(
+        &self,
+        member: MemberId,
+        what: &str,
+    ) -> Result<(PoolStatus, MemberStatus), Failure> {
         let status = self.status_now(what)?;
         let found = status.members.get(member.index()).cloned();
-        found.map(|found| (status, found)).ok_or_else(|| Failure::new(id::USAGE, what, "there is no such member").remedy("see `windrow pool status`"))
+        found.map(|found| (status, found)).ok_or_else(|| {
+            Failure::new(id::USAGE, what, "there is no such member")
+                .remedy("see `windrow pool status`")
+        })
     }
 }
 
 /// The superblock of a locked device, if it is still the member that bore `before`.
-pub(super) fn borne_under_lock(device: &dyn Member, path: &Path, before: &Superblock) -> Option<Superblock> {
+pub(super) fn borne_under_lock(
+    device: &dyn Member,
+    path: &Path,
+    before: &Superblock,
+) -> Option<Superblock> {
     let now = offline::borne_by(device, path).ok()??.superblock?;
     ((now.pool, now.member_uuid) == (before.pool, before.member_uuid)).then_some(now)
 }
@@ -585,42 +966,88 @@ fn spare_refused(newcomer: &Newcomer) -> String {
 
 /// Where a device was opened; empty if it has no path.
 pub(super) fn path_of(device: &dyn Member) -> String {
-    device.info().path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    device
+        .info()
+        .path
+        .as_ref()
+        .map(|path| path.display().to_string())
+        .unwrap_or_default()
 }
 
 /// What a spare needs: whose place it will take is not known.
 pub(super) fn spare_needs(pool: &PoolStatus) -> Needs {
-    let sector_max = pool.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
-    Needs { bytes: 0, sector_max, power_safe: false }
+    let sector_max = pool
+        .members
+        .iter()
+        .map(|member| member.sector_bytes_max)
+        .min()
+        .unwrap_or(BLOCK_BYTES as u32);
+    Needs {
+        bytes: 0,
+        sector_max,
+        power_safe: false,
+    }
 }
 
 /// What a journal device needs.
 pub(super) fn journal_needs(power_safe: bool) -> Needs {
-    Needs { bytes: 0, sector_max: BLOCK_BYTES as u32, power_safe }
+    Needs {
+        bytes: 0,
+        sector_max: BLOCK_BYTES as u32,
+        power_safe,
+    }
 }
 
 /// That a spare of this size can take the place of one member at least.
-pub(super) fn must_fit_a_place(pool: &PoolStatus, path: &Path, size: u64, what: &str) -> Result<(), Failure> {
-    let places = pool.members.iter().filter(|member| !["spare", "removed"].contains(&member.state) && !member.power_safe && !member.leaving);
+pub(super) fn must_fit_a_place(
+    pool: &PoolStatus,
+    path: &Path,
+    size: u64,
+    what: &str,
+) -> Result<(), Failure> {
+    let places = pool.members.iter().filter(|member| {
+        !["spare", "removed"].contains(&member.state) && !member.power_safe && !member.leaving
+    });
     let least = places.map(|member| member.needed_bytes).min().unwrap_or(0);
     if size >= least {
         return Ok(());
     }
-    let why = format!("{} has {size} bytes, and the smallest place of a member needs {least}: it could never help", path.display());
-    Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device, or give --force to add it all the same"))
+    let why = format!(
+        "{} has {size} bytes, and the smallest place of a member needs {least}: it could never help",
+        path.display()
+    );
+    Err(Failure::new(id::MEMBER_OPEN, what, why)
+        .remedy("choose a larger device, or give --force to add it all the same"))
 }
 
 /// A slot for another member: one that is not in use, else the one behind the last.
 pub(super) fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
     // (One whose last commands have not ended is not free yet.)
-    let slot = pool.members.iter().position(|member| member.state == "removed" && member.unanswered == 0).unwrap_or(pool.members.len());
-    let none =
-        || Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")).remedy("remove a spare or a member first");
-    (slot < MAX_MEMBERS).then_some(MemberId(slot as u8)).ok_or_else(none)
+    let slot = pool
+        .members
+        .iter()
+        .position(|member| member.state == "removed" && member.unanswered == 0)
+        .unwrap_or(pool.members.len());
+    let none = || {
+        Failure::new(
+            id::POOL_VALUE,
+            what,
+            format!("a pool has {MAX_MEMBERS} slots for members and spares"),
+        )
+        .remedy("remove a spare or a member first")
+    };
+    (slot < MAX_MEMBERS)
+        .then_some(MemberId(slot as u8))
+        .ok_or_else(none)
 }
 
-/// A journal in the pool is written in units that a device with larger sectors would refuse, each time.
-pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> Result<(), Failure> {
+/// A journal in the pool is written in units that a device with larger sectors would refuse, each
+/// time.
+pub(super) fn check_sector(
+    device: &dyn Member,
+    sector_max: u32,
+    what: &str,
+) -> Result<(), Failure> {
     sector_must_fit(device.info().logical_sector, sector_max, what)
 }
 
@@ -628,28 +1055,59 @@ fn sector_must_fit(sector: u32, sector_max: u32, what: &str) -> Result<(), Failu
     if sector <= sector_max {
         return Ok(());
     }
-    let why = format!("its logical sectors have {sector} bytes, and the pool's journal is written in units of {sector_max}");
-    Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a device with logical sectors of 512 bytes, or format it with such sectors"))
+    let why = format!(
+        "its logical sectors have {sector} bytes, and the pool's journal is written in units of {sector_max}"
+    );
+    Err(Failure::new(id::MEMBER_OPEN, what, why).remedy(
+        "choose a device with logical sectors of 512 bytes, or format it with such sectors",
+    ))
 }
 
-/// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
-/// once, one that is missing when `patient` says that it was waited for; never one that was taken out. And no journal device that is declared power-safe:
+/// A member whose place a spare may take, and the spares that may, in the order in which they are
+/// tried: a member that failed in service at once, one that is missing when `patient` says that it
+/// was waited for; never one that was taken out. And no journal device that is declared power-safe:
 /// nobody said so of a spare, and what is written there is not flushed.
 pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
-    let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
+    let mut spares: Vec<&MemberStatus> = status
+        .members
+        .iter()
+        .filter(|member| member.state == "spare")
+        .collect();
     // The smallest that is large enough.
     spares.sort_by_key(|spare| spare.size_bytes);
     let may_be_taken = |member: &MemberStatus| !member.leaving && !member.power_safe;
-    let vacant = |member: &&MemberStatus| may_be_taken(member) && (member.state == "faulted" || (patient && member.state == "missing"));
+    let vacant = |member: &&MemberStatus| {
+        may_be_taken(member)
+            && (member.state == "faulted" || (patient && member.state == "missing"))
+    };
     // One that is about to replace a member takes no other place.
-    let may_take = |spare: &&&MemberStatus, member: &MemberStatus| spare.replaces.is_none_or(|of| of == member.member) && !spare.is_shadow;
-    let fits = |spare: &&&MemberStatus, member: &MemberStatus| spare.size_bytes >= member.needed_bytes && may_take(spare, member);
-    let fitting = |member: &MemberStatus| spares.iter().filter(|spare| fits(spare, member)).map(|spare| spare.member).collect();
-    let vacancies = status.members.iter().filter(vacant).map(|member| (member.member, fitting(member)));
-    vacancies.filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty()).collect()
+    let may_take = |spare: &&&MemberStatus, member: &MemberStatus| {
+        spare.replaces.is_none_or(|of| of == member.member) && !spare.is_shadow
+    };
+    let fits = |spare: &&&MemberStatus, member: &MemberStatus| {
+        spare.size_bytes >= member.needed_bytes && may_take(spare, member)
+    };
+    let fitting = |member: &MemberStatus| {
+        spares
+            .iter()
+            .filter(|spare| fits(spare, member))
+            .map(|spare| spare.member)
+            .collect()
+    };
+    let vacancies = status
+        .members
+        .iter()
+        .filter(vacant)
+        .map(|member| (member.member, fitting(member)));
+    vacancies
+        .filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty())
+        .collect()
 }
 
 /// How new devices are opened: as the others were, but never for long waited for.
 pub(super) fn opening(request: &OpenRequest) -> OpenRequest {
-    OpenRequest { lock_patience: Duration::from_secs(1), ..request.clone() }
+    OpenRequest {
+        lock_patience: Duration::from_secs(1),
+        ..request.clone()
+    }
 }

@@ -1,4 +1,5 @@
-//! Looks at devices that may never answer: each in a thread of its own, and one at a time for a device. Whoever looks gives up after some time; the thread ends when the device does.
+//! Looks at devices that may never answer: each in a thread of its own, and one at a time for a
+//! device. Whoever looks gives up after some time; the thread ends when the device does.
 
 use super::lock;
 use crate::offline;
@@ -16,15 +17,23 @@ type Look = (Weak<dyn Member>, Receiver<()>);
 pub(super) struct Looks(Mutex<Vec<Look>>);
 
 impl Looks {
-    /// True if a read of the device has ended, well or not, within `patience`. False at once while an earlier one goes on.
+    /// True if a read of the device has ended, well or not, within `patience`. False at once while
+    /// an earlier one goes on.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub(super) fn answers(&self, device: &Arc<dyn Member>, patience: Duration) -> std::io::Result<bool> {
+    pub(super) fn answers(
+        &self,
+        device: &Arc<dyn Member>,
+        patience: Duration,
+    ) -> std::io::Result<bool> {
         {
             let mut looks = lock(&self.0);
             looks.retain(|(_, end)| end.try_recv() == Err(TryRecvError::Empty));
-            if looks.iter().any(|(other, _)| other.ptr_eq(&Arc::downgrade(device))) {
+            if looks
+                .iter()
+                .any(|(other, _)| other.ptr_eq(&Arc::downgrade(device)))
+            {
                 return Ok(false);
             }
         }
@@ -36,7 +45,9 @@ impl Looks {
             drop(looked_at);
             _ = ended.send(());
         };
-        std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look)?;
+        std::thread::Builder::new()
+            .name("windrow-look".to_owned())
+            .spawn(look)?;
         let answers = end.recv_timeout(patience).is_ok();
         if !answers {
             lock(&self.0).push((Arc::downgrade(device), end));
@@ -81,19 +92,30 @@ mod tests {
         }
     }
 
-    /// A steward looks again and again; each time a thread more would wait for a spare that never answers.
+    /// A steward looks again and again; each time a thread more would wait for a spare that never
+    /// answers.
     #[test]
     fn a_device_that_does_not_answer_is_looked_at_once() {
-        let slow = Arc::new(Slow { of: RamMember::new(4 << 20, RamAllocation::Sparse).expect("memory"), gate: Mutex::default(), reads: AtomicU32::new(0) });
+        let slow = Arc::new(Slow {
+            of: RamMember::new(4 << 20, RamAllocation::Sparse).expect("memory"),
+            gate: Mutex::default(),
+            reads: AtomicU32::new(0),
+        });
         let (device, looks): (Arc<dyn Member>, _) = (slow.clone(), Looks::default());
         let shut = lock(&slow.gate);
         assert!((0..5).all(|_| !looks.answers(&device, Duration::ZERO).expect("a thread")));
         while slow.reads.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        assert_eq!((slow.reads.load(Ordering::Relaxed), lock(&looks.0).len()), (1, 1));
+        assert_eq!(
+            (slow.reads.load(Ordering::Relaxed), lock(&looks.0).len()),
+            (1, 1)
+        );
         drop(shut);
-        while !looks.answers(&device, Duration::from_secs(60)).expect("a thread") {
+        while !looks
+            .answers(&device, Duration::from_secs(60))
+            .expect("a thread")
+        {
             std::thread::yield_now();
         }
         assert!(lock(&looks.0).is_empty());

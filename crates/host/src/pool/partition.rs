@@ -1,4 +1,5 @@
-//! A whole disk that comes into a pool: it gets a partition table, and its one partition is the member.
+//! A whole disk that comes into a pool: it gets a partition table, and its one partition is the
+//! member.
 
 use super::Pool;
 use super::exchange::{Needs, journal_needs, must_fit_a_place, slot_for_another, spare_needs};
@@ -32,11 +33,14 @@ pub enum Place {
 }
 
 impl Pool {
-    /// Does `work` with a newcomer: with the partition that is made of it if it is a disk, and if `partitioning` wants that. The bare disk is used where the partition
-    /// would be too small and the disk is not: for the member's place, or, without one, for that of any member. Nothing is written before the partition is known to fit.
+    /// Does `work` with a newcomer: with the partition that is made of it if it is a disk, and if
+    /// `partitioning` wants that. The bare disk is used where the partition would be too small and
+    /// the disk is not: for the member's place, or, without one, for that of any member. Nothing is
+    /// written before the partition is known to fit.
     ///
     /// # Errors
-    /// Of `work`, after which the table is taken away again; or the disk is in use, holds something, or cannot be partitioned.
+    /// Of `work`, after which the table is taken away again; or the disk is in use, holds
+    /// something, or cannot be partitioned.
     pub fn on_partition<T>(
         &self,
         newcomer: &Newcomer,
@@ -46,14 +50,26 @@ impl Pool {
         work: impl FnOnce(&Newcomer) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let pool = self.status_now(what)?;
-        let Some(planned) = partition::planned(&newcomer.path, partitioning, partition::alignment_of(&pool.plan.zones)) else { return work(newcomer) };
+        let Some(planned) = partition::planned(
+            &newcomer.path,
+            partitioning,
+            partition::alignment_of(&pool.plan.zones),
+        ) else {
+            return work(newcomer);
+        };
         let counts = |status: &&MemberStatus| match place {
             Place::Member { member, .. } => status.member == member,
             _ => !["spare", "removed"].contains(&status.state) && !status.journal,
         };
-        let is_too_small = |status: &MemberStatus| planned.size_bytes() < status.needed_bytes && status.needed_bytes <= planned.disk_bytes();
+        let is_too_small = |status: &MemberStatus| {
+            planned.size_bytes() < status.needed_bytes
+                && status.needed_bytes <= planned.disk_bytes()
+        };
         if pool.members.iter().filter(counts).any(is_too_small) {
-            tracing::warn!("{} is used without a partition table: a partition would be too small for the place that it takes", newcomer.path.display());
+            tracing::warn!(
+                "{} is used without a partition table: a partition would be too small for the place that it takes",
+                newcomer.path.display()
+            );
             return work(newcomer);
         }
         newcomer.examine(what)?;
@@ -71,7 +87,13 @@ impl Pool {
     ///
     /// # Errors
     /// The partition does not fit, or nothing may come to that place.
-    fn place_for(&self, planned: &Planned, newcomer: &Newcomer, place: Place, what: &str) -> Result<(MemberId, Needs), Failure> {
+    fn place_for(
+        &self,
+        planned: &Planned,
+        newcomer: &Newcomer,
+        place: Place,
+        what: &str,
+    ) -> Result<(MemberId, Needs), Failure> {
         let pool = self.status_now(what)?;
         let (size, path) = (planned.size_bytes(), &newcomer.path);
         let (slot, needs) = match place {
@@ -81,7 +103,14 @@ impl Pool {
                     must_replace_none(&pool, what)?;
                     slot_for_another(&pool, what)?;
                 }
-                (member, Needs { bytes: status.needed_bytes, sector_max: status.sector_bytes_max, power_safe: status.power_safe })
+                (
+                    member,
+                    Needs {
+                        bytes: status.needed_bytes,
+                        sector_max: status.sector_bytes_max,
+                        power_safe: status.power_safe,
+                    },
+                )
             }
             Place::Spare { small } => {
                 if !small {
@@ -89,16 +118,29 @@ impl Pool {
                 }
                 (slot_for_another(&pool, what)?, spare_needs(&pool))
             }
-            Place::Journal { power_safe } => (slot_for_another(&pool, what)?, journal_needs(power_safe)),
+            Place::Journal { power_safe } => {
+                (slot_for_another(&pool, what)?, journal_needs(power_safe))
+            }
         };
         needs.must_be_met(path, size, planned.sector_bytes(), what)?;
         Ok((slot, needs))
     }
 
     /// A member of this pool on a partition of the disk is in service by another path to the drive.
-    fn must_not_be_another_path(&self, pool: &PoolStatus, planned: &Planned, newcomer: &Newcomer, what: &str) -> Result<(), Failure> {
+    fn must_not_be_another_path(
+        &self,
+        pool: &PoolStatus,
+        planned: &Planned,
+        newcomer: &Newcomer,
+        what: &str,
+    ) -> Result<(), Failure> {
         let bare = crate::offline::examine(&newcomer.path).ok().flatten();
         let is_it = |found: &FoundMember| found.label.pool == pool.pool;
-        planned.members().iter().chain(&bare).filter(|found| is_it(found)).try_for_each(|found| self.must_not_be_served(found, &newcomer.path, what))
+        planned
+            .members()
+            .iter()
+            .chain(&bare)
+            .filter(|found| is_it(found))
+            .try_for_each(|found| self.must_not_be_served(found, &newcomer.path, what))
     }
 }

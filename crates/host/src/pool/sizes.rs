@@ -1,23 +1,32 @@
 //! Members that became too small while they were open.
 //!
-//! A file that is cut short reads as an error after its new end, and is written there again block by block: a scrub "repairs" it, it stays in service, and the
-//! next start leaves it out. So sizes are looked at when a scrub begins, and every few seconds by the steward: such a member has failed, and what it held is
-//! rebuilt as a whole when it is large enough again. A device that is to replace a member, and is too small, does not.
+//! A file that is cut short reads as an error after its new end, and is written there again block
+//! by block: a scrub "repairs" it, it stays in service, and the next start leaves it out. So sizes
+//! are looked at when a scrub begins, and every few seconds by the steward: such a member has
+//! failed, and what it held is rebuilt as a whole when it is large enough again. A device that is
+//! to replace a member, and is too small, does not.
 
 use super::Pool;
 use windrow_engine::api::{MemberChange, MemberStatus};
 use windrow_units::MemberId;
 
 impl Pool {
-    /// Has members fail that have fewer bytes than their places need, and gives up copies of members that do. Measuring sends nothing to a device.
+    /// Has members fail that have fewer bytes than their places need, and gives up copies of
+    /// members that do. Measuring sends nothing to a device.
     pub fn check_sizes(&self) {
         let Some(status) = self.status() else { return };
         for slot in &status.members {
             match slot.state {
-                "online" | "rebuilding" | "missing" | "faulted" | "offline" => self.check_size(slot),
+                "online" | "rebuilding" | "missing" | "faulted" | "offline" => {
+                    self.check_size(slot)
+                }
                 "spare" => {
-                    let place = slot.replaces.and_then(|member| status.members.get(member.index()));
-                    if let Some(why) = place.and_then(|place| self.cannot_replace(slot.member, place)) {
+                    let place = slot
+                        .replaces
+                        .and_then(|member| status.members.get(member.index()));
+                    if let Some(why) =
+                        place.and_then(|place| self.cannot_replace(slot.member, place))
+                    {
                         self.give_up_copy(slot, &why);
                     }
                 }
@@ -27,15 +36,27 @@ impl Pool {
     }
 
     fn check_size(&self, member: &MemberStatus) {
-        if member.state == "online" && self.0.driver.device(member.member).is_some_and(|device| device.is_nameless()) {
+        if member.state == "online"
+            && self
+                .0
+                .driver
+                .device(member.member)
+                .is_some_and(|device| device.is_nameless())
+        {
             let text = self.member_text(member.member);
             self.warn_once(&format!("the file of {text} was deleted: the member serves until the pool ends, and no later start finds it; replace it now"));
         }
-        let Some(size) = self.too_small(member.member, member) else { return };
-        let reason = format!("it has {size} bytes now, and its place needs {}: it was cut short while it was in use", member.needed_bytes);
+        let Some(size) = self.too_small(member.member, member) else {
+            return;
+        };
+        let reason = format!(
+            "it has {size} bytes now, and its place needs {}: it was cut short while it was in use",
+            member.needed_bytes
+        );
         let what = format!("member {} is too small", member.member);
         if let Err(failure) = self.change(member.member, MemberChange::CutShort { reason }, &what) {
-            // The redundancy does not cover its loss: what is left of it is worth more than nothing.
+            // The redundancy does not cover its loss: what is left of it is worth more than
+            // nothing.
             tracing::error!(%failure, "member {} has {size} bytes now, and its place needs {}", member.member, member.needed_bytes);
         }
     }
@@ -44,12 +65,17 @@ impl Pool {
     fn give_up_copy(&self, spare: &MemberStatus, why: &str) {
         let what = format!("spare {} cannot replace a member", spare.member);
         // Changes of members go one after the other; it is looked at again.
-        let Ok(_one) = self.0.exchanging.try_lock() else { return };
+        let Ok(_one) = self.0.exchanging.try_lock() else {
+            return;
+        };
         if let Ok((_, now)) = self.member_status(spare.member, &what)
             && now.uuid == spare.uuid
             && now.replaces == spare.replaces
         {
-            tracing::error!("pool '{}': {what}: {why}; it is removed from the pool, and the member stays in use", self.name());
+            tracing::error!(
+                "pool '{}': {what}: {why}; it is removed from the pool, and the member stays in use",
+                self.name()
+            );
             if let Err(failure) = self.call_off(spare.member, &what) {
                 self.warn_once(&failure.to_string());
             }
@@ -59,9 +85,16 @@ impl Pool {
     /// Why the device of a spare must not take a member's place.
     pub(super) fn cannot_replace(&self, spare: MemberId, place: &MemberStatus) -> Option<String> {
         if let Some(size) = self.too_small(spare, place) {
-            return Some(format!("it has {size} bytes now, and the place needs {}", place.needed_bytes));
+            return Some(format!(
+                "it has {size} bytes now, and the place needs {}",
+                place.needed_bytes
+            ));
         }
-        let is_nameless = self.0.driver.device(spare).is_some_and(|device| device.is_nameless());
+        let is_nameless = self
+            .0
+            .driver
+            .device(spare)
+            .is_some_and(|device| device.is_nameless());
         is_nameless.then(|| "its file was deleted: no later start would find it".to_owned())
     }
 

@@ -1,8 +1,9 @@
-//! The thread that lets spares take the places of members that are gone, and lets go of the devices of those that have left for good,
-//! or were taken out of service and hung.
+//! The thread that lets spares take the places of members that are gone, and lets go of the devices
+//! of those that have left for good, or were taken out of service and hung.
 //!
-//! It comes when a notice tells of a member, and every [`INTERVAL`] otherwise. A member that failed in service is replaced at once; one that
-//! was missing at the start may only have been forgotten, and is waited for.
+//! It comes when a notice tells of a member, and every [`INTERVAL`] otherwise. A member that failed
+//! in service is replaced at once; one that was missing at the start may only have been forgotten,
+//! and is waited for.
 
 use super::exchange::vacancies;
 use super::{Inner, Pool};
@@ -54,8 +55,12 @@ impl Steward {
 
     /// False: the end.
     fn wait(&self) -> bool {
-        let (mut state, _) =
-            self.changed.wait_timeout_while(lock(&self.state), INTERVAL, |state| !state.poked && !state.closed).unwrap_or_else(|e| e.into_inner());
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(lock(&self.state), INTERVAL, |state| {
+                !state.poked && !state.closed
+            })
+            .unwrap_or_else(|e| e.into_inner());
         state.poked = false;
         !state.closed
     }
@@ -71,7 +76,11 @@ impl Pool {
 }
 
 /// Starts the thread. `until`: how long a member that was missing at the start is waited for.
-pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, until: Instant) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn start(
+    steward: Arc<Steward>,
+    pool: Weak<Inner>,
+    until: Instant,
+) -> std::io::Result<JoinHandle<()>> {
     let body = move || {
         steward.poke();
         while steward.wait() {
@@ -84,7 +93,9 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, until: Instant) ->
             fill_vacancies(&pool, Instant::now() >= until);
         }
     };
-    std::thread::Builder::new().name("windrow-steward".to_owned()).spawn(body)
+    std::thread::Builder::new()
+        .name("windrow-steward".to_owned())
+        .spawn(body)
 }
 
 fn fill_vacancies(pool: &Pool, patient: bool) {
@@ -93,7 +104,11 @@ fn fill_vacancies(pool: &Pool, patient: bool) {
         for spare in spares {
             match pool.take_over(member, spare) {
                 Ok(()) => {
-                    tracing::warn!("pool '{}': spare {spare} has taken the place of {}", pool.name(), pool.member_text(member));
+                    tracing::warn!(
+                        "pool '{}': spare {spare} has taken the place of {}",
+                        pool.name(),
+                        pool.member_text(member)
+                    );
                     // What is vacant and what is spare is another now.
                     return pool.0.steward.poke();
                 }

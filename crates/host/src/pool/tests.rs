@@ -3,7 +3,9 @@ use crate::driver::tests::{Collector, FakeMachine, request, write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use windrow_device::queue::QueueKind;
-use windrow_device::{Allocation, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file};
+use windrow_device::{
+    Allocation, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file,
+};
 use windrow_io::Reply;
 
 fn start(table: MemberTable, kind: QueueKind) -> Pool {
@@ -11,12 +13,20 @@ fn start(table: MemberTable, kind: QueueKind) -> Pool {
 }
 
 fn start_with(machine: FakeMachine, table: MemberTable, kind: QueueKind) -> Pool {
-    let options = HostOptions { queue: QueueOptions { kind, ..QueueOptions::default() }, ..HostOptions::default() };
+    let options = HostOptions {
+        queue: QueueOptions {
+            kind,
+            ..QueueOptions::default()
+        },
+        ..HostOptions::default()
+    };
     Pool::start_machine(Box::new(machine), table, BufPool::new(1 << 20), options).unwrap()
 }
 
 fn ram() -> MemberTable {
-    vec![Some(Arc::new(RamMember::new(1 << 20, RamAllocation::Preallocate).unwrap()) as Arc<dyn Member>)]
+    vec![Some(
+        Arc::new(RamMember::new(1 << 20, RamAllocation::Preallocate).unwrap()) as Arc<dyn Member>,
+    )]
 }
 
 fn read_everything(pool: &Pool) {
@@ -24,15 +34,26 @@ fn read_everything(pool: &Pool) {
     let session = pool.open("data", sink.clone()).unwrap();
     let (mut requests, mut ready) = (Vec::new(), Vec::new());
     for id in 0..64 {
-        requests.push(request(id, Op::Read { offset: id * 4096, length: 4096 }));
+        requests.push(request(
+            id,
+            Op::Read {
+                offset: id * 4096,
+                length: 4096,
+            },
+        ));
     }
     session.submit(&mut requests, &mut ready);
     let mut all = sink.wait(64 - ready.len());
     all.append(&mut ready);
     assert_eq!(all.len(), 64);
     for completion in all {
-        let Ok(Reply::Data(data)) = completion.result else { panic!("a read failed: {completion:?}") };
-        assert!(data.iter().all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8)));
+        let Ok(Reply::Data(data)) = completion.result else {
+            panic!("a read failed: {completion:?}")
+        };
+        assert!(
+            data.iter()
+                .all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8))
+        );
     }
 }
 
@@ -40,13 +61,18 @@ fn read_everything(pool: &Pool) {
 fn member_commands_come_back_by_every_kind_of_queue() {
     let table = ram();
     for block in 0..64u64 {
-        table[0].as_ref().unwrap().write_at(block * 4096, &[block as u8; 4096]).unwrap();
+        table[0]
+            .as_ref()
+            .unwrap()
+            .write_at(block * 4096, &[block as u8; 4096])
+            .unwrap();
     }
     read_everything(&start(table, QueueKind::Automatic));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("member");
     create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
-    let member: Arc<dyn Member> = Arc::new(FileMember::open(&path, &OpenOptions::default()).unwrap());
+    let member: Arc<dyn Member> =
+        Arc::new(FileMember::open(&path, &OpenOptions::default()).unwrap());
     for block in 0..64u64 {
         member.write_at(block * 4096, &[block as u8; 4096]).unwrap();
     }
@@ -58,7 +84,8 @@ fn member_commands_come_back_by_every_kind_of_queue() {
 /// A pool over one file whose block `n` is full of `n`.
 fn on_file(path: &std::path::Path, machine: FakeMachine) -> Pool {
     create_file(path, 1 << 20, Allocation::Preallocate).unwrap();
-    let member: Arc<dyn Member> = Arc::new(FileMember::open(path, &OpenOptions::default()).unwrap());
+    let member: Arc<dyn Member> =
+        Arc::new(FileMember::open(path, &OpenOptions::default()).unwrap());
     for block in 0..64u64 {
         member.write_at(block * 4096, &[block as u8; 4096]).unwrap();
     }
@@ -66,8 +93,13 @@ fn on_file(path: &std::path::Path, machine: FakeMachine) -> Pool {
 }
 
 fn check_read(completion: &Completion) {
-    let Ok(Reply::Data(data)) = &completion.result else { panic!("a read failed: {completion:?}") };
-    assert!(data.iter().all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8)));
+    let Ok(Reply::Data(data)) = &completion.result else {
+        panic!("a read failed: {completion:?}")
+    };
+    assert!(
+        data.iter()
+            .all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8))
+    );
 }
 
 #[test]
@@ -82,16 +114,33 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
     };
     let mut own_rounds = 0;
     for _ in 0..50 {
-        let mut requests: Vec<_> = (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect();
+        let mut requests: Vec<_> = (0..64)
+            .map(|id| {
+                request(
+                    id,
+                    Op::Read {
+                        offset: id * 4096,
+                        length: 4096,
+                    },
+                )
+            })
+            .collect();
         let (mut ready, mut others, mut waits) = (Vec::new(), Vec::new(), 0);
         session.submit(&mut requests, &mut ready);
         while ready.len() + others.len() < 64 {
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
-            let a_moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                fd,
+                rustix::event::PollFlags::IN,
+            )];
+            let a_moment = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
             if rustix::event::poll(&mut fds, Some(&a_moment)).unwrap() == 1 {
                 while session.progress(&mut ready) {}
             }
-            // Where the thread of the clock drives just then, it takes the requests along, and their ends go the common way.
+            // Where the thread of the clock drives just then, it takes the requests along, and
+            // their ends go the common way.
             others.append(&mut sink.wait(0));
             waits += 1;
             assert!(waits < 2000, "reads ended and nobody was told");
@@ -113,17 +162,36 @@ fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
         eprintln!("SKIPPED: no io_uring here");
         return;
     }
-    let mut requests: Vec<_> = (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect();
+    let mut requests: Vec<_> = (0..64)
+        .map(|id| {
+            request(
+                id,
+                Op::Read {
+                    offset: id * 4096,
+                    length: 4096,
+                },
+            )
+        })
+        .collect();
     session.submit(&mut requests, &mut Vec::new());
-    // A client that has gone: nobody looks at the lane any more, but the reads in it may be those of others.
+    // A client that has gone: nobody looks at the lane any more, but the reads in it may be those
+    // of others.
     drop(session);
-    // Where the thread of the clock drove just then, it took the requests along, and their ends go the common way, a little later.
+    // Where the thread of the clock drove just then, it took the requests along, and their ends go
+    // the common way, a little later.
     let patience = Instant::now();
     while ended.load(Ordering::Relaxed) < 64 {
-        assert!(patience.elapsed() < Duration::from_secs(30), "{} of 64 reads ended", ended.load(Ordering::Relaxed));
+        assert!(
+            patience.elapsed() < Duration::from_secs(30),
+            "{} of 64 reads ended",
+            ended.load(Ordering::Relaxed)
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!((ended.load(Ordering::Relaxed), pool.0.driver.lanes.in_use()), (64, 0));
+    assert_eq!(
+        (ended.load(Ordering::Relaxed), pool.0.driver.lanes.in_use()),
+        (64, 0)
+    );
 }
 
 /// Reads of this member wait until the other end of its pipe is closed.
@@ -153,14 +221,18 @@ impl Member for Mute {
     }
 }
 
-/// What a mute member owes to a client that has gone kept the connection's thread, and its place among all connections, until nobody else was let in.
+/// What a mute member owes to a client that has gone kept the connection's thread, and its place
+/// among all connections, until nobody else was let in.
 #[test]
 fn a_session_goes_although_a_member_never_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("member");
     create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
     for _ in 0..50 {
-        let info = FileMember::open(&path, &OpenOptions::default()).unwrap().info().clone();
+        let info = FileMember::open(&path, &OpenOptions::default())
+            .unwrap()
+            .info()
+            .clone();
         let (pipe, other_end) = std::io::pipe().unwrap();
         let mute: Arc<dyn Member> = Arc::new(Mute { info, pipe });
         let pool = start_with(FakeMachine::new(), vec![Some(mute)], QueueKind::Automatic);
@@ -169,7 +241,13 @@ fn a_session_goes_although_a_member_never_answers() {
             eprintln!("SKIPPED: no io_uring here");
             return;
         }
-        let mut requests = vec![request(0, Op::Read { offset: 0, length: 4096 })];
+        let mut requests = vec![request(
+            0,
+            Op::Read {
+                offset: 0,
+                length: 4096,
+            },
+        )];
         session.submit(&mut requests, &mut Vec::new());
         drop(session);
         let somebody_waits = pool.0.driver.lanes.in_use() == 1;
@@ -177,7 +255,8 @@ fn a_session_goes_although_a_member_never_answers() {
         while pool.0.driver.lanes.in_use() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        // Where the thread of the clock drove just then, it took the request along: then there was nothing to wait for.
+        // Where the thread of the clock drove just then, it took the request along: then there was
+        // nothing to wait for.
         if somebody_waits {
             return assert!(pool.0.driver.sessions.all().is_empty());
         }
@@ -185,24 +264,41 @@ fn a_session_goes_although_a_member_never_answers() {
     panic!("never its own");
 }
 
-/// A device that does not answer was waited for with the lock held, and no spare came for another member meanwhile; a pipe in a device's place was waited for
-/// for ever.
+/// A device that does not answer was waited for with the lock held, and no spare came for another
+/// member meanwhile; a pipe in a device's place was waited for for ever.
 #[test]
 fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let pool = on_file(&dir.path().join("member"), FakeMachine::new());
     let (sender, refused) = std::sync::mpsc::channel();
     let _one = crate::sessions::lock(&pool.0.exchanging);
     let other = pool.clone();
     // Left behind if it waits.
-    std::thread::spawn(move || drop(sender.send(other.bring_back(windrow_units::MemberId(0), Some(&pipe)))));
-    let refused = refused.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for anybody");
-    assert!(refused.unwrap_err().why.contains("it is no member of any pool"));
+    std::thread::spawn(move || {
+        drop(sender.send(other.bring_back(windrow_units::MemberId(0), Some(&pipe))))
+    });
+    let refused = refused
+        .recv_timeout(std::time::Duration::from_secs(10))
+        .expect("nobody waits for anybody");
+    assert!(
+        refused
+            .unwrap_err()
+            .why
+            .contains("it is no member of any pool")
+    );
 }
 
-/// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty lane let go of reads that nobody else would ever end.
+/// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty
+/// lane let go of reads that nobody else would ever end.
 #[test]
 fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -215,7 +311,11 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 // A place in which there is no device: nothing is in flight for it.
-                pool.0.driver.lanes.exchange(windrow_units::MemberId(5), None).unwrap();
+                pool.0
+                    .driver
+                    .lanes
+                    .exchange(windrow_units::MemberId(5), None)
+                    .unwrap();
             }
         });
         for round in 1..=200 {
@@ -224,11 +324,25 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
                 break;
             }
             let mut ready = Vec::new();
-            session.submit(&mut (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect(), &mut ready);
+            session.submit(
+                &mut (0..64)
+                    .map(|id| {
+                        request(
+                            id,
+                            Op::Read {
+                                offset: id * 4096,
+                                length: 4096,
+                            },
+                        )
+                    })
+                    .collect(),
+                &mut ready,
+            );
             drop(session);
             // Where the lane was held just then, reads went the way of all, and end by themselves.
             let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
-            while ended.load(Ordering::Relaxed) < round * 64 && std::time::Instant::now() < patience {
+            while ended.load(Ordering::Relaxed) < round * 64 && std::time::Instant::now() < patience
+            {
                 std::thread::yield_now();
             }
             lost += round * 64 - ended.load(Ordering::Relaxed);
@@ -250,7 +364,22 @@ fn requests_from_another_thread_than_the_one_that_attends_go_the_common_way() {
     session.attend();
     let mut ready = Vec::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| session.submit(&mut (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect(), &mut ready));
+        scope.spawn(|| {
+            session.submit(
+                &mut (0..64)
+                    .map(|id| {
+                        request(
+                            id,
+                            Op::Read {
+                                offset: id * 4096,
+                                length: 4096,
+                            },
+                        )
+                    })
+                    .collect(),
+                &mut ready,
+            )
+        });
     });
     let mut all = sink.wait(64 - ready.len());
     all.append(&mut ready);
@@ -271,19 +400,45 @@ fn time_passes_for_the_engine() {
     }
     let report = pool.report().unwrap();
     assert_eq!(report.latency.flush.count, 20);
-    assert!(report.latency.flush.p50_ns < 100_000_000, "the wish of the engine counts, not the heartbeat: {:?}", report.latency.flush);
+    assert!(
+        report.latency.flush.p50_ns < 100_000_000,
+        "the wish of the engine counts, not the heartbeat: {:?}",
+        report.latency.flush
+    );
 }
 
 #[test]
 fn exports_follow_the_volumes() {
     let pool = start(ram(), QueueKind::Automatic);
     assert!(pool.open("other", Arc::new(Collector::default())).is_err());
-    pool.control(Control::VolumeCreate { name: "other".to_owned(), size_bytes: 8192 }).unwrap();
+    pool.control(Control::VolumeCreate {
+        name: "other".to_owned(),
+        size_bytes: 8192,
+    })
+    .unwrap();
     let session = pool.open("other", Arc::new(Collector::default())).unwrap();
-    assert_eq!((session.info().size_bytes, session.info().volume), (8192, VolumeId(2)));
-    assert_eq!(pool.list().iter().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["data", "other"]);
-    pool.add_export("look", NamedExport { volume: "data".to_owned(), read_only: true, description: "to look at".to_owned(), ..NamedExport::default() }, false)
-        .unwrap();
+    assert_eq!(
+        (session.info().size_bytes, session.info().volume),
+        (8192, VolumeId(2))
+    );
+    assert_eq!(
+        pool.list()
+            .iter()
+            .map(|info| info.name.as_str())
+            .collect::<Vec<_>>(),
+        ["data", "other"]
+    );
+    pool.add_export(
+        "look",
+        NamedExport {
+            volume: "data".to_owned(),
+            read_only: true,
+            description: "to look at".to_owned(),
+            ..NamedExport::default()
+        },
+        false,
+    )
+    .unwrap();
     let session = pool.open("look", Arc::new(Collector::default())).unwrap();
     let mut ready = Vec::new();
     session.submit(&mut vec![write(5)], &mut ready);
@@ -292,12 +447,17 @@ fn exports_follow_the_volumes() {
     assert_eq!(pool.exports().len(), 2);
 }
 
-/// Of two commands at once, the one that had looked at the engine first came last: the volume of the other was not to be opened until the next command.
+/// Of two commands at once, the one that had looked at the engine first came last: the volume of
+/// the other was not to be opened until the next command.
 #[test]
 fn an_older_look_at_the_volumes_does_not_win() {
     let pool = start(ram(), QueueKind::Automatic);
     let before = pool.status().unwrap();
-    pool.control(Control::VolumeCreate { name: "other".to_owned(), size_bytes: 8192 }).unwrap();
+    pool.control(Control::VolumeCreate {
+        name: "other".to_owned(),
+        size_bytes: 8192,
+    })
+    .unwrap();
     pool.0.catalogue.write().unwrap().take_over(&before);
     assert!(pool.open("other", Arc::new(Collector::default())).is_ok());
 }
@@ -312,7 +472,10 @@ fn after_shutdown_clients_are_told() {
     assert!(matches!(ready[0].result, Err(RequestError::Stopped)));
     assert!(pool.open("data", Arc::new(Collector::default())).is_err());
     assert_eq!(pool.stop_reason(), None, "an orderly end is no fault");
-    assert_eq!(pool.control(Control::Checkpoint), Err(ControlError::Stopped));
+    assert_eq!(
+        pool.control(Control::Checkpoint),
+        Err(ControlError::Stopped)
+    );
 }
 
 /// It was accepted, and latched out by the first record of the journal, again and again.
@@ -323,46 +486,97 @@ fn a_device_whose_sectors_are_larger_than_what_the_journal_writes_is_refused() {
     create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
     let member = FileMember::open(&path, &OpenOptions::default()).unwrap();
     let sector = member.info().logical_sector;
-    let failure = exchange::check_sector(&member, sector / 2, "cannot replace member 2").unwrap_err();
-    assert!(failure.to_string().contains(&format!("sectors have {sector} bytes")), "{failure}");
+    let failure =
+        exchange::check_sector(&member, sector / 2, "cannot replace member 2").unwrap_err();
+    assert!(
+        failure
+            .to_string()
+            .contains(&format!("sectors have {sector} bytes")),
+        "{failure}"
+    );
     exchange::check_sector(&member, sector, "cannot replace member 2").unwrap();
 }
 
-/// A device was examined, another command put its pool there, and then it was erased: nobody looked again with the lock held.
+/// A device was examined, another command put its pool there, and then it was erased: nobody looked
+/// again with the lock held.
 #[test]
 fn what_others_wrote_since_it_was_examined_is_not_erased() {
     use crate::offline::{self, Newcomer, tests};
     use crate::registry::Registry;
-    let (dir, other, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let pool = tests::open_again(&tests::create_pool(dir.path()), &Registry::new(state.path()));
+    let (dir, other, state) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let pool = tests::open_again(
+        &tests::create_pool(dir.path()),
+        &Registry::new(state.path()),
+    );
     let path = dir.path().join("new");
     create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
-    let newcomer = Newcomer { path: path.clone(), overwrite: true };
+    let newcomer = Newcomer {
+        path: path.clone(),
+        overwrite: true,
+    };
     let probed = newcomer.examine("").unwrap();
     let status = pool.status().unwrap();
-    let needs = exchange::Needs { bytes: 0, sector_max: 4096, power_safe: false };
-    let open = || pool.open_probed(&status, (windrow_units::MemberId(6), needs), &newcomer, probed, "cannot add it").map(drop);
+    let needs = exchange::Needs {
+        bytes: 0,
+        sector_max: 4096,
+        power_safe: false,
+    };
+    let open = || {
+        pool.open_probed(
+            &status,
+            (windrow_units::MemberId(6), needs),
+            &newcomer,
+            probed,
+            "cannot add it",
+        )
+        .map(drop)
+    };
     std::fs::copy(&tests::create_pool(other.path())[0], &path).unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = open().unwrap_err();
-    assert!(refused.id == crate::failure::id::MEMBER_IN_USE && refused.why.contains("new") && refused.remedy.contains("run it again"), "{refused}");
+    assert!(
+        refused.id == crate::failure::id::MEMBER_IN_USE
+            && refused.why.contains("new")
+            && refused.remedy.contains("run it again"),
+        "{refused}"
+    );
     assert!(std::fs::read(&path).unwrap() == before);
     std::fs::remove_file(&path).unwrap();
     create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
     open().unwrap();
-    assert_eq!(offline::examine(&path).unwrap().unwrap().label.pool, status.pool);
+    assert_eq!(
+        offline::examine(&path).unwrap().unwrap().label.pool,
+        status.pool
+    );
     pool.shutdown(false).unwrap();
 }
 
-/// A member that comes back was in use without the pool while its lock was waited for: what it bore before says nothing of that.
+/// A member that comes back was in use without the pool while its lock was waited for: what it bore
+/// before says nothing of that.
 #[test]
 fn a_member_that_comes_back_is_what_it_bears_under_the_lock() {
     use crate::offline::{examine, tests};
-    let (dir, other, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (dir, other, state) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
     let paths = tests::create_pool(dir.path());
     let before = examine(&paths[0]).unwrap().unwrap().superblock.unwrap();
-    tests::open_again(&paths, &crate::registry::Registry::new(state.path())).shutdown(false).unwrap();
-    let bears = || exchange::borne_under_lock(&FileMember::open(&paths[0], &OpenOptions::default()).unwrap(), &paths[0], &before);
+    tests::open_again(&paths, &crate::registry::Registry::new(state.path()))
+        .shutdown(false)
+        .unwrap();
+    let bears = || {
+        exchange::borne_under_lock(
+            &FileMember::open(&paths[0], &OpenOptions::default()).unwrap(),
+            &paths[0],
+            &before,
+        )
+    };
     let now = examine(&paths[0]).unwrap().unwrap().superblock;
     assert!(now.as_ref().unwrap().generation > before.generation);
     assert_eq!(bears(), now);

@@ -4,22 +4,73 @@ use windrow_io::{Payload, RequestId};
 const SECOND: u64 = 1_000_000_000;
 
 fn ask(volume: u32, op: Op) -> Request {
-    Request { id: RequestId(1), volume: VolumeId(volume), op }
+    Request {
+        id: RequestId(1),
+        volume: VolumeId(volume),
+        op,
+    }
 }
 
 fn read(offset: u64) -> Op {
-    Op::Read { offset, length: 4096 }
+    Op::Read {
+        offset,
+        length: 4096,
+    }
 }
 
 #[test]
 fn all_kinds_of_one_volume_with_their_times() {
     let recorder = Recorder::default();
     recorder.see(&[ask(1, read(0))], 1);
-    let token = recorder.start(Some(VolumeId(1)), 100).expect("nobody records").token;
+    let token = recorder
+        .start(Some(VolumeId(1)), 100)
+        .expect("nobody records")
+        .token;
     let data = Payload::copy_of(&[0; 8192]);
-    recorder.see(&[ask(1, read(4096)), ask(2, read(0)), ask(1, Op::Write { offset: 512, data, fua: true })], 150);
-    let (trim, zeroes) = (Op::Trim { offset: 8192, length: 4096, fua: false }, Op::WriteZeroes { offset: 0, length: 512, no_hole: true, fua: false });
-    recorder.see(&[ask(1, trim), ask(1, zeroes), ask(1, Op::BlockStatus { offset: 0, length: 1, max_extents: 1 }), ask(1, Op::Flush)], 170);
+    recorder.see(
+        &[
+            ask(1, read(4096)),
+            ask(2, read(0)),
+            ask(
+                1,
+                Op::Write {
+                    offset: 512,
+                    data,
+                    fua: true,
+                },
+            ),
+        ],
+        150,
+    );
+    let (trim, zeroes) = (
+        Op::Trim {
+            offset: 8192,
+            length: 4096,
+            fua: false,
+        },
+        Op::WriteZeroes {
+            offset: 0,
+            length: 512,
+            no_hole: true,
+            fua: false,
+        },
+    );
+    recorder.see(
+        &[
+            ask(1, trim),
+            ask(1, zeroes),
+            ask(
+                1,
+                Op::BlockStatus {
+                    offset: 0,
+                    length: 1,
+                    max_extents: 1,
+                },
+            ),
+            ask(1, Op::Flush),
+        ],
+        170,
+    );
     let lot = recorder.take(token, false, 200).expect("mine");
     use RecordedKind::{Flush, Read, Trim, WriteFua};
     let expected = [
@@ -30,14 +81,23 @@ fn all_kinds_of_one_volume_with_their_times() {
         Recorded(Flush, 0, 0, 70, VolumeId(1)),
     ];
     assert_eq!((lot.requests.as_slice(), lot.missed), (&expected[..], 0));
-    assert_eq!(recorder.take(token, true, 300).expect("still mine").requests, []);
+    assert_eq!(
+        recorder
+            .take(token, true, 300)
+            .expect("still mine")
+            .requests,
+        []
+    );
     assert_eq!(recorder.take(token, false, 301), None, "it has ended");
 }
 
 #[test]
 fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     let recorder = Recorder::default();
-    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
+    let token = recorder
+        .start(Some(VolumeId(1)), 0)
+        .expect("nobody records")
+        .token;
     for at in 0..RECORDED_MOST as u64 + 10 {
         recorder.see(&[ask(1, read(at * 4096))], at);
     }
@@ -45,20 +105,43 @@ fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     assert_eq!((lot.requests.len(), lot.missed), (RECORDED_MOST, 10));
     recorder.see(&[ask(1, read(0))], 2 * SECOND);
     let next = recorder.take(token, true, 2 * SECOND).expect("mine");
-    assert_eq!((next.requests.len(), next.missed), (1, 0), "missed ones are told once");
+    assert_eq!(
+        (next.requests.len(), next.missed),
+        (1, 0),
+        "missed ones are told once"
+    );
 }
 
 /// The two buffers change places; a recording that has ended has no memory any more.
 #[test]
 fn lots_follow_each_other_in_memory_that_is_there() {
     let recorder = Recorder::default();
-    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
+    let token = recorder
+        .start(Some(VolumeId(1)), 0)
+        .expect("nobody records")
+        .token;
     for lot in 0..5u64 {
-        recorder.see(&[ask(1, read(lot * 8192)), ask(1, read(lot * 8192 + 4096))], lot);
+        recorder.see(
+            &[ask(1, read(lot * 8192)), ask(1, read(lot * 8192 + 4096))],
+            lot,
+        );
         let taken = recorder.take(token, lot == 4, lot).expect("mine");
-        assert_eq!(taken.requests.iter().map(|request| request.1).collect::<Vec<_>>(), [lot * 8192, lot * 8192 + 4096]);
+        assert_eq!(
+            taken
+                .requests
+                .iter()
+                .map(|request| request.1)
+                .collect::<Vec<_>>(),
+            [lot * 8192, lot * 8192 + 4096]
+        );
         let room = if lot == 4 { 0 } else { RECORDED_MOST };
-        assert_eq!((lock(&recorder.buffer).requests.capacity(), lock(&recorder.spare).capacity()), (room, room));
+        assert_eq!(
+            (
+                lock(&recorder.buffer).requests.capacity(),
+                lock(&recorder.spare).capacity()
+            ),
+            (room, room)
+        );
     }
     assert!(recorder.start(Some(VolumeId(1)), 9).is_some());
     assert_eq!(lock(&recorder.spare).capacity(), RECORDED_MOST);
@@ -67,7 +150,10 @@ fn lots_follow_each_other_in_memory_that_is_there() {
 #[test]
 fn a_submitter_never_waits_for_who_takes() {
     let recorder = Recorder::default();
-    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
+    let token = recorder
+        .start(Some(VolumeId(1)), 0)
+        .expect("nobody records")
+        .token;
     let held = lock(&recorder.buffer);
     recorder.see(&[ask(1, read(0)), ask(2, read(0))], 5);
     drop(held);
@@ -78,15 +164,25 @@ fn a_submitter_never_waits_for_who_takes() {
 #[test]
 fn there_is_one_recording_and_it_ends_when_its_owner_has_gone() {
     let recorder = Recorder::default();
-    let first = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
+    let first = recorder
+        .start(Some(VolumeId(1)), 0)
+        .expect("nobody records")
+        .token;
     assert_eq!(recorder.start(Some(VolumeId(2)), SECOND), None);
-    let second = recorder.start(Some(VolumeId(2)), 40 * SECOND).expect("the first is nobody's any more").token;
+    let second = recorder
+        .start(Some(VolumeId(2)), 40 * SECOND)
+        .expect("the first is nobody's any more")
+        .token;
     assert_eq!(recorder.take(first, false, 40 * SECOND), None);
     assert!(recorder.take(second, false, 41 * SECOND).is_some());
     for at in 0..=RECORDED_MOST as u64 {
         recorder.see(&[ask(2, read(at))], 41 * SECOND);
     }
     recorder.see(&[ask(2, read(0))], 80 * SECOND);
-    assert_eq!(recorder.volume.load(Ordering::Relaxed), NOBODY, "full and forgotten");
+    assert_eq!(
+        recorder.volume.load(Ordering::Relaxed),
+        NOBODY,
+        "full and forgotten"
+    );
     assert_eq!(recorder.take(second, false, 81 * SECOND), None);
 }

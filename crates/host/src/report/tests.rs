@@ -5,7 +5,12 @@ use windrow_units::MemberId;
 
 /// A report with a value in every corner that readers of it should handle.
 pub(crate) fn sample() -> PoolReport {
-    let written = WrittenBytes { user: 60, parity: 30, header: 10, ..WrittenBytes::default() };
+    let written = WrittenBytes {
+        user: 60,
+        parity: 30,
+        header: 10,
+        ..WrittenBytes::default()
+    };
     PoolReport {
         schema: POOL_SCHEMA.to_owned(),
         pool: Uuid([7; 16]),
@@ -22,7 +27,11 @@ pub(crate) fn sample() -> PoolReport {
             ..Default::default()
         }),
         next_step: None,
-        data: DataReport { state: DataState::Damaged, lost_blocks: 7, ..DataReport::default() },
+        data: DataReport {
+            state: DataState::Damaged,
+            lost_blocks: 7,
+            ..DataReport::default()
+        },
         refuses_data: false,
         map_full: false,
         dropped_log_lines: 5,
@@ -49,7 +58,10 @@ pub(crate) fn sample() -> PoolReport {
             replaces: None,
             leaving: false,
             journal: false,
-            counters: MemberCounters { written, ..MemberCounters::default() },
+            counters: MemberCounters {
+                written,
+                ..MemberCounters::default()
+            },
         }],
         exports: vec![ExportReport {
             name: "da\"ta".to_owned(),
@@ -106,7 +118,13 @@ pub(crate) fn sample() -> PoolReport {
             zones: Vec::new(),
             reduction: Default::default(),
         },
-        space: SpaceReport { provisioned_bytes: 1 << 20, logical_bytes: 4096, unique_bytes: 4096, stored_bytes: 2048, ..SpaceReport::default() },
+        space: SpaceReport {
+            provisioned_bytes: 1 << 20,
+            logical_bytes: 4096,
+            unique_bytes: 4096,
+            stored_bytes: 2048,
+            ..SpaceReport::default()
+        },
         bounds: BoundsReport {
             limits: Limits::default(),
             map_bytes: 1,
@@ -155,7 +173,16 @@ pub(crate) fn sample() -> PoolReport {
         journal: windrow_engine::JournalStatus::default(),
         stages: vec![windrow_engine::StageTimes {
             stage: "write_admission".to_owned(),
-            times: windrow_units::LatencySummary { count: 3, mean_ns: 7, p50_ns: 6, p90_ns: 8, p99_ns: 9, p99_9_ns: 9, p99_99_ns: 9, max_ns: 9 },
+            times: windrow_units::LatencySummary {
+                count: 3,
+                mean_ns: 7,
+                p50_ns: 6,
+                p90_ns: 8,
+                p99_ns: 9,
+                p99_9_ns: 9,
+                p99_99_ns: 9,
+                max_ns: 9,
+            },
         }],
         scrub: ScrubReport {
             state: ScrubState::Running,
@@ -176,7 +203,10 @@ pub(crate) fn sample() -> PoolReport {
             unmoved_blocks: 15,
             lost_blocks: 1,
             damaged_batches: 14,
-            lost: vec![LostBlock { volume: "data".to_owned(), block: 5 }],
+            lost: vec![LostBlock {
+                volume: "data".to_owned(),
+                block: 5,
+            }],
         },
         latency: LatencyReport::default(),
     }
@@ -184,36 +214,95 @@ pub(crate) fn sample() -> PoolReport {
 
 #[test]
 fn amplification_in_exact_millionths() {
-    let written = WrittenBytes { user: 4_000_000, moved: 1_000_000, parity: 1_333_333, header: 40_000, superblock: 1, ..WrittenBytes::default() };
+    let written = WrittenBytes {
+        user: 4_000_000,
+        moved: 1_000_000,
+        parity: 1_333_333,
+        header: 40_000,
+        superblock: 1,
+        ..WrittenBytes::default()
+    };
     let report = AmplificationReport::new(&written, 4_000_000);
     assert_eq!(report.cleaning_ppm, 1_250_000);
     assert_eq!(report.total_ppm, 6_373_334 * 1_000_000 / 4_000_000);
     assert_eq!(report.header_ppm, 10_000);
-    assert_eq!((report.stored_ppm, report.per_stored_ppm), (1_000_000, report.total_ppm));
-    let reduced = AmplificationReport::new(&WrittenBytes { user: 1_000_000, ..written }, 4_000_000);
-    assert_eq!((reduced.stored_ppm, reduced.per_stored_ppm), (250_000, 3_373_334), "of each byte a quarter is stored");
-    assert_eq!(AmplificationReport::new(&WrittenBytes::default(), 0), AmplificationReport::default(), "nothing written divides nothing");
+    assert_eq!(
+        (report.stored_ppm, report.per_stored_ppm),
+        (1_000_000, report.total_ppm)
+    );
+    let reduced = AmplificationReport::new(
+        &WrittenBytes {
+            user: 1_000_000,
+            ..written
+        },
+        4_000_000,
+    );
+    assert_eq!(
+        (reduced.stored_ppm, reduced.per_stored_ppm),
+        (250_000, 3_373_334),
+        "of each byte a quarter is stored"
+    );
+    assert_eq!(
+        AmplificationReport::new(&WrittenBytes::default(), 0),
+        AmplificationReport::default(),
+        "nothing written divides nothing"
+    );
 }
 
 #[test]
 fn a_rebuild_tells_its_share_and_when_it_ends() {
-    let status = RebuildStatus { members: vec![MemberId(1), MemberId(4)], segments_done: 2, segments_total: 5, read_bytes: 160, ..RebuildStatus::default() };
+    let status = RebuildStatus {
+        members: vec![MemberId(1), MemberId(4)],
+        segments_done: 2,
+        segments_total: 5,
+        read_bytes: 160,
+        ..RebuildStatus::default()
+    };
     let of = |written_bytes, left_bytes, bytes_per_second| -> RebuildReport {
-        (&RebuildStatus { written_bytes, left_bytes, bytes_per_second, damaged_batches: 3, ..status.clone() }).into()
+        (&RebuildStatus {
+            written_bytes,
+            left_bytes,
+            bytes_per_second,
+            damaged_batches: 3,
+            ..status.clone()
+        })
+            .into()
     };
     let expected = serde_json::json!({
         "members": [1, 4], "segments_done": 2, "segments_total": 5, "read_bytes": 160, "written_bytes": 40, "total_bytes": 131,
         "bytes_per_second": 9, "left_seconds": 10, "waits_seconds": 0, "damaged_batches": 3,
     });
     assert_eq!(serde_json::to_value(of(40, 91, 9)).unwrap(), expected);
-    assert_eq!(serde_json::to_value(of(40, 91, 0)).unwrap()["left_seconds"], serde_json::Value::Null, "it does not move");
+    assert_eq!(
+        serde_json::to_value(of(40, 91, 0)).unwrap()["left_seconds"],
+        serde_json::Value::Null,
+        "it does not move"
+    );
     assert_eq!(of(0, 0, 0).left_seconds, None);
-    for (written, left, per_mille) in [(0, 0, 0), (0, 91, 0), (40, 91, 305), (1, 999, 1), (9999, 1, 999), (u64::MAX / 2, u64::MAX / 2, 500)] {
-        assert_eq!(of(written, left, 9).done_per_mille(), per_mille, "{written} and {left}");
+    for (written, left, per_mille) in [
+        (0, 0, 0),
+        (0, 91, 0),
+        (40, 91, 305),
+        (1, 999, 1),
+        (9999, 1, 999),
+        (u64::MAX / 2, u64::MAX / 2, 500),
+    ] {
+        assert_eq!(
+            of(written, left, 9).done_per_mille(),
+            per_mille,
+            "{written} and {left}"
+        );
     }
     // All is written, and the end is not on record: it is done when nobody is rebuilt any more.
     assert_eq!(of(131, 0, 9).done_per_mille(), 999);
-    assert_eq!(RebuildReport { members: Vec::new(), ..of(131, 0, 0) }.done_per_mille(), 1000);
+    assert_eq!(
+        RebuildReport {
+            members: Vec::new(),
+            ..of(131, 0, 0)
+        }
+        .done_per_mille(),
+        1000
+    );
 }
 
 #[test]
@@ -223,15 +312,34 @@ fn a_report_survives_json() {
     let back: PoolReport = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
     assert_eq!(back.bounds.users_per_1024_gained, Some(512));
-    assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (5, Some(VolumeId(1))));
+    assert_eq!(
+        (
+            back.exit_code(),
+            back.volume("data").map(|volume| volume.id)
+        ),
+        (5, Some(VolumeId(1)))
+    );
 }
 
 #[test]
 fn a_pool_that_fills_has_an_exit_code_of_its_own_while_it_is_online() {
     let mut report = sample();
-    for (data, codes) in [(DataState::Intact, [0, 3, 1, 2]), (DataState::Damaged, [5, 5, 5, 2]), (DataState::Unknown, [5, 5, 5, 2])] {
-        for ((state, warned), code) in [("online", 0), ("online", 80), ("degraded", 80), ("stopped", 80)].into_iter().zip(codes) {
-            (report.state, report.space.warned_percent, report.data.state) = (state.to_owned(), warned, data);
+    for (data, codes) in [
+        (DataState::Intact, [0, 3, 1, 2]),
+        (DataState::Damaged, [5, 5, 5, 2]),
+        (DataState::Unknown, [5, 5, 5, 2]),
+    ] {
+        for ((state, warned), code) in [
+            ("online", 0),
+            ("online", 80),
+            ("degraded", 80),
+            ("stopped", 80),
+        ]
+        .into_iter()
+        .zip(codes)
+        {
+            (report.state, report.space.warned_percent, report.data.state) =
+                (state.to_owned(), warned, data);
             assert_eq!(report.exit_code(), code, "{state} {warned} {data:?}");
         }
     }
@@ -240,9 +348,15 @@ fn a_pool_that_fills_has_an_exit_code_of_its_own_while_it_is_online() {
 #[test]
 fn the_report_of_a_daemon_without_stages_is_understood() {
     let mut value = serde_json::to_value(sample()).unwrap();
-    assert_eq!((&value["stages"][0]["stage"], &value["stages"][0]["p50_ns"]), (&"write_admission".into(), &6.into()));
+    assert_eq!(
+        (&value["stages"][0]["stage"], &value["stages"][0]["p50_ns"]),
+        (&"write_admission".into(), &6.into())
+    );
     value.as_object_mut().unwrap().remove("stages");
-    value["bounds"].as_object_mut().unwrap().remove("held_commands");
+    value["bounds"]
+        .as_object_mut()
+        .unwrap()
+        .remove("held_commands");
     let report: PoolReport = serde_json::from_value(value).unwrap();
     assert_eq!((report.stages.len(), report.bounds.held_commands), (0, 0));
 }
@@ -256,7 +370,14 @@ fn the_report_of_a_daemon_before_zstd_is_understood() {
     counters["written"].as_object_mut().unwrap().remove("index");
     let report: PoolReport = serde_json::from_value(value).unwrap();
     let counters = &report.counters;
-    assert_eq!((counters.reduction.codec_bytes, counters.dedup.sums.looked_up, counters.written.index), (3, 6, 0));
+    assert_eq!(
+        (
+            counters.reduction.codec_bytes,
+            counters.dedup.sums.looked_up,
+            counters.written.index
+        ),
+        (3, 6, 0)
+    );
     let recorded: crate::recorder::Recorded = serde_json::from_str(r#"["w",4096,512,9]"#).unwrap();
     assert_eq!((recorded.1, recorded.4.0), (4096, 0));
 }

@@ -15,34 +15,110 @@ fn status(days: u16, created: u64, scrub: ScrubStatus) -> PoolStatus {
 #[test]
 fn the_interval_counts_from_the_last_end_or_from_the_creation() {
     let of = |days, created, scrub| next_scrub(&status(days, created, scrub), &Clock::new(NOW));
-    let ended = |state, ended_unix_s, completed_unix_s| ScrubStatus { state, started_unix_s: 5000, ended_unix_s, completed_unix_s, ..ScrubStatus::default() };
-    assert_eq!(of(30, NOW - DAY_S, ScrubStatus::default()), Some(NOW + 29 * DAY_S), "a new pool");
-    assert_eq!(of(30, NOW - 40 * DAY_S, ScrubStatus::default()), Some(NOW - 10 * DAY_S), "due");
-    assert_eq!(of(7, 1000, ended(ScrubState::Completed, NOW - DAY_S, NOW - DAY_S)), Some(NOW + 6 * DAY_S));
-    assert_eq!(of(7, 1000, ended(ScrubState::Stopped, NOW - DAY_S, NOW - 90 * DAY_S)), Some(NOW + 6 * DAY_S), "it was stopped");
-    let unknown = ScrubStatus { state: ScrubState::Completed, started_unix_s: NOW - DAY_S, active_ms: 7_200_000, ..ScrubStatus::default() };
+    let ended = |state, ended_unix_s, completed_unix_s| ScrubStatus {
+        state,
+        started_unix_s: 5000,
+        ended_unix_s,
+        completed_unix_s,
+        ..ScrubStatus::default()
+    };
+    assert_eq!(
+        of(30, NOW - DAY_S, ScrubStatus::default()),
+        Some(NOW + 29 * DAY_S),
+        "a new pool"
+    );
+    assert_eq!(
+        of(30, NOW - 40 * DAY_S, ScrubStatus::default()),
+        Some(NOW - 10 * DAY_S),
+        "due"
+    );
+    assert_eq!(
+        of(
+            7,
+            1000,
+            ended(ScrubState::Completed, NOW - DAY_S, NOW - DAY_S)
+        ),
+        Some(NOW + 6 * DAY_S)
+    );
+    assert_eq!(
+        of(
+            7,
+            1000,
+            ended(ScrubState::Stopped, NOW - DAY_S, NOW - 90 * DAY_S)
+        ),
+        Some(NOW + 6 * DAY_S),
+        "it was stopped"
+    );
+    let unknown = ScrubStatus {
+        state: ScrubState::Completed,
+        started_unix_s: NOW - DAY_S,
+        active_ms: 7_200_000,
+        ..ScrubStatus::default()
+    };
     assert_eq!(of(1, 1000, unknown), Some(NOW + 7200), "begin and duration");
 }
 
 #[test]
 fn nothing_begins_while_one_is_under_way_or_if_nobody_wants_it_or_nothing_is_known() {
     let old = NOW - 400 * DAY_S;
-    assert_eq!(next_scrub(&status(0, old, ScrubStatus::default()), &Clock::new(NOW)), None);
+    assert_eq!(
+        next_scrub(&status(0, old, ScrubStatus::default()), &Clock::new(NOW)),
+        None
+    );
     for state in [ScrubState::Running, ScrubState::Paused] {
-        assert_eq!(next_scrub(&status(30, old, ScrubStatus { state, ..ScrubStatus::default() }), &Clock::new(NOW)), None);
+        assert_eq!(
+            next_scrub(
+                &status(
+                    30,
+                    old,
+                    ScrubStatus {
+                        state,
+                        ..ScrubStatus::default()
+                    }
+                ),
+                &Clock::new(NOW)
+            ),
+            None
+        );
     }
-    assert_eq!(next_scrub(&status(30, 0, ScrubStatus::default()), &Clock::new(NOW)), None);
+    assert_eq!(
+        next_scrub(&status(30, 0, ScrubStatus::default()), &Clock::new(NOW)),
+        None
+    );
 }
 
-/// A host whose clock was in the year 2100 once must not keep the pool from being scrubbed until then.
+/// A host whose clock was in the year 2100 once must not keep the pool from being scrubbed until
+/// then.
 #[test]
 fn a_clock_that_was_wrong_puts_nothing_off() {
-    let wrong = ScrubStatus { state: ScrubState::Completed, ended_unix_s: NOW * 2, completed_unix_s: NOW * 2, ..ScrubStatus::default() };
-    assert_eq!(next_scrub(&status(30, NOW - 40 * DAY_S, wrong), &Clock::new(NOW)), Some(NOW - 10 * DAY_S));
-    let summer = ScrubStatus { state: ScrubState::Completed, ended_unix_s: NOW + 3600, completed_unix_s: NOW + 3600, ..ScrubStatus::default() };
-    assert_eq!(next_scrub(&status(30, 1000, summer), &Clock::new(NOW)), Some(NOW + 3600 + 30 * DAY_S));
+    let wrong = ScrubStatus {
+        state: ScrubState::Completed,
+        ended_unix_s: NOW * 2,
+        completed_unix_s: NOW * 2,
+        ..ScrubStatus::default()
+    };
+    assert_eq!(
+        next_scrub(&status(30, NOW - 40 * DAY_S, wrong), &Clock::new(NOW)),
+        Some(NOW - 10 * DAY_S)
+    );
+    let summer = ScrubStatus {
+        state: ScrubState::Completed,
+        ended_unix_s: NOW + 3600,
+        completed_unix_s: NOW + 3600,
+        ..ScrubStatus::default()
+    };
+    assert_eq!(
+        next_scrub(&status(30, 1000, summer), &Clock::new(NOW)),
+        Some(NOW + 3600 + 30 * DAY_S)
+    );
     // The pool was made then, and never scrubbed.
-    assert_eq!(next_scrub(&status(30, NOW * 2, ScrubStatus::default()), &Clock::new(NOW)), Some(NOW + DAY_S));
+    assert_eq!(
+        next_scrub(
+            &status(30, NOW * 2, ScrubStatus::default()),
+            &Clock::new(NOW)
+        ),
+        Some(NOW + DAY_S)
+    );
 }
 
 /// A machine that does not know the time when it starts began a scrub at each start.
@@ -52,11 +128,19 @@ fn a_clock_that_is_behind_begins_a_scrub_only_when_it_has_gone_on_for_a_day() {
     let mut clock = Clock::new(0);
     for minute in 0..=24 * 60 {
         clock.look(minute * 60);
-        assert_eq!(next_scrub(&pool, &clock), Some(DAY_S), "after {minute} minutes");
+        assert_eq!(
+            next_scrub(&pool, &clock),
+            Some(DAY_S),
+            "after {minute} minutes"
+        );
     }
     // The clock is set.
     clock.look(NOW + 5);
     assert_eq!(next_scrub(&pool, &clock), Some(NOW + 30 * DAY_S));
     clock.look(100);
-    assert_eq!(next_scrub(&pool, &clock), Some(100 + DAY_S), "set back: it counts anew");
+    assert_eq!(
+        next_scrub(&pool, &clock),
+        Some(100 + DAY_S),
+        "set back: it counts anew"
+    );
 }

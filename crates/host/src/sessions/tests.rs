@@ -11,11 +11,19 @@ impl Sink for Null {
 }
 
 fn flush(id: u64) -> Request {
-    Request { id: RequestId(id), volume: VolumeId(1), op: Op::Flush }
+    Request {
+        id: RequestId(id),
+        volume: VolumeId(1),
+        op: Op::Flush,
+    }
 }
 
 fn done(id: RequestId) -> Completion {
-    Completion { id, result: Ok(Reply::Done), orders: None }
+    Completion {
+        id,
+        result: Ok(Reply::Done),
+        orders: None,
+    }
 }
 
 #[test]
@@ -24,7 +32,11 @@ fn slots_are_used_again_and_the_front_ends_ids_come_back() {
     let session = sessions.open(Arc::new(Null));
     let mut requests = vec![flush(u64::MAX), flush(7)];
     session.register(&mut requests, 100);
-    assert!(requests.iter().all(|request| session_number(request.id) == session.number()));
+    assert!(
+        requests
+            .iter()
+            .all(|request| session_number(request.id) == session.number())
+    );
     let mut out = Vec::new();
     session.finish([done(requests[1].id)].into_iter(), 150, &mut out);
     assert_eq!(out[0].id, RequestId(7));
@@ -32,7 +44,10 @@ fn slots_are_used_again_and_the_front_ends_ids_come_back() {
     session.register(&mut more, 200);
     assert_eq!(more[0].id, requests[1].id, "the free slot is taken again");
     assert_eq!(session.in_flight(), 2);
-    assert_eq!(sessions.latencies().of(Operation::Flush).summary().max_ns, 50);
+    assert_eq!(
+        sessions.latencies().of(Operation::Flush).summary().max_ns,
+        50
+    );
 }
 
 #[test]
@@ -45,12 +60,27 @@ fn a_request_is_answered_once_whoever_comes_first() {
     session.finish([done(requests[0].id)].into_iter(), 1, &mut out);
     session.fail(RequestError::Stopped, &mut out);
     session.fail(RequestError::Stopped, &mut out);
-    session.finish([done(requests[0].id), done(requests[1].id), done(RequestId(99))].into_iter(), 2, &mut out);
-    assert_eq!(out.iter().map(|completion| completion.id.0).collect::<Vec<_>>(), [1, 2]);
+    session.finish(
+        [
+            done(requests[0].id),
+            done(requests[1].id),
+            done(RequestId(99)),
+        ]
+        .into_iter(),
+        2,
+        &mut out,
+    );
+    assert_eq!(
+        out.iter()
+            .map(|completion| completion.id.0)
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
     assert_eq!(session.in_flight(), 0);
 }
 
-/// A flush was answered although it had never reached the engine: with the completion of the one before, which the stop of the pool had answered already.
+/// A flush was answered although it had never reached the engine: with the completion of the one
+/// before, which the stop of the pool had answered already.
 #[test]
 fn a_completion_that_comes_after_the_stop_answers_nobody_else() {
     let sessions = Sessions::default();
@@ -64,7 +94,10 @@ fn a_completion_that_comes_after_the_stop_answers_nobody_else() {
     session.finish([done(first[0].id)].into_iter(), 2, &mut out);
     assert!(out.is_empty(), "{out:?}");
     session.fail(RequestError::Stopped, &mut out);
-    assert!(out.len() == 1 && out[0].id == RequestId(2) && out[0].result.is_err(), "{out:?}");
+    assert!(
+        out.len() == 1 && out[0].id == RequestId(2) && out[0].result.is_err(),
+        "{out:?}"
+    );
 }
 
 #[test]

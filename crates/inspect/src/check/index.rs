@@ -1,46 +1,76 @@
-//! Pages of the index of deduplication (`docs/on-disk-format.md`, section 8a). They are hints: what is wrong with one loses duplicates, and never data.
+//! Pages of the index of deduplication (`docs/on-disk-format.md`, section 8a). They are hints: what
+//! is wrong with one loses duplicates, and never data.
 
 use super::*;
-use windrow_layout::index_page::{INDEX_PAGES_MAX, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page};
+use windrow_layout::index_page::{
+    INDEX_PAGES_MAX, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page,
+};
 
 impl Owner {
     /// True if nobody's data is lost with it.
     pub(super) fn is_hint(self) -> bool {
-        matches!(self, Self::Block { volume: VolumeId::INDEX, .. })
+        matches!(
+            self,
+            Self::Block {
+                volume: VolumeId::INDEX,
+                ..
+            }
+        )
     }
 
     /// How bad it is that it can not be had.
     pub(super) fn severity_of_loss(self) -> Severity {
-        if self.is_hint() { Severity::Repairable } else { Severity::Error }
+        if self.is_hint() {
+            Severity::Repairable
+        } else {
+            Severity::Error
+        }
     }
 }
 
 /// How bad it is that none of these can be had.
 pub(super) fn severity_of_loss(references: &[Reference]) -> Severity {
-    references.iter().map(|reference| reference.owner.severity_of_loss()).max().unwrap_or(Severity::Note)
+    references
+        .iter()
+        .map(|reference| reference.owner.severity_of_loss())
+        .max()
+        .unwrap_or(Severity::Note)
 }
 
 impl SegmentCheck<'_, '_, '_> {
     /// Decodes a page whose bytes are right.
     pub(super) fn index_page(&mut self, rows: &Rows, reference: &Reference) {
-        let Owner::Block { volume: VolumeId::INDEX, lba } = reference.owner else { return };
+        let Owner::Block {
+            volume: VolumeId::INDEX,
+            lba,
+        } = reference.owner
+        else {
+            return;
+        };
         let mut entries = Vec::new();
         let head = decode_index_page(rows.bytes(self.block_in(rows, reference)), &mut entries);
         match judge(lba, head, self.report.accepted_order) {
             Ok(()) => {
                 self.report.index_entries += entries.len() as u64;
-                self.report.index_entries_in_use += entries.iter().filter(|entry| self.is_in_use(entry)).count() as u64;
+                self.report.index_entries_in_use +=
+                    entries.iter().filter(|entry| self.is_in_use(entry)).count() as u64;
             }
             Err(why) => {
-                let message = format!("{}: {why}; it finds no duplicates, and no data hangs on it", reference.owner);
+                let message = format!(
+                    "{}: {why}; it finds no duplicates, and no data hangs on it",
+                    reference.owner
+                );
                 let at = rows.row + rows.position(self.block_in(rows, reference)).1;
-                let finding = Finding::new(Severity::Repairable, FindingKind::IndexPageWrong, message).at(self.segment, at);
+                let finding =
+                    Finding::new(Severity::Repairable, FindingKind::IndexPageWrong, message)
+                        .at(self.segment, at);
                 self.add(reference.owner.mark(finding));
             }
         }
     }
 
-    /// An entry counts while its id has the content that this order gave it. (Others are of contents that are gone: nobody writes a page anew for that.)
+    /// An entry counts while its id has the content that this order gave it. (Others are of
+    /// contents that are gone: nobody writes a page anew for that.)
     fn is_in_use(&self, entry: &IndexEntry) -> bool {
         let content = self.tables.get(VolumeId::SHARED, Lba(u64::from(entry.id)));
         content.has_payload() && content.life() == entry.order.0 as u32
@@ -52,8 +82,14 @@ fn judge(lba: Lba, head: Option<IndexPage>, accepted: Order) -> Result<(), &'sta
     match head {
         _ if lba.0 >= INDEX_PAGES_MAX => Err("there is no page of this number"),
         None => Err("it does not decode"),
-        Some(head) if head.previous != NO_INDEX_PAGE && u64::from(head.previous) >= INDEX_PAGES_MAX => Err("it names a page before it that can not be"),
-        Some(head) if head.last > accepted => Err("it names content of orders that are not in effect"),
+        Some(head)
+            if head.previous != NO_INDEX_PAGE && u64::from(head.previous) >= INDEX_PAGES_MAX =>
+        {
+            Err("it names a page before it that can not be")
+        }
+        Some(head) if head.last > accepted => {
+            Err("it names content of orders that are not in effect")
+        }
         Some(_) => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! Payload behind a reference: a whole block, or packed payload in one or two blocks, and whether it unpacks.
+//! Payload behind a reference: a whole block, or packed payload in one or two blocks, and whether
+//! it unpacks.
 
 use super::{Reference, SegmentCheck};
 use crate::reader::{Origin, Rows};
@@ -8,9 +9,16 @@ use windrow_reduce::Made;
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that packed payload lies in. Where these are not known, or such a block can not be
-    /// had as a whole (what is wrong in it may be its neighbours' alone), its one or two blocks are tried with all that they may be.
-    pub(super) fn find_payload(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, reference: &Reference) -> Option<Origin> {
+    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that
+    /// packed payload lies in. Where these are not known, or such a block can not be had as a whole
+    /// (what is wrong in it may be its neighbours' alone), its one or two blocks are tried with all
+    /// that they may be.
+    pub(super) fn find_payload(
+        &mut self,
+        rows: &mut Rows,
+        batch: Option<&DecodedBatch>,
+        reference: &Reference,
+    ) -> Option<Origin> {
         let blocks = self.blocks_in(rows, reference);
         if reference.units == FULL_BLOCK_UNITS {
             return rows.find_checksum(self.reader, *blocks.start(), reference.checksum);
@@ -20,13 +28,26 @@ impl SegmentCheck<'_, '_, '_> {
         }
         let mut origins = blocks.map(|block| rows.origin(block));
         let one = origins.next()?;
-        Some(origins.fold(one, |one, other| if one == Origin::Wrong || other == Origin::Member { one } else { other }))
+        Some(origins.fold(one, |one, other| {
+            if one == Origin::Wrong || other == Origin::Member {
+                one
+            } else {
+                other
+            }
+        }))
     }
 
     /// Finds packed payload by the checksums that the batch has of its blocks.
-    fn find_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, reference: &Reference) -> bool {
+    fn find_blocks(
+        &mut self,
+        rows: &mut Rows,
+        batch: &DecodedBatch,
+        reference: &Reference,
+    ) -> bool {
         let found = self.blocks_in(rows, reference).all(|block| {
-            let sum = block.checked_sub(batch.frame.head_blocks).and_then(|at| batch.blocks.get(at as usize));
+            let sum = block
+                .checked_sub(batch.frame.head_blocks)
+                .and_then(|at| batch.blocks.get(at as usize));
             sum.is_some_and(|sum| rows.find_checksum(self.reader, block, *sum).is_some())
         });
         found && payload_checksum(&self.stored(rows, reference)) == reference.checksum
@@ -36,11 +57,21 @@ impl SegmentCheck<'_, '_, '_> {
     fn find_bytes(&mut self, rows: &mut Rows, reference: &Reference) -> Option<()> {
         let blocks = self.blocks_in(rows, reference);
         let (first, last) = (*blocks.start(), *blocks.end());
-        let ends = if last > first { rows.candidates(self.reader, last) } else { vec![Vec::new()] };
+        let ends = if last > first {
+            rows.candidates(self.reader, last)
+        } else {
+            vec![Vec::new()]
+        };
         let starts = rows.candidates(self.reader, first);
         let range = self.range_in(rows, reference);
-        let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
-        let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
+        let fits = |start: &[u8], end: &[u8]| {
+            payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum
+        };
+        let (start, end) = starts.iter().find_map(|start| {
+            ends.iter()
+                .find(|end| fits(start, end))
+                .map(|end| (start, end))
+        })?;
         correct_part(rows, first, start, range.start..range.end.min(BLOCK_SIZE));
         if last > first {
             correct_part(rows, last, end, 0..range.end - BLOCK_SIZE);
@@ -50,19 +81,29 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// Bytes of a reference, from the first byte of the block in which it begins.
     fn range_in(&self, rows: &Rows, reference: &Reference) -> std::ops::Range<usize> {
-        let start = (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
+        let start =
+            (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
         start..start + usize::from(reference.units) * PLACE_UNIT
     }
 
     /// What is stored of a reference, once its blocks were found.
     fn stored(&self, rows: &Rows, reference: &Reference) -> Vec<u8> {
-        let bytes: Vec<u8> = self.blocks_in(rows, reference).flat_map(|block| rows.bytes(block).to_vec()).collect();
-        bytes.get(self.range_in(rows, reference)).map(<[u8]>::to_vec).unwrap_or_default()
+        let bytes: Vec<u8> = self
+            .blocks_in(rows, reference)
+            .flat_map(|block| rows.bytes(block).to_vec())
+            .collect();
+        bytes
+            .get(self.range_in(rows, reference))
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default()
     }
 
     /// False if what is stored of a block does not unpack although its bytes are right.
     pub(super) fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
-        reference.units == FULL_BLOCK_UNITS || self.codecs.unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
+        reference.units == FULL_BLOCK_UNITS
+            || self
+                .codecs
+                .unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 
     /// True if the pool has the flag for the kind of payload that is stored of a block.
@@ -78,7 +119,8 @@ impl SegmentCheck<'_, '_, '_> {
     }
 }
 
-/// Puts the bytes of a payload right. The rest of the block stays as it is: a neighbour may be right there, and wrong in what is right for this one.
+/// Puts the bytes of a payload right. The rest of the block stays as it is: a neighbour may be
+/// right there, and wrong in what is right for this one.
 fn correct_part(rows: &mut Rows, block: u32, right: &[u8], part: std::ops::Range<usize>) {
     let mut whole = rows.known_bytes(block).unwrap_or(right).to_vec();
     whole[part.clone()].copy_from_slice(&right[part]);

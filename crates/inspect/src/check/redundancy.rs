@@ -1,12 +1,23 @@
-//! What a row is made of beside what lives in it: dead payload, padding, and whether the redundancy agrees.
+//! What a row is made of beside what lives in it: dead payload, padding, and whether the redundancy
+//! agrees.
 
 use super::*;
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any. Of those, too, whatever was not
-    /// looked at by what refers to it.
-    pub(super) fn other_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
-        let live: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).collect();
+    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give
+    /// back its live blocks, if it has any. Of those, too, whatever was not looked at by what
+    /// refers to it.
+    pub(super) fn other_blocks(
+        &mut self,
+        rows: &mut Rows,
+        batch: &DecodedBatch,
+        references: &[Reference],
+        live_rows: &BTreeSet<u32>,
+    ) -> Vec<u32> {
+        let live: BTreeSet<u32> = references
+            .iter()
+            .flat_map(|r| self.blocks_in(rows, r))
+            .collect();
         let mut wrong = Vec::new();
         for (block, checksum) in batch.payload_blocks() {
             let found = rows.find_checksum(self.reader, block, checksum);
@@ -15,45 +26,87 @@ impl SegmentCheck<'_, '_, '_> {
             }
             wrong.push(block);
             if live.contains(&block) {
-                let within: Vec<Reference> = references.iter().filter(|r| self.blocks_in(rows, r).contains(&block)).copied().collect();
+                let within: Vec<Reference> = references
+                    .iter()
+                    .filter(|r| self.blocks_in(rows, r).contains(&block))
+                    .copied()
+                    .collect();
                 self.live_block(rows, batch, block, &within);
                 continue;
             }
             let (severity, words) = match live_rows.contains(&rows.position(block).1) {
-                true => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
-                false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
+                true => (
+                    Severity::Repairable,
+                    "not in use any more, but wrong: its row lacks redundancy",
+                ),
+                false => (
+                    Severity::Note,
+                    "not in use any more, and wrong: nothing in its row is in use",
+                ),
             };
             self.wrong_block(rows, block, severity, None, words);
         }
         wrong
     }
 
-    /// Tells of what a wrong block holds, where nothing else does. Part of it may be right, and what the replay called lost has been told.
-    fn live_block(&mut self, rows: &mut Rows, batch: &DecodedBatch, block: u32, within: &[Reference]) {
+    /// Tells of what a wrong block holds, where nothing else does. Part of it may be right, and
+    /// what the replay called lost has been told.
+    fn live_block(
+        &mut self,
+        rows: &mut Rows,
+        batch: &DecodedBatch,
+        block: u32,
+        within: &[Reference],
+    ) {
         if self.options.verify_payload {
             return;
         }
-        for reference in within.iter().filter(|reference| !self.replayed.lost.contains(&reference.place)) {
+        for reference in within
+            .iter()
+            .filter(|reference| !self.replayed.lost.contains(&reference.place))
+        {
             let (severity, words) = match self.find_payload(rows, Some(batch), reference) {
-                Some(_) => (Severity::Repairable, "in a block that is wrong on its member, but can be had"),
-                None => (reference.owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
+                Some(_) => (
+                    Severity::Repairable,
+                    "in a block that is wrong on its member, but can be had",
+                ),
+                None => (
+                    reference.owner.severity_of_loss(),
+                    "lost: wrong on its member, and its row does not give it back",
+                ),
             };
             self.wrong_block(rows, block, severity, Some(reference.owner), words);
         }
     }
 
     /// Padding is zeroes: where it is not, or can not be read, its row lacks redundancy.
-    pub(super) fn padding(&mut self, rows: &mut Rows, batch: &DecodedBatch, live_rows: &BTreeSet<u32>) -> Vec<u32> {
+    pub(super) fn padding(
+        &mut self,
+        rows: &mut Rows,
+        batch: &DecodedBatch,
+        live_rows: &BTreeSet<u32>,
+    ) -> Vec<u32> {
         let mut wrong = Vec::new();
-        for block in batch.frame.head_blocks + batch.frame.payload_blocks..batch.frame.tail_block() {
+        for block in batch.frame.head_blocks + batch.frame.payload_blocks..batch.frame.tail_block()
+        {
             let origin = rows.origin(block);
             if origin == Origin::Member && rows.bytes(block).iter().all(|byte| *byte == 0) {
                 continue;
             }
             rows.correct(block, &[0; BLOCK_SIZE]);
             if origin != Origin::Missing {
-                let severity = if live_rows.contains(&rows.position(block).1) { Severity::Repairable } else { Severity::Note };
-                self.wrong_block(rows, block, severity, None, "padding: not zeroes, or not readable");
+                let severity = if live_rows.contains(&rows.position(block).1) {
+                    Severity::Repairable
+                } else {
+                    Severity::Note
+                };
+                self.wrong_block(
+                    rows,
+                    block,
+                    severity,
+                    None,
+                    "padding: not zeroes, or not readable",
+                );
                 wrong.push(block);
             }
         }
@@ -61,7 +114,12 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     /// Verifies redundancy; rows with a wrong data block have been reported already.
-    pub(super) fn redundancy(&mut self, rows: &mut Rows, flawed: &[u32], live_rows: &BTreeSet<u32>) {
+    pub(super) fn redundancy(
+        &mut self,
+        rows: &mut Rows,
+        flawed: &[u32],
+        live_rows: &BTreeSet<u32>,
+    ) {
         let (compared, wrong) = rows.compare_redundancy(self.reader);
         self.report.parity_rows_verified += compared;
         if self.replayed.incomplete.contains(&(self.segment, rows.row)) {
@@ -72,8 +130,16 @@ impl SegmentCheck<'_, '_, '_> {
             if !reported.contains(&at) {
                 let member = rows.member(self.reader, column);
                 let message = format!("redundancy column {column} does not agree with the data");
-                let severity = if live_rows.contains(&at) { Severity::Repairable } else { Severity::Note };
-                self.add(Finding::new(severity, FindingKind::ParityWrong, message).at(self.segment, rows.row + at).member(member));
+                let severity = if live_rows.contains(&at) {
+                    Severity::Repairable
+                } else {
+                    Severity::Note
+                };
+                self.add(
+                    Finding::new(severity, FindingKind::ParityWrong, message)
+                        .at(self.segment, rows.row + at)
+                        .member(member),
+                );
             }
         }
     }

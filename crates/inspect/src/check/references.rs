@@ -1,4 +1,5 @@
-//! What refers to which place: blocks of the maps and pages of the checkpoint; and whether each entry is possible.
+//! What refers to which place: blocks of the maps and pages of the checkpoint; and whether each
+//! entry is possible.
 
 use super::*;
 use windrow_layout::checkpoint::OBJECT_LEAF;
@@ -22,10 +23,20 @@ pub(super) enum Owner {
 impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Block { volume: VolumeId::INDEX, lba } => write!(f, "page {lba} of the index of deduplication"),
+            Self::Block {
+                volume: VolumeId::INDEX,
+                lba,
+            } => write!(f, "page {lba} of the index of deduplication"),
             Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
-            Self::Page { object, index: Some(index), .. } => write!(f, "checkpoint page {index} of object {object}"),
-            Self::Page { object: OBJECT_LEAF, .. } => write!(f, "a checkpoint leaf"),
+            Self::Page {
+                object,
+                index: Some(index),
+                ..
+            } => write!(f, "checkpoint page {index} of object {object}"),
+            Self::Page {
+                object: OBJECT_LEAF,
+                ..
+            } => write!(f, "a checkpoint leaf"),
             Self::Page { .. } => write!(f, "a checkpoint list page"),
         }
     }
@@ -42,8 +53,26 @@ impl Owner {
     /// True if this is what the entry of the batch at `rows` describes.
     pub(super) fn is(self, entry: &Entry, at: (u32, u32)) -> bool {
         match (self, entry) {
-            (Self::Block { volume, lba }, Entry::Data { volume: v, lba: l, .. } | Entry::Move { volume: v, lba: l, .. }) => (volume, lba) == (*v, *l),
-            (Self::Page { object, index, rows }, Entry::Page { object: o, index: i }) => object == *o && index.is_none_or(|index| index == *i) && rows == at,
+            (
+                Self::Block { volume, lba },
+                Entry::Data {
+                    volume: v, lba: l, ..
+                }
+                | Entry::Move {
+                    volume: v, lba: l, ..
+                },
+            ) => (volume, lba) == (*v, *l),
+            (
+                Self::Page {
+                    object,
+                    index,
+                    rows,
+                },
+                Entry::Page {
+                    object: o,
+                    index: i,
+                },
+            ) => object == *o && index.is_none_or(|index| index == *i) && rows == at,
             _ => false,
         }
     }
@@ -57,14 +86,22 @@ pub(super) struct Reference {
     pub(super) owner: Owner,
 }
 
-/// References that are held at once: 640 MiB of them. Where there are more the maps are gone through once for each part of the segments.
+/// References that are held at once: 640 MiB of them. Where there are more the maps are gone
+/// through once for each part of the segments.
 pub(super) const REFERENCES_AT_ONCE: u64 = 1 << 24;
 
-/// But there are not more parts than this (about: no segment is divided): then 2.5 bytes for each reference are held, beside 16 of its map.
+/// But there are not more parts than this (about: no segment is divided): then 2.5 bytes for each
+/// reference are held, beside 16 of its map.
 pub(super) const MOST_PARTS: u64 = 16;
 
-/// How many references of maps and checkpoint there are to each segment that has any. Impossible ones are reported.
-pub(super) fn count_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> BTreeMap<SegmentId, u64> {
+/// How many references of maps and checkpoint there are to each segment that has any. Impossible
+/// ones are reported.
+pub(super) fn count_references(
+    reader: &PoolReader<'_>,
+    tables: &Tables,
+    pages: &[PageRef],
+    report: &mut CheckReport,
+) -> BTreeMap<SegmentId, u64> {
     let mut counts: BTreeMap<SegmentId, u64> = BTreeMap::new();
     let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
     let mut given_up = GivenUp::default();
@@ -79,14 +116,21 @@ pub(super) fn count_references(reader: &PoolReader<'_>, tables: &Tables, pages: 
             }
             Ok(Refers::Payload) => {
                 *mapped.entry(volume).or_default() += 1;
-                *counts.entry(reader.codec.segment(entry.place())).or_default() += 1;
+                *counts
+                    .entry(reader.codec.segment(entry.place()))
+                    .or_default() += 1;
             }
-            Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
+            Err(message) => report.findings.add(
+                Finding::new(Severity::Error, FindingKind::MapEntryWrong, message)
+                    .block(volume, lba),
+            ),
         }
     }
     given_up.end_run(report);
     for page in pages {
-        *counts.entry(reader.codec.segment(page.pointer.place)).or_default() += 1;
+        *counts
+            .entry(reader.codec.segment(page.pointer.place))
+            .or_default() += 1;
     }
     let volume = |v: &windrow_layout::checkpoint::VolumeRecord| VolumeReport {
         id: v.id,
@@ -102,18 +146,24 @@ pub(super) fn count_references(reader: &PoolReader<'_>, tables: &Tables, pages: 
 }
 
 /// Runs of segments with at most so many references together (or one segment), and that number.
-pub(super) fn parts_of(counts: &BTreeMap<SegmentId, u64>, at_once: u64) -> Vec<(std::ops::RangeInclusive<SegmentId>, u64)> {
+pub(super) fn parts_of(
+    counts: &BTreeMap<SegmentId, u64>,
+    at_once: u64,
+) -> Vec<(std::ops::RangeInclusive<SegmentId>, u64)> {
     let mut parts: Vec<(std::ops::RangeInclusive<SegmentId>, u64)> = Vec::new();
     for (segment, count) in counts {
         match parts.last_mut() {
-            Some((run, known)) if *known + count <= at_once => (*run, *known) = (*run.start()..=*segment, *known + count),
+            Some((run, known)) if *known + count <= at_once => {
+                (*run, *known) = (*run.start()..=*segment, *known + count)
+            }
             _ => parts.push((*segment..=*segment, *count)),
         }
     }
     parts
 }
 
-/// The references to these segments, in order of their places; impossible ones are left out, doubled ones are reported and left out.
+/// The references to these segments, in order of their places; impossible ones are left out,
+/// doubled ones are reported and left out.
 pub(super) fn collect_references(
     reader: &PoolReader<'_>,
     tables: &Tables,
@@ -124,23 +174,47 @@ pub(super) fn collect_references(
     // (One segment may be named by more than fits into it.)
     let mut references = Vec::with_capacity((*count).min(1 << 30) as usize);
     let is_asked = |place: Place| segments.contains(&reader.codec.segment(place));
-    for (volume, lba, entry) in tables.entries().filter(|(.., entry)| entry.has_payload() && is_asked(entry.place())) {
+    for (volume, lba, entry) in tables
+        .entries()
+        .filter(|(.., entry)| entry.has_payload() && is_asked(entry.place()))
+    {
         if check_entry(reader, tables, volume, &entry) == Ok(Refers::Payload) {
             let owner = Owner::Block { volume, lba };
-            references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
+            references.push(Reference {
+                place: entry.place(),
+                units: entry.length_units(),
+                checksum: entry.checksum(),
+                owner,
+            });
         }
     }
     for page in pages.iter().filter(|page| is_asked(page.pointer.place)) {
-        let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
-        let owner = Owner::Page { object: page.object, index: page.index, rows };
-        references.push(Reference { place: page.pointer.place, units: FULL_BLOCK_UNITS, checksum: page.pointer.checksum, owner });
+        let rows = (
+            u32::from(page.pointer.batch_row),
+            u32::from(page.pointer.batch_rows),
+        );
+        let owner = Owner::Page {
+            object: page.object,
+            index: page.index,
+            rows,
+        };
+        references.push(Reference {
+            place: page.pointer.place,
+            units: FULL_BLOCK_UNITS,
+            checksum: page.pointer.checksum,
+            owner,
+        });
     }
     references.sort_unstable_by_key(|r| r.place);
     references.dedup_by(|later, first| {
         let same = later.place.0 < first.place.0 + u64::from(first.units);
         if same {
             let message = format!("{} and {} are at the same place", first.owner, later.owner);
-            findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
+            findings.add(later.owner.mark(Finding::new(
+                Severity::Error,
+                FindingKind::PlaceShared,
+                message,
+            )));
         }
         same
     });
@@ -160,7 +234,8 @@ enum Refers {
     Lost,
 }
 
-/// Blocks of users that a rebuild of the map gave up: reads of them are I/O errors. They come in the order of the maps, and are told of in runs, as they are often many.
+/// Blocks of users that a rebuild of the map gave up: reads of them are I/O errors. They come in
+/// the order of the maps, and are told of in runs, as they are often many.
 #[derive(Default)]
 struct GivenUp {
     run: Option<Run>,
@@ -178,58 +253,127 @@ impl GivenUp {
     fn add(&mut self, (volume, lba): (VolumeId, Lba), by_content: bool, report: &mut CheckReport) {
         report.lost_blocks += 1;
         match &mut self.run {
-            Some(run) if (run.volume, run.first.0 + run.blocks, run.by_content) == (volume, lba.0, by_content) => run.blocks += 1,
+            Some(run)
+                if (run.volume, run.first.0 + run.blocks, run.by_content)
+                    == (volume, lba.0, by_content) =>
+            {
+                run.blocks += 1
+            }
             _ => {
                 self.end_run(report);
-                self.run = Some(Run { volume, first: lba, blocks: 1, by_content });
+                self.run = Some(Run {
+                    volume,
+                    first: lba,
+                    blocks: 1,
+                    by_content,
+                });
             }
         }
     }
 
     fn end_run(&mut self, report: &mut CheckReport) {
-        let Some(Run { volume, first, blocks, by_content }) = self.run.take() else { return };
+        let Some(Run {
+            volume,
+            first,
+            blocks,
+            by_content,
+        }) = self.run.take()
+        else {
+            return;
+        };
         let which = match blocks {
             1 => format!("block {first}"),
             _ => format!("{blocks} blocks, {first} to {},", first.0 + blocks - 1),
         };
-        let what = if by_content { "shared content that an earlier rebuild of the map gave up" } else { "given up by an earlier rebuild of the map" };
-        let message = format!("{which} of volume {volume}: {what}; reads are I/O errors until they are written (from a backup) or trimmed");
-        report.findings.add(Finding::new(Severity::Error, FindingKind::BlockLost, message).block(volume, first));
+        let what = if by_content {
+            "shared content that an earlier rebuild of the map gave up"
+        } else {
+            "given up by an earlier rebuild of the map"
+        };
+        let message = format!(
+            "{which} of volume {volume}: {what}; reads are I/O errors until they are written (from a backup) or trimmed"
+        );
+        report.findings.add(
+            Finding::new(Severity::Error, FindingKind::BlockLost, message).block(volume, first),
+        );
     }
 }
 
 /// What the entry refers to, which is there.
-fn check_entry(reader: &PoolReader<'_>, tables: &Tables, volume: VolumeId, entry: &MapEntry) -> Result<Refers, String> {
+fn check_entry(
+    reader: &PoolReader<'_>,
+    tables: &Tables,
+    volume: VolumeId,
+    entry: &MapEntry,
+) -> Result<Refers, String> {
     let state = entry.state().ok_or("the entry has an unknown state")?;
     match state {
         BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
             let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
             // (In a hidden volume it is nobody's loss by itself: who refers to it is told of.)
-            let is_loss = state == BlockState::Lost && ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
-            let refers = if is_loss { Refers::Lost } else { Refers::Nothing };
-            empty.then_some(refers).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
+            let is_loss =
+                state == BlockState::Lost && ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
+            let refers = if is_loss {
+                Refers::Lost
+            } else {
+                Refers::Nothing
+            };
+            empty.then_some(refers).ok_or_else(|| {
+                format!("a block of state {state:?} has a place, a length or a checksum")
+            })
         }
-        BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
-        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!("a packed block of {} units", entry.length_units())),
-        BlockState::Plain | BlockState::Lz4 if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED => Err("reserved bits are set".to_owned()),
-        BlockState::Plain if !reader.codec.offset_units(entry.place()).is_multiple_of(u64::from(FULL_BLOCK_UNITS)) => {
-            Err(format!("the place {:#x} is not that of a block", entry.place().0))
+        BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => {
+            Err(format!("a plain block of {} units", entry.length_units()))
         }
-        BlockState::Plain | BlockState::Lz4 if !exists(reader, entry.place(), entry.length_units()) => Err(format!("there is no place {:#x}", entry.place().0)),
+        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => {
+            Err(format!("a packed block of {} units", entry.length_units()))
+        }
+        BlockState::Plain | BlockState::Lz4
+            if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED =>
+        {
+            Err("reserved bits are set".to_owned())
+        }
+        BlockState::Plain
+            if !reader
+                .codec
+                .offset_units(entry.place())
+                .is_multiple_of(u64::from(FULL_BLOCK_UNITS)) =>
+        {
+            Err(format!(
+                "the place {:#x} is not that of a block",
+                entry.place().0
+            ))
+        }
+        BlockState::Plain | BlockState::Lz4
+            if !exists(reader, entry.place(), entry.length_units()) =>
+        {
+            Err(format!("there is no place {:#x}", entry.place().0))
+        }
         BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
         BlockState::Shared => {
             let id = entry.shared_id().unwrap_or_default();
             let content = tables.get(VolumeId::SHARED, id);
             match content.state() {
-                _ if volume == VolumeId::SHARED || entry.length_units() != 0 || entry.checksum() != 0 => Err("a reference where there can be none".to_owned()),
-                Some(BlockState::Plain | BlockState::Lz4) if content.life() == entry.life() => Ok(Refers::Content),
-                Some(BlockState::Plain | BlockState::Lz4) => {
-                    Err(format!("it refers to content {id} of life {}, which has life {}", entry.life(), content.life()))
+                _ if volume == VolumeId::SHARED
+                    || entry.length_units() != 0
+                    || entry.checksum() != 0 =>
+                {
+                    Err("a reference where there can be none".to_owned())
                 }
+                Some(BlockState::Plain | BlockState::Lz4) if content.life() == entry.life() => {
+                    Ok(Refers::Content)
+                }
+                Some(BlockState::Plain | BlockState::Lz4) => Err(format!(
+                    "it refers to content {id} of life {}, which has life {}",
+                    entry.life(),
+                    content.life()
+                )),
                 Some(BlockState::Lost) => Ok(Refers::LostContent),
                 _ => Err(format!("it refers to content {id}, which is not there")),
             }
         }
-        BlockState::Zstd | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
+        BlockState::Zstd | BlockState::Unit => {
+            Err(format!("state {state:?} is not used by this version"))
+        }
     }
 }

@@ -1,9 +1,12 @@
-//! Space: the batches that only the older checkpoint's replay needs, held against the segment table, and sums.
+//! Space: the batches that only the older checkpoint's replay needs, held against the segment
+//! table, and sums.
 //!
-//! A segment in which nothing lives may be written again at any time, with one exception that the format gives (`docs/on-disk-format.md`, 12.7): its batches that
-//! are not before the replay positions of both kept checkpoints. Behind those of the newest one the replay has read them. Between the two they must be as the
-//! segment table says, or a start from the older checkpoint would fail. (Of the checkpoint stream nobody replays anything. Segments in which something lives are looked at by
-//! themselves, batch by batch.)
+//! A segment in which nothing lives may be written again at any time, with one exception that the
+//! format gives (`docs/on-disk-format.md`, 12.7): its batches that are not before the replay
+//! positions of both kept checkpoints. Behind those of the newest one the replay has read them.
+//! Between the two they must be as the segment table says, or a start from the older checkpoint
+//! would fail. (Of the checkpoint stream nobody replays anything. Segments in which something lives
+//! are looked at by themselves, batch by batch.)
 
 use super::*;
 use crate::replay::is_void;
@@ -26,14 +29,27 @@ pub(super) fn check_older_replay(
     report: &mut CheckReport,
     live: &Live,
 ) {
-    let [Some(newest), Some(older)] = &superblock.checkpoints else { return };
+    let [Some(newest), Some(older)] = &superblock.checkpoints else {
+        return;
+    };
     // A fence that was dropped for want of room may have voided what is found.
     if newest.id != root.id || superblock.fences.len() >= MAX_FENCES {
         return;
     }
-    for stream in (0..MAX_STREAMS as u8).map(StreamId).filter(|stream| *stream != CHECKPOINT) {
+    for stream in (0..MAX_STREAMS as u8)
+        .map(StreamId)
+        .filter(|stream| *stream != CHECKPOINT)
+    {
         let epochs = older.epoch..=superblock.epoch;
-        Walk { segments, live, fences: &superblock.fences, stream, epochs, end: newest.replay[stream.index()].seq }.run(reader, older, report);
+        Walk {
+            segments,
+            live,
+            fences: &superblock.fences,
+            stream,
+            epochs,
+            end: newest.replay[stream.index()].seq,
+        }
+        .run(reader, older, report);
     }
 }
 
@@ -63,19 +79,39 @@ impl Walk<'_> {
             let is_live = self.live.contains_key(&at.segment);
             let Some((frame, fits)) = self.find(reader, at, epoch) else {
                 if !is_live {
-                    // Nothing that lives depends on it, so nobody repairs it: where members were away, it need not be there any more.
-                    let message = format!("batch {} of stream {} can not be read; only a start from the older checkpoint would need it", at.seq, self.stream);
-                    report.findings.add(Finding::new(Severity::Note, FindingKind::BatchDamaged, message).at(at.segment, at.row));
+                    // Nothing that lives depends on it, so nobody repairs it: where members were
+                    // away, it need not be there any more.
+                    let message = format!(
+                        "batch {} of stream {} can not be read; only a start from the older checkpoint would need it",
+                        at.seq, self.stream
+                    );
+                    report.findings.add(
+                        Finding::new(Severity::Note, FindingKind::BatchDamaged, message)
+                            .at(at.segment, at.row),
+                    );
                 }
-                let Some(end) = end_of_batch(&self.segments[at.segment.index()], self.stream, at.row, at.seq) else { return };
+                let Some(end) = end_of_batch(
+                    &self.segments[at.segment.index()],
+                    self.stream,
+                    at.row,
+                    at.seq,
+                ) else {
+                    return;
+                };
                 (at.row, at.seq) = (end, at.seq.next());
                 continue;
             };
             let header = &frame.header;
             let end = header.row + header.rows;
             if !fits && !is_live {
-                let message = format!("batch {} of stream {} is in rows {} to {end}, and not in the segment table", header.seq, self.stream, header.row);
-                report.findings.add(Finding::new(Severity::Error, FindingKind::StartsMismatch, message).at(at.segment, at.row));
+                let message = format!(
+                    "batch {} of stream {} is in rows {} to {end}, and not in the segment table",
+                    header.seq, self.stream, header.row
+                );
+                report.findings.add(
+                    Finding::new(Severity::Error, FindingKind::StartsMismatch, message)
+                        .at(at.segment, at.row),
+                );
             }
             report.space.older_batches += u64::from(!is_live);
             epoch = header.epoch;
@@ -83,11 +119,19 @@ impl Walk<'_> {
         }
     }
 
-    /// The header of the expected batch, and whether the table has it. Where several are there, as one was written again, that which the table has.
-    fn find(&self, reader: &mut PoolReader<'_>, at: StreamPosition, epoch: Epoch) -> Option<(HeaderFrame, bool)> {
+    /// The header of the expected batch, and whether the table has it. Where several are there, as
+    /// one was written again, that which the table has.
+    fn find(
+        &self,
+        reader: &mut PoolReader<'_>,
+        at: StreamPosition,
+        epoch: Epoch,
+    ) -> Option<(HeaderFrame, bool)> {
         let accept = |frame: &HeaderFrame| {
             let header = &frame.header;
-            let is_it = (header.stream, header.seq) == (self.stream, at.seq) && header.epoch >= epoch && self.epochs.contains(&header.epoch);
+            let is_it = (header.stream, header.seq) == (self.stream, at.seq)
+                && header.epoch >= epoch
+                && self.epochs.contains(&header.epoch);
             is_it && !is_void(self.fences, frame)
         };
         let record = &self.segments[at.segment.index()];
@@ -95,7 +139,9 @@ impl Walk<'_> {
         if has_batch(record, &frame) {
             return Some((frame, true));
         }
-        let other = all_headers(reader, at.segment, at.row, accept).into_iter().find(|frame| has_batch(record, frame));
+        let other = all_headers(reader, at.segment, at.row, accept)
+            .into_iter()
+            .find(|frame| has_batch(record, frame));
         Some(other.map_or((frame, false), |frame| (frame, true)))
     }
 }
@@ -106,7 +152,8 @@ fn has_batch(record: &Segment, frame: &HeaderFrame) -> bool {
     end_of_batch(record, header.stream, header.row, header.seq) == Some(header.row + header.rows)
 }
 
-/// The row behind the batch that the table has at a row, if it has one of this stream and number there.
+/// The row behind the batch that the table has at a row, if it has one of this stream and number
+/// there.
 fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: Seq) -> Option<u32> {
     let starts = record.start_rows();
     let at = starts.binary_search(&row).ok()?;
@@ -118,27 +165,65 @@ fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: Seq) -> Optio
 /// Counts what lives, of a part of the segments.
 pub(super) fn add_live(references: &[Reference], report: &mut CheckReport) {
     let space = &mut report.space;
-    space.live_bytes += references.iter().map(|r| u64::from(r.units) * PLACE_UNIT as u64).sum::<u64>();
+    space.live_bytes += references
+        .iter()
+        .map(|r| u64::from(r.units) * PLACE_UNIT as u64)
+        .sum::<u64>();
     space.garbage_bytes = space.filled_bytes.saturating_sub(space.live_bytes);
 }
 
 /// Sums over the segments.
-pub(super) fn sum_up(reader: &PoolReader<'_>, superblock: &Superblock, segments: &[Segment], live: &Live, report: &mut CheckReport) {
+pub(super) fn sum_up(
+    reader: &PoolReader<'_>,
+    superblock: &Superblock,
+    segments: &[Segment],
+    live: &Live,
+    report: &mut CheckReport,
+) {
     let zones = &reader.zones;
     let oldest = superblock.checkpoints.iter().flatten().last();
-    let is_replayed = |segment: &Segment| oldest.is_some_and(|root| segment.filled_rows > 0 && segment.last_seq >= root.replay[segment.stream.index()].seq);
+    let is_replayed = |segment: &Segment| {
+        oldest.is_some_and(|root| {
+            segment.filled_rows > 0 && segment.last_seq >= root.replay[segment.stream.index()].seq
+        })
+    };
     let goes_on: BTreeSet<SegmentId> = report.streams.iter().map(|stream| stream.segment).collect();
-    let is_kept = |id: SegmentId| !live.contains_key(&id) && (goes_on.contains(&id) || is_replayed(&segments[id.index()]));
-    let all = || (0..zones.segment_count()).map(SegmentId).filter(|id| zones.contains(*id));
-    let in_force = zones.zones().iter().map(|zone| zone.layout).max().unwrap_or(0);
-    let current: Vec<SegmentId> = all().filter(|id| zones.zone(*id).layout == in_force).collect();
+    let is_kept = |id: SegmentId| {
+        !live.contains_key(&id) && (goes_on.contains(&id) || is_replayed(&segments[id.index()]))
+    };
+    let all = || {
+        (0..zones.segment_count())
+            .map(SegmentId)
+            .filter(|id| zones.contains(*id))
+    };
+    let in_force = zones
+        .zones()
+        .iter()
+        .map(|zone| zone.layout)
+        .max()
+        .unwrap_or(0);
+    let current: Vec<SegmentId> = all()
+        .filter(|id| zones.zone(*id).layout == in_force)
+        .collect();
     let is_taken = |id: SegmentId| live.contains_key(&id) || is_kept(id);
-    let is_idle = |id: &SegmentId| !(is_taken(*id) || zones.has_superseded() && zones.overlapping(*id).iter().any(|other| is_taken(*other)));
-    let data_bytes = |id: SegmentId, rows: u32| u64::from(rows) * u64::from(zones.shape(id).data) * BLOCK_SIZE as u64;
-    let filled_bytes = live.keys().map(|id| data_bytes(*id, segments[id.index()].filled_rows)).sum::<u64>();
+    let is_idle = |id: &SegmentId| {
+        !(is_taken(*id)
+            || zones.has_superseded()
+                && zones.overlapping(*id).iter().any(|other| is_taken(*other)))
+    };
+    let data_bytes = |id: SegmentId, rows: u32| {
+        u64::from(rows) * u64::from(zones.shape(id).data) * BLOCK_SIZE as u64
+    };
+    let filled_bytes = live
+        .keys()
+        .map(|id| data_bytes(*id, segments[id.index()].filled_rows))
+        .sum::<u64>();
     report.space = SpaceReport {
         segments: current.len() as u64,
-        segment_bytes: current.iter().map(|id| data_bytes(*id, zones.shape(*id).rows)).sum(),
+        segment_bytes: current
+            .iter()
+            .map(|id| data_bytes(*id, zones.shape(*id).rows))
+            .sum(),
         kept_segments: all().filter(|id| is_kept(*id)).count() as u64,
         idle_segments: current.iter().filter(|id| is_idle(id)).count() as u64,
         filled_bytes,

@@ -6,8 +6,14 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::MemberState;
 use windrow_units::*;
 
-const REDUNDANCIES: [(Redundancy, u8); 6] =
-    [(Redundancy::None, 1), (Redundancy::None, 4), (Redundancy::Copies(2), 4), (Redundancy::Copies(3), 3), (Redundancy::Single, 5), (Redundancy::Double, 6)];
+const REDUNDANCIES: [(Redundancy, u8); 6] = [
+    (Redundancy::None, 1),
+    (Redundancy::None, 4),
+    (Redundancy::Copies(2), 4),
+    (Redundancy::Copies(3), 3),
+    (Redundancy::Single, 5),
+    (Redundancy::Double, 6),
+];
 
 /// A pool with two volumes, a checkpoint, and batches of all kinds before and after it.
 fn used_pool(redundancy: Redundancy, members: u8) -> TestPool {
@@ -38,7 +44,11 @@ fn a_sound_pool_is_clean_with_every_redundancy() {
         assert!(report.read_bytes > 0 && report.batches_verified > 4);
         // Structure alone reads less and finds the same.
         let quick = check(&mut pool.io, &CheckOptions::default(), &mut |_| {});
-        assert!(quick.findings.is_clean() && quick.live_blocks == report.live_blocks && quick.payload_blocks_verified == 0);
+        assert!(
+            quick.findings.is_clean()
+                && quick.live_blocks == report.live_blocks
+                && quick.payload_blocks_verified == 0
+        );
         assert!(quick.read_bytes < report.read_bytes);
     }
 }
@@ -48,7 +58,9 @@ fn many_batches_over_many_segments_are_clean() {
     let mut pool = TestPool::new(Redundancy::Single, 4);
     pool.create(1, "v", 100_000);
     for round in 0..40u64 {
-        let lbas: Vec<u64> = (0..3 + round % 5).map(|i| (round * 977 + i * 131) % 5000).collect();
+        let lbas: Vec<u64> = (0..3 + round % 5)
+            .map(|i| (round * 977 + i * 131) % 5000)
+            .collect();
         let unique: std::collections::BTreeSet<u64> = lbas.into_iter().collect();
         pool.write(1, &unique.into_iter().collect::<Vec<_>>());
         if round % 15 == 7 {
@@ -61,7 +73,11 @@ fn many_batches_over_many_segments_are_clean() {
 
 #[test]
 fn any_tolerated_member_may_be_missing() {
-    for (redundancy, members) in [(Redundancy::Single, 5), (Redundancy::Double, 6), (Redundancy::Copies(2), 4)] {
+    for (redundancy, members) in [
+        (Redundancy::Single, 5),
+        (Redundancy::Double, 6),
+        (Redundancy::Copies(2), 4),
+    ] {
         for missing in 0..usize::from(members) {
             let mut pool = used_pool(redundancy, members);
             pool.io.members[missing] = None;
@@ -69,11 +85,22 @@ fn any_tolerated_member_may_be_missing() {
                 pool.io.members[(missing + 1) % usize::from(members)] = None;
             }
             let report = pool.check();
-            let absent = if redundancy == Redundancy::Double { 2 } else { 1 };
+            let absent = if redundancy == Redundancy::Double {
+                2
+            } else {
+                1
+            };
             assert_eq!(report.findings.counts.get(&MemberAbsent), Some(&absent));
-            let others = report.findings.list.iter().filter(|f| f.kind != MemberAbsent && f.kind != CheckpointWrong);
+            let others = report
+                .findings
+                .list
+                .iter()
+                .filter(|f| f.kind != MemberAbsent && f.kind != CheckpointWrong);
             assert_eq!(others.collect::<Vec<_>>(), Vec::<&crate::Finding>::new());
-            assert_eq!((report.accepted_order.0, report.exit_code()), (pool.order, 4));
+            assert_eq!(
+                (report.accepted_order.0, report.exit_code()),
+                (pool.order, 4)
+            );
             assert!(report.findings.worst <= Some(Repairable));
         }
     }
@@ -81,7 +108,11 @@ fn any_tolerated_member_may_be_missing() {
 
 #[test]
 fn a_wrong_payload_block_is_named_and_rebuilt_if_it_can_be() {
-    for (redundancy, members, severity) in [(Redundancy::Double, 6, Repairable), (Redundancy::Copies(2), 2, Repairable), (Redundancy::None, 3, Error)] {
+    for (redundancy, members, severity) in [
+        (Redundancy::Double, 6, Repairable),
+        (Redundancy::Copies(2), 2, Repairable),
+        (Redundancy::None, 3, Error),
+    ] {
         let mut pool = TestPool::new(redundancy, members);
         pool.create(1, "v", 100);
         pool.write(1, &[11, 12, 13]);
@@ -89,12 +120,28 @@ fn a_wrong_payload_block_is_named_and_rebuilt_if_it_can_be() {
         pool.damage(1, 2);
         let (member, _) = pool.address(1, 2);
         let report = pool.check();
-        let wrong: Vec<_> = report.findings.list.iter().filter(|f| f.kind == BlockWrong).collect();
+        let wrong: Vec<_> = report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.kind == BlockWrong)
+            .collect();
         assert_eq!(wrong.len(), 1, "{:#?}", report.findings.list);
-        assert_eq!((wrong[0].severity, wrong[0].member, wrong[0].volume, wrong[0].lba), (severity, Some(member), Some(VolumeId(1)), Some(Lba(12))));
+        assert_eq!(
+            (
+                wrong[0].severity,
+                wrong[0].member,
+                wrong[0].volume,
+                wrong[0].lba
+            ),
+            (severity, Some(member), Some(VolumeId(1)), Some(Lba(12)))
+        );
         assert_eq!(report.exit_code(), 4);
         let quick = check(&mut pool.io, &CheckOptions::default(), &mut |_| {});
-        assert!(quick.findings.is_clean(), "without reading payload nothing is seen");
+        assert!(
+            quick.findings.is_clean(),
+            "without reading payload nothing is seen"
+        );
     }
 }
 
@@ -107,7 +154,8 @@ fn an_unreadable_sector_is_like_a_wrong_one() {
     assert_eq!(kinds(&report), [(BlockWrong, Repairable)]);
 }
 
-/// A block of padding that could not be read left its row out: whatever was wrong with the redundancy in it was passed over.
+/// A block of padding that could not be read left its row out: whatever was wrong with the
+/// redundancy in it was passed over.
 #[test]
 fn padding_that_is_wrong_or_can_not_be_read_is_told_of_and_hides_nothing() {
     let mut pool = TestPool::new(Redundancy::Double, 6);
@@ -118,31 +166,67 @@ fn padding_that_is_wrong_or_can_not_be_read_is_told_of_and_hides_nothing() {
     let (member, offset) = pool.address(1, 2);
     pool.io.unreadable.insert((member, offset + 512));
     let report = pool.check();
-    assert_eq!((kinds(&report), report.findings.list[0].member), (vec![(BlockWrong, Repairable)], Some(member)), "{:#?}", report.findings.list);
+    assert_eq!(
+        (kinds(&report), report.findings.list[0].member),
+        (vec![(BlockWrong, Repairable)], Some(member)),
+        "{:#?}",
+        report.findings.list
+    );
     pool.io.unreadable.clear();
     pool.damage(1, 2);
     let report = pool.check();
-    assert_eq!((kinds(&report), report.findings.list[0].member), (vec![(BlockWrong, Repairable)], Some(member)), "{:#?}", report.findings.list);
+    assert_eq!(
+        (kinds(&report), report.findings.list[0].member),
+        (vec![(BlockWrong, Repairable)], Some(member)),
+        "{:#?}",
+        report.findings.list
+    );
     // Nor does it hide redundancy that is wrong.
     pool.lose_columns(1, 5..6);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(BlockWrong, Repairable)], "the row is told of: {:#?}", report.findings.list);
+    assert_eq!(
+        kinds(&report),
+        [(BlockWrong, Repairable)],
+        "the row is told of: {:#?}",
+        report.findings.list
+    );
     pool.damage(1, 2);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(ParityWrong, Repairable)], "{:#?}", report.findings.list);
+    assert_eq!(
+        kinds(&report),
+        [(ParityWrong, Repairable)],
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 #[test]
 fn wrong_redundancy_is_seen_only_when_asked_for() {
-    for (redundancy, members, column) in [(Redundancy::Single, 5, 4), (Redundancy::Double, 6, 5), (Redundancy::Copies(2), 4, 3)] {
+    for (redundancy, members, column) in [
+        (Redundancy::Single, 5, 4),
+        (Redundancy::Double, 6, 5),
+        (Redundancy::Copies(2), 4, 3),
+    ] {
         let mut pool = TestPool::new(redundancy, members);
         pool.create(1, "v", 100);
         pool.write(1, &[1, 2, 3]);
         pool.checkpoint();
         pool.lose_columns(1, column..column + 1);
         let report = pool.check();
-        assert_eq!(kinds(&report), [(ParityWrong, Repairable)], "{:#?}", report.findings.list);
-        let payload_only = check(&mut pool.io, &CheckOptions { verify_payload: true, ..CheckOptions::default() }, &mut |_| {});
+        assert_eq!(
+            kinds(&report),
+            [(ParityWrong, Repairable)],
+            "{:#?}",
+            report.findings.list
+        );
+        let payload_only = check(
+            &mut pool.io,
+            &CheckOptions {
+                verify_payload: true,
+                ..CheckOptions::default()
+            },
+            &mut |_| {},
+        );
         assert!(payload_only.findings.is_clean());
     }
 }
@@ -157,8 +241,19 @@ fn a_wrong_block_that_is_not_in_use_is_not_taken_for_wrong_redundancy() {
     pool.checkpoint();
     pool.damage(1, 1);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(BlockWrong, Repairable)], "{:#?}", report.findings.list);
-    assert_eq!((report.findings.list[0].volume, report.findings.list[0].member), (None, Some(pool.address(1, 1).0)));
+    assert_eq!(
+        kinds(&report),
+        [(BlockWrong, Repairable)],
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (
+            report.findings.list[0].volume,
+            report.findings.list[0].member
+        ),
+        (None, Some(pool.address(1, 1).0))
+    );
 }
 
 /// A scrub moves the live blocks out of damaged rows and leaves the rows as they are.
@@ -174,13 +269,24 @@ fn damage_on_which_nothing_live_depends_is_a_note() {
     for block in [0, 1, 3] {
         pool.damage(1, block);
         let report = pool.check();
-        assert_eq!(kinds(&report), [(BlockWrong, Note)], "block {block}: {:#?}", report.findings.list);
+        assert_eq!(
+            kinds(&report),
+            [(BlockWrong, Note)],
+            "block {block}: {:#?}",
+            report.findings.list
+        );
         assert_eq!(report.exit_code(), 0);
         pool.damage(1, block);
     }
     pool.lose_columns(1, 5..6);
     let report = pool.check();
-    assert!(kinds(&report).iter().all(|(kind, severity)| (*kind, *severity) == (ParityWrong, Note)), "{:#?}", report.findings.list);
+    assert!(
+        kinds(&report)
+            .iter()
+            .all(|(kind, severity)| (*kind, *severity) == (ParityWrong, Note)),
+        "{:#?}",
+        report.findings.list
+    );
     assert_eq!(report.exit_code(), 0);
 }
 
@@ -195,13 +301,22 @@ fn a_batch_without_a_tail_in_which_nothing_lives_is_a_note() {
     pool.checkpoint();
     pool.damage(1, 3 * rows - 1);
     let report = pool.check();
-    assert!(kinds(&report).contains(&(BatchDamaged, Error)), "{:#?}", report.findings.list);
+    assert!(
+        kinds(&report).contains(&(BatchDamaged, Error)),
+        "{:#?}",
+        report.findings.list
+    );
     pool.damage(1, 3 * rows - 1);
     pool.clean(1, &[5, 6]);
     pool.checkpoint();
     pool.damage(1, 3 * rows - 1);
     let report = pool.check();
-    assert_eq!((kinds(&report), report.exit_code()), (vec![(BatchDamaged, Note)], 0), "{:#?}", report.findings.list);
+    assert_eq!(
+        (kinds(&report), report.exit_code()),
+        (vec![(BatchDamaged, Note)], 0),
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 #[test]
@@ -213,7 +328,12 @@ fn a_damaged_header_or_tail_is_rebuilt() {
     for block in [0, 4 * pool.batches[1].2 - 1] {
         pool.damage(1, block);
         let report = pool.check();
-        assert_eq!(kinds(&report), [(BlockWrong, Repairable)], "{:#?}", report.findings.list);
+        assert_eq!(
+            kinds(&report),
+            [(BlockWrong, Repairable)],
+            "{:#?}",
+            report.findings.list
+        );
         pool.damage(1, block);
     }
     pool.expect_clean();
@@ -226,7 +346,15 @@ fn a_table_of_several_blocks_is_rebuilt_when_two_of_its_columns_are_wrong() {
     let fills: Vec<_> = (0..2600u64)
         .map(|i| {
             let birth = pool.next_order();
-            (Entry::Fill { volume: VolumeId(1), lba: Lba(i * 104_729 % (1 << 28)), birth, state: windrow_layout::batch::FillState::Ones }, None)
+            (
+                Entry::Fill {
+                    volume: VolumeId(1),
+                    lba: Lba(i * 104_729 % (1 << 28)),
+                    birth,
+                    state: windrow_layout::batch::FillState::Ones,
+                },
+                None,
+            )
         })
         .collect();
     pool.batch(0, &fills);
@@ -247,7 +375,12 @@ fn a_torn_tail_does_not_count_and_is_no_error() {
     pool.write(1, &[20, 21]);
     pool.lose_columns(last, 3..6);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(BatchTorn, Note)], "{:#?}", report.findings.list);
+    assert_eq!(
+        kinds(&report),
+        [(BatchTorn, Note)],
+        "{:#?}",
+        report.findings.list
+    );
     assert_eq!((report.accepted_order.0, report.exit_code()), (order, 0));
 }
 
@@ -260,7 +393,12 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
         pool.lose_columns(last, columns);
         let report = pool.check();
         assert_eq!(report.accepted_order.0, pool.order);
-        assert_eq!(kinds(&report), [(BatchIncomplete, Note)], "{:#?}", report.findings.list);
+        assert_eq!(
+            kinds(&report),
+            [(BatchIncomplete, Note)],
+            "{:#?}",
+            report.findings.list
+        );
         // Written again, as an import would.
         let (_, row, rows) = pool.batches[last];
         pool.positions[USER].row = row;
@@ -273,8 +411,9 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
     pool.expect_clean();
 }
 
-/// The member with the head is away, that with the tail did not get it, and of Q the last sector is missing: the head follows from Q, and with it the tail from P. A check
-/// did not make use of the head, and had the pool one order shorter than a start.
+/// The member with the head is away, that with the tail did not get it, and of Q the last sector is
+/// missing: the head follows from Q, and with it the tail from P. A check did not make use of the
+/// head, and had the pool one order shorter than a start.
 #[test]
 fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
     let mut pool = used_pool(Redundancy::Double, 6);
@@ -290,8 +429,8 @@ fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
     assert_eq!(pool.check().accepted_order.0, pool.order);
 }
 
-/// Two members did not get their padding, and what was there before is the same on both: the parity agrees with it, and a start rebuilds the payload of
-/// the third one.
+/// Two members did not get their padding, and what was there before is the same on both: the parity
+/// agrees with it, and a start rebuilds the payload of the third one.
 #[test]
 fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
     let mut pool = used_pool(Redundancy::Single, 8);
@@ -306,44 +445,75 @@ fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
     }
     let report = pool.check();
     assert_eq!(report.accepted_order.0, pool.order);
-    assert_eq!(kinds(&report), [(BatchIncomplete, Note)], "{:#?}", report.findings.list);
+    assert_eq!(
+        kinds(&report),
+        [(BatchIncomplete, Note)],
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 /// A write to one member was lost, and what is there is a valid batch of the segment's former life.
 #[test]
 fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
-    // With several data columns the tail is on another member: the head is right in itself, and not that of the tail.
-    for (redundancy, members) in [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 6)] {
+    // With several data columns the tail is on another member: the head is right in itself, and not
+    // that of the tail.
+    for (redundancy, members) in [
+        (Redundancy::Copies(2), 2),
+        (Redundancy::Single, 4),
+        (Redundancy::Double, 6),
+    ] {
         let mut former = TestPool::new(redundancy, members);
         former.create(1, "old", 500);
         let (segment, row, rows) = former.batches[0];
         let (member, offset) = former.zones.locate(segment).address(row, Column(0));
-        let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec();
+        let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..]
+            [..rows as usize * 4096]
+            .to_vec();
         for with_checkpoint in [false, true] {
             let mut pool = TestPool::new(redundancy, members);
             pool.positions[USER].seq = Seq(50);
             pool.checkpoint();
             pool.create(1, "v", 500);
             pool.write(1, &[7, 8]);
-            assert_eq!(pool.batches.iter().find(|b| b.0 == segment), Some(&(segment, row, rows)));
+            assert_eq!(
+                pool.batches.iter().find(|b| b.0 == segment),
+                Some(&(segment, row, rows))
+            );
             if with_checkpoint {
                 pool.checkpoint();
             }
             pool.put(member, offset, &stale);
             let report = pool.check();
             // Behind the checkpoint nothing depends on a batch of records.
-            let expected = if with_checkpoint { (BlockWrong, Note) } else { (BatchIncomplete, Note) };
-            assert_eq!(kinds(&report), [expected], "{redundancy:?}: {:#?}", report.findings.list);
+            let expected = if with_checkpoint {
+                (BlockWrong, Note)
+            } else {
+                (BatchIncomplete, Note)
+            };
+            assert_eq!(
+                kinds(&report),
+                [expected],
+                "{redundancy:?}: {:#?}",
+                report.findings.list
+            );
             assert_eq!(report.accepted_order.0, pool.order);
         }
     }
 }
 
-/// The same, of the first batch of a segment, in which nothing lives any more (a scrub has moved it away), and members that have it right are absent: what is
-/// there was taken for the first batch, and the one behind it, which is whole, was called damaged, as its number did not follow. (Seeds 9961554 and, with two former batches in a row, 9967004.)
+/// The same, of the first batch of a segment, in which nothing lives any more (a scrub has moved it
+/// away), and members that have it right are absent: what is there was taken for the first batch,
+/// and the one behind it, which is whole, was called damaged, as its number did not follow. (Seeds
+/// 9961554 and, with two former batches in a row, 9967004.)
 #[test]
 fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
-    for (redundancy, members, count) in [(Redundancy::None, 3, 1), (Redundancy::None, 3, 2), (Redundancy::Copies(2), 3, 1), (Redundancy::Copies(2), 3, 2)] {
+    for (redundancy, members, count) in [
+        (Redundancy::None, 3, 1),
+        (Redundancy::None, 3, 2),
+        (Redundancy::Copies(2), 3, 1),
+        (Redundancy::Copies(2), 3, 2),
+    ] {
         let write = |pool: &mut TestPool| {
             pool.create(1, "v", 500);
             pool.write(1, &[5, 6]);
@@ -361,7 +531,9 @@ fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
             assert!(pool.batches.contains(&(segment, row, rows)));
             for column in 0..pool.zones.shape(segment).width {
                 let (member, offset) = pool.zones.locate(segment).address(row, Column(column));
-                let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec();
+                let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..]
+                    [..rows as usize * 4096]
+                    .to_vec();
                 if column == 0 || redundancy == Redundancy::None {
                     pool.put(member, offset, &stale);
                 } else {
@@ -370,35 +542,69 @@ fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
             }
         }
         let report = pool.check();
-        assert!(report.findings.list.iter().all(|finding| finding.severity < Error), "{redundancy:?} {count}: {:#?}", report.findings.list);
-        let damaged: Vec<_> = report.findings.list.iter().filter(|f| f.kind == BatchDamaged).map(|f| f.severity).collect();
+        assert!(
+            report
+                .findings
+                .list
+                .iter()
+                .all(|finding| finding.severity < Error),
+            "{redundancy:?} {count}: {:#?}",
+            report.findings.list
+        );
+        let damaged: Vec<_> = report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.kind == BatchDamaged)
+            .map(|f| f.severity)
+            .collect();
         assert_eq!(damaged, vec![Note; count]);
     }
 }
 
-/// The power went while a batch was written. It did not count, a fence says so, and the next life of the pool wrote its batch of that number
-/// over it; that write one member has lost, so it bears the void batch still.
+/// The power went while a batch was written. It did not count, a fence says so, and the next life
+/// of the pool wrote its batch of that number over it; that write one member has lost, so it bears
+/// the void batch still.
 #[test]
 fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
-    for (redundancy, members, lost) in [(Redundancy::Copies(2), 2, 1), (Redundancy::Copies(3), 9, 2), (Redundancy::Single, 4, 1), (Redundancy::Double, 6, 2)] {
+    for (redundancy, members, lost) in [
+        (Redundancy::Copies(2), 2, 1),
+        (Redundancy::Copies(3), 9, 2),
+        (Redundancy::Single, 4, 1),
+        (Redundancy::Double, 6, 2),
+    ] {
         for with_checkpoint in [false, true] {
             for blocks in [2, 7] {
                 let mut pool = TestPool::new(redundancy, members);
                 pool.create(1, "v", 500);
                 pool.flush();
                 pool.checkpoint();
-                let (accepted, positions, model) = (pool.order, pool.positions, (pool.map.clone(), pool.births.clone()));
+                let (accepted, positions, model) = (
+                    pool.order,
+                    pool.positions,
+                    (pool.map.clone(), pool.births.clone()),
+                );
                 pool.write(1, &[50, 51]);
                 let (segment, row, rows) = pool.batches[pool.batches.len() - 1];
-                let addresses: Vec<_> = (0..lost).map(|c| pool.zones.locate(segment).address(row, Column(c))).collect();
+                let addresses: Vec<_> = (0..lost)
+                    .map(|c| pool.zones.locate(segment).address(row, Column(c)))
+                    .collect();
                 let read = |pool: &TestPool, (member, offset): (MemberId, u64)| {
-                    pool.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec()
+                    pool.io.members[member.index()].as_ref().unwrap()[offset as usize..]
+                        [..rows as usize * 4096]
+                        .to_vec()
                 };
-                let void: Vec<_> = addresses.iter().map(|address| read(&pool, *address)).collect();
+                let void: Vec<_> = addresses
+                    .iter()
+                    .map(|address| read(&pool, *address))
+                    .collect();
                 (pool.map, pool.births) = model;
                 pool.fence(accepted, positions);
                 pool.write(1, &(60..60 + blocks).collect::<Vec<_>>());
-                assert_eq!(pool.batches.last().map(|b| (b.0, b.1)), Some((segment, row)));
+                assert_eq!(
+                    pool.batches.last().map(|b| (b.0, b.1)),
+                    Some((segment, row))
+                );
                 if with_checkpoint {
                     pool.checkpoint();
                 }
@@ -407,16 +613,24 @@ fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
                 }
                 let report = pool.check();
                 let worst = report.findings.worst;
-                // Above the last flush it is a note that a batch is not complete: the next start completes it.
-                assert_eq!(worst, Some(if with_checkpoint { Repairable } else { Note }), "{redundancy:?} {blocks}: {:#?}", report.findings.list);
+                // Above the last flush it is a note that a batch is not complete: the next start
+                // completes it.
+                assert_eq!(
+                    worst,
+                    Some(if with_checkpoint { Repairable } else { Note }),
+                    "{redundancy:?} {blocks}: {:#?}",
+                    report.findings.list
+                );
                 assert_eq!(report.accepted_order.0, pool.order);
             }
         }
     }
 }
 
-/// The same, and nothing lives in the batch that counts, which can not be read (others are absent, in the story): the void one, which had more rows, was taken for it, and the
-/// batches behind it for a mistake in the table. That fences are forgotten makes no difference (simulator, seed 10142256).
+/// The same, and nothing lives in the batch that counts, which can not be read (others are absent,
+/// in the story): the void one, which had more rows, was taken for it, and the batches behind it
+/// for a mistake in the table. That fences are forgotten makes no difference (simulator, seed
+/// 10142256).
 #[test]
 fn a_void_header_says_nothing_of_the_batches_behind_it() {
     for keeps_fence in [true, false] {
@@ -424,11 +638,16 @@ fn a_void_header_says_nothing_of_the_batches_behind_it() {
         pool.create(1, "v", 500);
         pool.flush();
         pool.checkpoint();
-        let (accepted, positions, model) = (pool.order, pool.positions, (pool.map.clone(), pool.births.clone()));
+        let (accepted, positions, model) = (
+            pool.order,
+            pool.positions,
+            (pool.map.clone(), pool.births.clone()),
+        );
         pool.write(1, &(50..58).collect::<Vec<_>>());
         let (segment, row, void_rows) = pool.batches[pool.batches.len() - 1];
         let (member, offset) = pool.zones.locate(segment).address(row, Column(0));
-        let void = pool.io.members[member.index()].as_ref().unwrap()[offset as usize..][..4096].to_vec();
+        let void =
+            pool.io.members[member.index()].as_ref().unwrap()[offset as usize..][..4096].to_vec();
         (pool.map, pool.births) = model;
         pool.fence(accepted, positions);
         pool.write(1, &[60]);
@@ -443,12 +662,29 @@ fn a_void_header_says_nothing_of_the_batches_behind_it() {
         }
         pool.put(member, offset, &void);
         let report = pool.check();
-        assert!(report.findings.list.iter().all(|finding| finding.severity < Error), "fence kept: {keeps_fence}: {:#?}", report.findings.list);
-        assert!(report.findings.list.iter().any(|finding| finding.kind == BatchDamaged), "{:#?}", report.findings.list);
+        assert!(
+            report
+                .findings
+                .list
+                .iter()
+                .all(|finding| finding.severity < Error),
+            "fence kept: {keeps_fence}: {:#?}",
+            report.findings.list
+        );
+        assert!(
+            report
+                .findings
+                .list
+                .iter()
+                .any(|finding| finding.kind == BatchDamaged),
+            "{:#?}",
+            report.findings.list
+        );
     }
 }
 
-/// The same, where the void one is the first of its segment and of a former life: its number is only reckoned, and it was taken for what is there as blocks live in the rows that it has and the
+/// The same, where the void one is the first of its segment and of a former life: its number is
+/// only reckoned, and it was taken for what is there as blocks live in the rows that it has and the
 /// batches behind have now (simulator, seed 10429145).
 #[test]
 fn a_first_header_of_a_former_life_says_nothing_of_the_batches_behind_it() {
@@ -458,19 +694,41 @@ fn a_first_header_of_a_former_life_says_nothing_of_the_batches_behind_it() {
     former.write(1, &(50..58).collect::<Vec<_>>());
     let (segment, row, rows) = former.batches[former.batches.len() - 1];
     let (member, offset) = former.zones.locate(segment).address(row, Column(0));
-    let void = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..4096].to_vec();
+    let void =
+        former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..4096].to_vec();
 
     let mut pool = TestPool::new(Redundancy::None, 3);
     pool.positions[USER].seq = Seq(50);
     pool.checkpoint();
     pool.create(1, "v", 500);
-    assert!(pool.batches.last().is_some_and(|first| (first.0, first.1) == (segment, row) && first.2 < rows), "nothing lives in it");
+    assert!(
+        pool.batches
+            .last()
+            .is_some_and(|first| (first.0, first.1) == (segment, row) && first.2 < rows),
+        "nothing lives in it"
+    );
     pool.write(1, &[5, 6, 7, 8]);
     pool.checkpoint();
     pool.put(member, offset, &void);
     let report = pool.check();
-    assert!(report.findings.list.iter().all(|finding| finding.severity < Error), "{:#?}", report.findings.list);
-    assert!(report.findings.list.iter().any(|finding| finding.kind == BatchDamaged), "{:#?}", report.findings.list);
+    assert!(
+        report
+            .findings
+            .list
+            .iter()
+            .all(|finding| finding.severity < Error),
+        "{:#?}",
+        report.findings.list
+    );
+    assert!(
+        report
+            .findings
+            .list
+            .iter()
+            .any(|finding| finding.kind == BatchDamaged),
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 #[test]
@@ -484,7 +742,11 @@ fn a_missing_batch_that_was_durable_is_damage() {
     pool.lose_columns(last, 0..5);
     let report = pool.check();
     let kinds = kinds(&report);
-    assert!(kinds.contains(&(BatchDamaged, Error)) && kinds.contains(&(OrdersLost, Error)), "{:#?}", report.findings.list);
+    assert!(
+        kinds.contains(&(BatchDamaged, Error)) && kinds.contains(&(OrdersLost, Error)),
+        "{:#?}",
+        report.findings.list
+    );
     assert_eq!(report.exit_code(), 4);
 }
 
@@ -495,7 +757,10 @@ fn a_gap_in_the_orders_ends_p_and_covered_orders_close_it() {
     pool.order += 3;
     pool.write(1, &[40]);
     assert_eq!(pool.check().accepted_order.0, before);
-    let covered = Entry::Covered { first: Order(before + 1), count: 3 };
+    let covered = Entry::Covered {
+        first: Order(before + 1),
+        count: 3,
+    };
     pool.batch(USER, &[(covered, None)]);
     pool.expect_clean();
 }
@@ -511,8 +776,20 @@ fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
     pool.fence(accepted, positions);
     let report = pool.check();
     assert!(report.findings.is_clean(), "{:#?}", report.findings.list);
-    assert_eq!(report.streams.iter().filter(|s| s.end == "void by a fence").count(), 2, "{:?}", report.streams);
-    assert_eq!(report.accepted_order.0, accepted, "the skipped orders are not missing, and not in effect");
+    assert_eq!(
+        report
+            .streams
+            .iter()
+            .filter(|s| s.end == "void by a fence")
+            .count(),
+        2,
+        "{:?}",
+        report.streams
+    );
+    assert_eq!(
+        report.accepted_order.0, accepted,
+        "the skipped orders are not missing, and not in effect"
+    );
     // The new epoch writes over the void batches and goes on.
     pool.write(1, &[71, 72, 73]);
     pool.clean(1, &[8]);
@@ -560,17 +837,43 @@ fn volume_operations_take_effect_in_their_order() {
     let mut pool = used_pool(Redundancy::Copies(2), 2);
     let operate = |pool: &mut TestPool, id: u32, change: VolumeChange| {
         let order = pool.next_order();
-        pool.batch(USER, &[(Entry::Volume { volume: VolumeId(id), order, change }, None)]);
+        pool.batch(
+            USER,
+            &[(
+                Entry::Volume {
+                    volume: VolumeId(id),
+                    order,
+                    change,
+                },
+                None,
+            )],
+        );
     };
-    operate(&mut pool, 1, VolumeChange::Resize { size_bytes: 8 * 4096 });
+    operate(
+        &mut pool,
+        1,
+        VolumeChange::Resize {
+            size_bytes: 8 * 4096,
+        },
+    );
     pool.map.retain(|(v, lba), _| *v != 1 || *lba < 8);
-    operate(&mut pool, 1, VolumeChange::Resize { size_bytes: 1000 * 4096 });
+    operate(
+        &mut pool,
+        1,
+        VolumeChange::Resize {
+            size_bytes: 1000 * 4096,
+        },
+    );
     pool.write(1, &[999]);
     operate(&mut pool, 2, VolumeChange::Delete);
     pool.map.retain(|(v, _), _| *v != 2);
     operate(&mut pool, 1, VolumeChange::SetReadOnly(true));
     let report = pool.expect_clean();
-    assert!(report.volumes[0].read_only && report.volumes[0].size_bytes == 4_096_000 && report.volumes[1].deleting);
+    assert!(
+        report.volumes[0].read_only
+            && report.volumes[0].size_bytes == 4_096_000
+            && report.volumes[1].deleting
+    );
 }
 
 #[test]
@@ -584,12 +887,44 @@ fn two_volumes_of_one_name_are_reported() {
 fn what_a_broken_writer_could_do_to_the_map_is_found() {
     type Change = fn(&mut TestPool);
     let cases: [(&str, Change, crate::FindingKind); 6] = [
-        ("two blocks at one place", |p| _ = p.map.insert((1, 50), p.map[&(1, 5)]), PlaceShared),
-        ("the place of another block", |p| _ = p.map.remove(&(1, 5)).map(|e| p.map.insert((1, 50), e)), MapMismatch),
-        ("another checksum", |p| p.map.get_mut(&(1, 5)).unwrap().word1 ^= 1, MapMismatch),
-        ("an unknown state", |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 0x1f << 55, MapEntryWrong),
-        ("a place between blocks", |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 1, MapEntryWrong),
-        ("a hole with a place", |p| _ = p.map.insert((1, 51), MapEntry { word0: 256, word1: 0 }), MapEntryWrong),
+        (
+            "two blocks at one place",
+            |p| _ = p.map.insert((1, 50), p.map[&(1, 5)]),
+            PlaceShared,
+        ),
+        (
+            "the place of another block",
+            |p| _ = p.map.remove(&(1, 5)).map(|e| p.map.insert((1, 50), e)),
+            MapMismatch,
+        ),
+        (
+            "another checksum",
+            |p| p.map.get_mut(&(1, 5)).unwrap().word1 ^= 1,
+            MapMismatch,
+        ),
+        (
+            "an unknown state",
+            |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 0x1f << 55,
+            MapEntryWrong,
+        ),
+        (
+            "a place between blocks",
+            |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 1,
+            MapEntryWrong,
+        ),
+        (
+            "a hole with a place",
+            |p| {
+                _ = p.map.insert(
+                    (1, 51),
+                    MapEntry {
+                        word0: 256,
+                        word1: 0,
+                    },
+                )
+            },
+            MapEntryWrong,
+        ),
     ];
     for (what, change, kind) in cases {
         let mut pool = TestPool::new(Redundancy::Single, 4);
@@ -598,7 +933,11 @@ fn what_a_broken_writer_could_do_to_the_map_is_found() {
         change(&mut pool);
         pool.checkpoint();
         let report = pool.check();
-        assert!(kinds(&report).contains(&(kind, Error)), "{what}: {:#?}", report.findings.list);
+        assert!(
+            kinds(&report).contains(&(kind, Error)),
+            "{what}: {:#?}",
+            report.findings.list
+        );
     }
 }
 
@@ -615,7 +954,12 @@ fn recorded_batch_starts_are_compared_with_the_members() {
         pool.checkpoint();
         pool.segments[segment] = honest;
         let report = pool.check();
-        assert_eq!(kinds(&report), [(StartsMismatch, Error)], "{:#?}", report.findings.list);
+        assert_eq!(
+            kinds(&report),
+            [(StartsMismatch, Error)],
+            "{:#?}",
+            report.findings.list
+        );
     }
 }
 
@@ -631,10 +975,17 @@ fn the_older_checkpoint_takes_over_when_the_newest_is_lost() {
     assert_eq!(report.checkpoint, 2);
     assert_eq!(report.accepted_order.0, pool.order);
     assert!(kinds(&report).contains(&(CheckpointWrong, Error)));
-    assert_eq!(report.volumes[0].mapped_blocks, pool.map.iter().filter(|((v, _), e)| *v == 1 && e.has_payload()).count() as u64);
+    assert_eq!(
+        report.volumes[0].mapped_blocks,
+        pool.map
+            .iter()
+            .filter(|((v, _), e)| *v == 1 && e.has_payload())
+            .count() as u64
+    );
 }
 
-/// The pool starts without the counters of its checkpoint; but the check took an older one, or found none.
+/// The pool starts without the counters of its checkpoint; but the check took an older one, or
+/// found none.
 #[test]
 fn a_checkpoint_without_its_counters_can_be_used() {
     let mut pool = TestPool::new(Redundancy::None, 3);
@@ -646,7 +997,11 @@ fn a_checkpoint_without_its_counters_can_be_used() {
     pool.damage(tables, 4);
     let report = pool.check();
     assert_eq!(report.checkpoint, 2);
-    assert!(kinds(&report).contains(&(CheckpointWrong, Repairable)), "{:#?}", report.findings.list);
+    assert!(
+        kinds(&report).contains(&(CheckpointWrong, Repairable)),
+        "{:#?}",
+        report.findings.list
+    );
     pool.damage(tables, 4);
     pool.damage(tables, 3);
     assert_eq!(pool.check().checkpoint, 1, "a map page is another matter");
@@ -675,7 +1030,15 @@ fn members_recorded_as_absent_are_not_read() {
         bytes[1 << 20..].fill(0x77);
     }
     let report = pool.check();
-    assert!(report.findings.list.iter().all(|f| f.severity <= Repairable && matches!(f.kind, MemberAbsent | CheckpointWrong)), "{:#?}", report.findings.list);
+    assert!(
+        report
+            .findings
+            .list
+            .iter()
+            .all(|f| f.severity <= Repairable && matches!(f.kind, MemberAbsent | CheckpointWrong)),
+        "{:#?}",
+        report.findings.list
+    );
     assert_eq!(report.accepted_order.0, pool.order);
 }
 
@@ -694,7 +1057,9 @@ fn the_report_is_serialisable() {
 fn no_damage_makes_the_check_fail_to_answer() {
     let mut state = 7u64;
     let mut random = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % bound
     };
     let template = used_pool(Redundancy::Double, 5);
@@ -703,9 +1068,15 @@ fn no_damage_makes_the_check_fail_to_answer() {
         pool.io.members = template.io.members.clone();
         for _ in 0..1 << (round % 12) {
             let member = random(5);
-            let Some(bytes) = &mut pool.io.members[member] else { continue };
+            let Some(bytes) = &mut pool.io.members[member] else {
+                continue;
+            };
             // Half of it where something is.
-            let at = if random(2) == 0 { random(bytes.len()) } else { (1 << 20) + random(200 << 10) };
+            let at = if random(2) == 0 {
+                random(bytes.len())
+            } else {
+                (1 << 20) + random(200 << 10)
+            };
             bytes[at] ^= 1 << random(8);
         }
         let report = pool.check();
@@ -715,20 +1086,32 @@ fn no_damage_makes_the_check_fail_to_answer() {
 
 #[test]
 fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
-    // A pool as it is after a grow: the old layout of four members, and one of five over the same extents, with numbers behind it.
+    // A pool as it is after a grow: the old layout of four members, and one of five over the same
+    // extents, with numbers behind it.
     let mut pool = used_pool(Redundancy::Single, 4);
     let old = pool.superblock.zones[0].clone();
-    let shape = Redundancy::Single.shape(4, old.shape.rows, old.shape.chunk_rows).unwrap();
-    let new = Zone { first_segment: 100, shape, layout: 1, ..old };
+    let shape = Redundancy::Single
+        .shape(4, old.shape.rows, old.shape.chunk_rows)
+        .unwrap();
+    let new = Zone {
+        first_segment: 100,
+        shape,
+        layout: 1,
+        ..old
+    };
     pool.superblock.zones.push(new);
     pool.zones = ZoneMap::new(pool.superblock.zones.clone());
     pool.save();
     assert!(pool.check().findings.is_clean());
-    // Somebody writes to a segment of the new layout while the old one is in use there, and puts it into the map.
+    // Somebody writes to a segment of the new layout while the old one is in use there, and puts it
+    // into the map.
     let stolen = pool.map[&(1, 8)];
     let first = pool.codec.segment(stolen.place());
-    let place = pool.codec.pack_block(SegmentId(100 + first.0), pool.codec.block(stolen.place()));
-    pool.map.insert((1, 8), MapEntry::plain(place, stolen.checksum()));
+    let place = pool
+        .codec
+        .pack_block(SegmentId(100 + first.0), pool.codec.block(stolen.place()));
+    pool.map
+        .insert((1, 8), MapEntry::plain(place, stolen.checksum()));
     pool.checkpoint();
     assert!(kinds(&pool.check()).contains(&(ExtentShared, Error)));
 }
@@ -738,30 +1121,84 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
 fn references_are_held_against_the_content_that_they_name() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
     pool.create(1, "first", 100);
-    let refer = |lba: u64, birth: Order, id: u64, life: u32| Entry::Reference { volume: VolumeId(1), lba: Lba(lba), birth, id: Lba(id), life };
+    let refer = |lba: u64, birth: Order, id: u64, life: u32| Entry::Reference {
+        volume: VolumeId(1),
+        lba: Lba(lba),
+        birth,
+        id: Lba(id),
+        life,
+    };
     let first = pool.next_order();
     let life = first.0 as u32;
-    let mut entries = vec![(Entry::Data { volume: VolumeId::SHARED, lba: Lba(0), birth: first }, Some(content(1))), (refer(5, first, 0, life), None)];
+    let mut entries = vec![
+        (
+            Entry::Data {
+                volume: VolumeId::SHARED,
+                lba: Lba(0),
+                birth: first,
+            },
+            Some(content(1)),
+        ),
+        (refer(5, first, 0, life), None),
+    ];
     for lba in [6, 7] {
         let birth = pool.next_order();
         entries.push((refer(lba, birth, 0, life), None));
     }
     // Nobody refers to this one any more: it is free, and nothing is wrong.
     let lonely = pool.next_order();
-    entries.push((Entry::Data { volume: VolumeId::SHARED, lba: Lba(1), birth: lonely }, Some(content(2))));
+    entries.push((
+        Entry::Data {
+            volume: VolumeId::SHARED,
+            lba: Lba(1),
+            birth: lonely,
+        },
+        Some(content(2)),
+    ));
     pool.batch(0, &entries);
     pool.trim(1, 7, 1);
     pool.flush();
     let report = pool.check();
-    assert_eq!(kinds(&report).iter().filter(|(_, severity)| *severity > Note).count(), 0, "{:#?}", report.findings.list);
-    assert_eq!((report.contents, report.references, report.live_blocks, report.volumes[0].mapped_blocks), (1, 2, 1, 2));
+    assert_eq!(
+        kinds(&report)
+            .iter()
+            .filter(|(_, severity)| *severity > Note)
+            .count(),
+        0,
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (
+            report.contents,
+            report.references,
+            report.live_blocks,
+            report.volumes[0].mapped_blocks
+        ),
+        (1, 2, 1, 2)
+    );
     // Content that was never written, and content of another life.
     let (missing, former) = (pool.next_order(), pool.next_order());
-    pool.batch(0, &[(refer(8, missing, 9, missing.0 as u32), None), (refer(9, former, 0, life + 1), None)]);
+    pool.batch(
+        0,
+        &[
+            (refer(8, missing, 9, missing.0 as u32), None),
+            (refer(9, former, 0, life + 1), None),
+        ],
+    );
     pool.flush();
     let report = pool.check();
-    let found: Vec<_> = report.findings.list.iter().filter(|finding| finding.severity == Error).map(|finding| (finding.kind, finding.lba)).collect();
-    assert_eq!(found, [(MapEntryWrong, Some(Lba(8))), (MapEntryWrong, Some(Lba(9)))]);
+    let found: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .filter(|finding| finding.severity == Error)
+        .map(|finding| (finding.kind, finding.lba))
+        .collect();
+    assert_eq!(
+        found,
+        [(MapEntryWrong, Some(Lba(8))), (MapEntryWrong, Some(Lba(9)))]
+    );
 }
 
 /// The offline check called these sound, and no start accepted them.
@@ -771,13 +1208,19 @@ fn what_no_start_accepts_is_not_sound() {
     pool.superblock.checkpoints = [None, None];
     pool.save();
     let report = pool.check();
-    assert_eq!((report.failure.as_deref(), report.exit_code()), (Some("the superblock names no checkpoint"), 8));
+    assert_eq!(
+        (report.failure.as_deref(), report.exit_code()),
+        (Some("the superblock names no checkpoint"), 8)
+    );
 
     let mut pool = used_pool(Redundancy::Single, 5);
     pool.superblock.state = windrow_layout::superblock::PoolState::Destroyed;
     pool.save();
     let report = pool.check();
-    assert_eq!((report.failure.as_deref(), report.exit_code()), (Some("the pool was destroyed"), 8));
+    assert_eq!(
+        (report.failure.as_deref(), report.exit_code()),
+        (Some("the pool was destroyed"), 8)
+    );
     assert_eq!(kinds(&report), [(PoolDestroyed, Note)]);
 
     // Map pages of a volume that the table does not have: the checkpoint is not used.
@@ -785,40 +1228,75 @@ fn what_no_start_accepts_is_not_sound() {
     pool.volumes.remove(&2);
     pool.checkpoint();
     let report = pool.check();
-    let unusable = report.findings.list.iter().find(|f| f.kind == CheckpointWrong && f.severity == Error).expect("it is said");
-    assert!(unusable.message.contains("map pages of volume 2"), "{unusable:?}");
+    let unusable = report
+        .findings
+        .list
+        .iter()
+        .find(|f| f.kind == CheckpointWrong && f.severity == Error)
+        .expect("it is said");
+    assert!(
+        unusable.message.contains("map pages of volume 2"),
+        "{unusable:?}"
+    );
     assert_eq!(report.checkpoint, 2, "the one before");
 }
 
-/// A member that has become too small is not used by a start, which is degraded then. One that is smaller than its record, where nothing lies, is none.
+/// A member that has become too small is not used by a start, which is degraded then. One that is
+/// smaller than its record, where nothing lies, is none.
 #[test]
 fn a_member_that_is_too_small_is_as_good_as_absent() {
     let mut pool = used_pool(Redundancy::Single, 5);
-    pool.superblock.members.iter_mut().for_each(|record| record.size_bytes += 4096);
+    pool.superblock
+        .members
+        .iter_mut()
+        .for_each(|record| record.size_bytes += 4096);
     pool.save();
     pool.expect_clean();
     pool.io.members[2].as_mut().unwrap().pop();
     let report = pool.check();
-    let absent: Vec<_> = report.findings.list.iter().filter(|f| f.kind == MemberAbsent).collect();
-    assert!(absent.len() == 1 && absent[0].member == Some(MemberId(2)) && absent[0].message.contains("the pool needs"), "{absent:?}");
+    let absent: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .filter(|f| f.kind == MemberAbsent)
+        .collect();
+    assert!(
+        absent.len() == 1
+            && absent[0].member == Some(MemberId(2))
+            && absent[0].message.contains("the pool needs"),
+        "{absent:?}"
+    );
     assert_eq!(report.exit_code(), 4);
 }
 
-/// Newer software went on with the pool: what it left in other slots was judged as if it were the present.
+/// Newer software went on with the pool: what it left in other slots was judged as if it were the
+/// present.
 #[test]
 fn a_pool_that_newer_software_has_used_is_not_judged() {
     let mut pool = used_pool(Redundancy::Single, 5);
     let mut newer = pool.superblock_of(1);
     newer.features.incompatible |= 1 << 40;
     newer.generation = newer.generation.next();
-    pool.put(MemberId(1), windrow_layout::superblock::slot_offset(newer.generation), &newer.encode());
+    pool.put(
+        MemberId(1),
+        windrow_layout::superblock::slot_offset(newer.generation),
+        &newer.encode(),
+    );
     let report = pool.check();
-    assert!(report.failure.as_ref().is_some_and(|why| why.contains("newer software")), "{:?}", report.failure);
+    assert!(
+        report
+            .failure
+            .as_ref()
+            .is_some_and(|why| why.contains("newer software")),
+        "{:?}",
+        report.failure
+    );
     assert_eq!(report.exit_code(), 8);
     assert!(kinds(&report).contains(&(NewerSoftware, Error)));
 }
 
-/// One header of a segment can not be read (a rebuild of the map enters such rows as a batch of their own): everything behind it was called damaged, and nothing of it was verified.
+/// One header of a segment can not be read (a rebuild of the map enters such rows as a batch of
+/// their own): everything behind it was called damaged, and nothing of it was verified.
 #[test]
 fn a_batch_without_a_header_hides_nothing_behind_it() {
     let mut pool = TestPool::new(Redundancy::None, 3);
@@ -830,20 +1308,45 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
     pool.checkpoint();
     pool.damage(2, 0);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(BatchDamaged, Error), (MapMismatch, Error)], "{:#?}", report.findings.list);
-    assert_eq!(report.findings.list.iter().filter_map(|f| f.lba).collect::<Vec<_>>(), [Lba(8)], "what is behind it is whole");
+    assert_eq!(
+        kinds(&report),
+        [(BatchDamaged, Error), (MapMismatch, Error)],
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        report
+            .findings
+            .list
+            .iter()
+            .filter_map(|f| f.lba)
+            .collect::<Vec<_>>(),
+        [Lba(8)],
+        "what is behind it is whole"
+    );
     pool.damage(2, 0);
     pool.clean(1, &[8]);
     pool.checkpoint();
     pool.damage(2, 0);
     let report = pool.check();
-    assert_eq!((kinds(&report), report.exit_code()), (vec![(BatchDamaged, Note)], 0), "{:#?}", report.findings.list);
+    assert_eq!(
+        (kinds(&report), report.exit_code()),
+        (vec![(BatchDamaged, Note)], 0),
+        "{:#?}",
+        report.findings.list
+    );
     pool.damage(3, 1);
     let report = pool.check();
-    assert_eq!(kinds(&report), [(BatchDamaged, Note), (BlockWrong, Error)], "{:#?}", report.findings.list);
+    assert_eq!(
+        kinds(&report),
+        [(BatchDamaged, Note), (BlockWrong, Error)],
+        "{:#?}",
+        report.findings.list
+    );
 }
 
-/// Packed payload that a map has at the end of a batch and beyond it, where nothing of the batch but its header can be read: the column behind the last one was looked up.
+/// Packed payload that a map has at the end of a batch and beyond it, where nothing of the batch
+/// but its header can be read: the column behind the last one was looked up.
 #[test]
 fn a_reference_beyond_its_batch_is_a_mismatch() {
     let mut pool = TestPool::new(Redundancy::None, 3);
@@ -851,13 +1354,27 @@ fn a_reference_beyond_its_batch_is_a_mismatch() {
     let places = pool.write(1, &[5, 6]);
     let (_, row, rows) = pool.batches[1];
     let tail = u64::from(row + rows) * 3 - 1;
-    let place = pool.codec.pack(pool.codec.segment(places[0]), tail * u64::from(FULL_BLOCK_UNITS) + 200);
+    let place = pool.codec.pack(
+        pool.codec.segment(places[0]),
+        tail * u64::from(FULL_BLOCK_UNITS) + 200,
+    );
     pool.map.insert((1, 6), MapEntry::stored(place, 100, 7));
     pool.checkpoint();
     pool.damage(1, 3 * rows - 1);
     let report = pool.check();
-    let mismatches: Vec<_> = report.findings.list.iter().filter(|f| f.kind == MapMismatch).collect();
-    assert!(mismatches.len() == 1 && mismatches[0].lba == Some(Lba(6)) && mismatches[0].message.contains("beyond its batch"), "{:#?}", report.findings.list);
+    let mismatches: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .filter(|f| f.kind == MapMismatch)
+        .collect();
+    assert!(
+        mismatches.len() == 1
+            && mismatches[0].lba == Some(Lba(6))
+            && mismatches[0].message.contains("beyond its batch"),
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 /// Every read of them is an error, and the check called the pool sound.
@@ -870,28 +1387,68 @@ fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() 
     let lost = [(1, 6), (1, 7), (1, 8), (1, 300), (2, 8)];
     pool.map.extend(lost.map(|block| (block, MapEntry::LOST)));
     // Nobody's data.
-    pool.map.extend([VolumeId::SHARED, VolumeId::INDEX].map(|volume| ((volume.0, 3), MapEntry::LOST)));
+    pool.map
+        .extend([VolumeId::SHARED, VolumeId::INDEX].map(|volume| ((volume.0, 3), MapEntry::LOST)));
     pool.checkpoint();
     for options in [CheckOptions::default(), CheckOptions::everything()] {
         let report = check(&mut pool.io, &options, &mut |_| {});
-        let found: Vec<_> = report.findings.list.iter().filter(|f| f.severity > Note).map(|f| (f.kind, f.severity, f.volume, f.lba)).collect();
+        let found: Vec<_> = report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.severity > Note)
+            .map(|f| (f.kind, f.severity, f.volume, f.lba))
+            .collect();
         let run = |volume, lba| (BlockLost, Error, Some(VolumeId(volume)), Some(Lba(lba)));
-        assert_eq!(found, [run(1, 6), run(1, 300), run(2, 8)], "{:#?}", report.findings.list);
-        assert_eq!((report.lost_blocks, report.exit_code(), report.findings.counts[&BlockLost]), (5, 4, 3));
-        let texts: Vec<&str> = report.findings.list.iter().filter(|f| f.kind == BlockLost).map(|f| &f.message[..f.message.find(" of").unwrap()]).collect();
+        assert_eq!(
+            found,
+            [run(1, 6), run(1, 300), run(2, 8)],
+            "{:#?}",
+            report.findings.list
+        );
+        assert_eq!(
+            (
+                report.lost_blocks,
+                report.exit_code(),
+                report.findings.counts[&BlockLost]
+            ),
+            (5, 4, 3)
+        );
+        let texts: Vec<&str> = report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.kind == BlockLost)
+            .map(|f| &f.message[..f.message.find(" of").unwrap()])
+            .collect();
         assert_eq!(texts, ["3 blocks, 6 to 8,", "block 300", "block 8"]);
-        assert_eq!((report.volumes[0].mapped_blocks, report.volumes[1].mapped_blocks), (2, 0));
+        assert_eq!(
+            (
+                report.volumes[0].mapped_blocks,
+                report.volumes[1].mapped_blocks
+            ),
+            (2, 0)
+        );
     }
     pool.write(1, &[6, 8]);
     pool.trim(1, 7, 1);
     pool.fill(2, 8);
     pool.flush();
     let report = pool.check();
-    assert_eq!((report.lost_blocks, report.findings.counts.get(&BlockLost), report.exit_code()), (1, Some(&1), 4));
+    assert_eq!(
+        (
+            report.lost_blocks,
+            report.findings.counts.get(&BlockLost),
+            report.exit_code()
+        ),
+        (1, Some(&1), 4)
+    );
     pool.trim(1, 300, 1);
     pool.flush();
     assert_eq!(pool.expect_clean().lost_blocks, 0);
-    [VolumeId::SHARED, VolumeId::INDEX].iter().for_each(|volume| _ = pool.map.remove(&(volume.0, 3)));
+    [VolumeId::SHARED, VolumeId::INDEX]
+        .iter()
+        .for_each(|volume| _ = pool.map.remove(&(volume.0, 3)));
     pool.checkpoint();
     assert_eq!(pool.expect_clean().lost_blocks, 0);
 }
@@ -902,15 +1459,42 @@ fn references_to_content_that_a_rebuild_gave_up_are_errors() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
     pool.create(1, "v", 100);
     pool.write(1, &[4]);
-    pool.map.extend([5, 6, 8].map(|lba| ((1, lba), MapEntry::shared(Lba(2), 7))));
+    pool.map
+        .extend([5, 6, 8].map(|lba| ((1, lba), MapEntry::shared(Lba(2), 7))));
     pool.map.insert((1, 7), MapEntry::LOST);
     pool.map.insert((VolumeId::SHARED.0, 2), MapEntry::LOST);
     pool.checkpoint();
     let report = pool.check();
-    let found: Vec<_> = report.findings.list.iter().filter(|f| f.severity == Error).map(|f| (f.kind, f.lba.unwrap().0)).collect();
-    assert_eq!(found, [(BlockLost, 5), (BlockLost, 7), (BlockLost, 8)], "{:#?}", report.findings.list);
-    assert_eq!((report.lost_blocks, report.exit_code(), report.volumes[0].mapped_blocks), (4, 4, 4));
-    assert!(report.findings.list.iter().filter(|f| f.message.contains("shared content")).count() == 2);
+    let found: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .filter(|f| f.severity == Error)
+        .map(|f| (f.kind, f.lba.unwrap().0))
+        .collect();
+    assert_eq!(
+        found,
+        [(BlockLost, 5), (BlockLost, 7), (BlockLost, 8)],
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (
+            report.lost_blocks,
+            report.exit_code(),
+            report.volumes[0].mapped_blocks
+        ),
+        (4, 4, 4)
+    );
+    assert!(
+        report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.message.contains("shared content"))
+            .count()
+            == 2
+    );
     pool.write(1, &[5, 6]);
     pool.trim(1, 7, 2);
     pool.flush();

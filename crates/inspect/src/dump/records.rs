@@ -28,7 +28,8 @@ pub struct RecordSummary {
     /// Bytes of the whole record, if it verifies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u32>,
-    /// True if a copy verifies to the last byte: the record counts, as far as no fence calls it void.
+    /// True if a copy verifies to the last byte: the record counts, as far as no fence calls it
+    /// void.
     pub whole: bool,
     /// Number of entries.
     pub entry_count: u32,
@@ -70,14 +71,27 @@ impl RecordSummary {
             length: Some(decoded.length),
             whole: true,
             entry_count: decoded.entries.len() as u32,
-            payload_blocks: decoded.entries.iter().filter(|e| e.payload.is_some()).count() as u32,
+            payload_blocks: decoded
+                .entries
+                .iter()
+                .filter(|e| e.payload.is_some())
+                .count() as u32,
             copies: record.copies as u32,
             wrong: record.wrong.iter().map(|wrong| wrong.member).collect(),
         }
     }
 
     fn torn(header: &RecordHeader, external: bool) -> Self {
-        Self { external, header: header.clone(), length: None, whole: false, entry_count: 0, payload_blocks: 0, copies: 0, wrong: Vec::new() }
+        Self {
+            external,
+            header: header.clone(),
+            length: None,
+            whole: false,
+            entry_count: 0,
+            payload_blocks: 0,
+            copies: 0,
+            wrong: Vec::new(),
+        }
     }
 }
 
@@ -96,24 +110,55 @@ pub fn list_records(io: &mut dyn MemberIo) -> Result<Vec<RecordSummary>, DumpErr
     for (area, external) in areas(&superblock) {
         for number in 0..area.chunks {
             let chunk = read(&mut reader, &area, number);
-            list.extend(chunk.records.iter().map(|record| RecordSummary::of(record, external)));
-            list.extend(chunk.torn.iter().map(|header| RecordSummary::torn(header, external)));
+            list.extend(
+                chunk
+                    .records
+                    .iter()
+                    .map(|record| RecordSummary::of(record, external)),
+            );
+            list.extend(
+                chunk
+                    .torn
+                    .iter()
+                    .map(|header| RecordSummary::torn(header, external)),
+            );
         }
     }
     list.sort_by_key(|record| (record.header.epoch, record.header.seq));
     Ok(list)
 }
 
-/// A chunk of the journal in front of the zones, or of the one on devices of its own, record by record.
-pub fn dump_chunk(io: &mut dyn MemberIo, external: bool, chunk: u32) -> Result<ChunkDump, DumpError> {
+/// A chunk of the journal in front of the zones, or of the one on devices of its own, record by
+/// record.
+pub fn dump_chunk(
+    io: &mut dyn MemberIo,
+    external: bool,
+    chunk: u32,
+) -> Result<ChunkDump, DumpError> {
     let (mut reader, superblock) = open_pool(io)?;
-    let area = areas(&superblock).find(|(_, of_devices)| *of_devices == external).ok_or(DumpError::NoJournal)?.0;
+    let area = areas(&superblock)
+        .find(|(_, of_devices)| *of_devices == external)
+        .ok_or(DumpError::NoJournal)?
+        .0;
     if chunk >= area.chunks {
         return Err(DumpError::NoChunk { chunk });
     }
     let found = read(&mut reader, &area, chunk);
-    let whole = found.records.iter().map(|record| RecordDump { summary: RecordSummary::of(record, external), entries: record.decoded.entries.clone() });
-    let torn = found.torn.iter().map(|header| RecordDump { summary: RecordSummary::torn(header, external), entries: Vec::new() });
-    let copies = area.copies_of(chunk).map(|(member, offset)| CopyLocation { member, offset }).collect();
-    Ok(ChunkDump { chunk, copies, records: whole.chain(torn).collect() })
+    let whole = found.records.iter().map(|record| RecordDump {
+        summary: RecordSummary::of(record, external),
+        entries: record.decoded.entries.clone(),
+    });
+    let torn = found.torn.iter().map(|header| RecordDump {
+        summary: RecordSummary::torn(header, external),
+        entries: Vec::new(),
+    });
+    let copies = area
+        .copies_of(chunk)
+        .map(|(member, offset)| CopyLocation { member, offset })
+        .collect();
+    Ok(ChunkDump {
+        chunk,
+        copies,
+        records: whole.chain(torn).collect(),
+    })
 }

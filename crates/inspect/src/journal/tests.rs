@@ -3,7 +3,12 @@ use crate::test_pool::*;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_units::*;
 
-const POOLS: [(Redundancy, u8); 4] = [(Redundancy::None, 2), (Redundancy::Copies(2), 4), (Redundancy::Single, 4), (Redundancy::Double, 6)];
+const POOLS: [(Redundancy, u8); 4] = [
+    (Redundancy::None, 2),
+    (Redundancy::Copies(2), 4),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 6),
+];
 
 /// A pool whose log ends with three blocks; everything in it is durable.
 fn pool(redundancy: Redundancy, members: u8) -> TestPool {
@@ -30,28 +35,68 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
         say_in_the_log(&mut pool);
         let report = pool.expect_clean();
         let journal = &report.journals[0];
-        assert_eq!((journal.chunks_in_use, journal.records, journal.records_needed, report.journal_blocks), (2, 3, 3, 3), "{redundancy:?}");
-        assert_eq!((journal.copies_compared, journal.copies_wrong), (3 * u64::from(journal.copies), 0));
-        assert_eq!((report.log_order.0, report.accepted_order.0, report.flushed_through.0), (4, 8, 8));
-        assert_eq!(report.live_blocks, 2 + 3, "blocks 3 and 5 in the log, 4, 70 and 71 in the journal");
+        assert_eq!(
+            (
+                journal.chunks_in_use,
+                journal.records,
+                journal.records_needed,
+                report.journal_blocks
+            ),
+            (2, 3, 3, 3),
+            "{redundancy:?}"
+        );
+        assert_eq!(
+            (journal.copies_compared, journal.copies_wrong),
+            (3 * u64::from(journal.copies), 0)
+        );
+        assert_eq!(
+            (
+                report.log_order.0,
+                report.accepted_order.0,
+                report.flushed_through.0
+            ),
+            (4, 8, 8)
+        );
+        assert_eq!(
+            report.live_blocks,
+            2 + 3,
+            "blocks 3 and 5 in the log, 4, 70 and 71 in the journal"
+        );
     }
 }
 
 /// Every byte of the record verifies, and yet a start could not readmit the block.
 #[test]
 fn a_packed_block_of_the_journal_must_unpack() {
-    let packed = windrow_reduce::Packer::default().pack(&[7; 4096]).expect("it packs well").to_vec();
+    let packed = windrow_reduce::Packer::default()
+        .pack(&[7; 4096])
+        .expect("it packs well")
+        .to_vec();
     for (stored, is_right) in [(packed, true), (vec![0xff; 600], false)] {
         let mut pool = pool(Redundancy::Single, 4);
         let birth = pool.next_order();
-        let entry = Entry::Data { volume: VolumeId(1), lba: Lba(70), birth };
+        let entry = Entry::Data {
+            volume: VolumeId(1),
+            lba: Lba(70),
+            birth,
+        };
         pool.journalled.insert((1, 70));
         pool.journal(&[(entry, Some(stored))]);
         pool.flushed_through = pool.order;
         let report = pool.check();
-        let found: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity, f.volume, f.lba)).collect();
+        let found: Vec<_> = report
+            .findings
+            .list
+            .iter()
+            .map(|f| (f.kind, f.severity, f.volume, f.lba))
+            .collect();
         let expected = (BlockWrong, Error, Some(VolumeId(1)), Some(Lba(70)));
-        assert_eq!(found, if is_right { vec![] } else { vec![expected] }, "{:#?}", report.findings.list);
+        assert_eq!(
+            found,
+            if is_right { vec![] } else { vec![expected] },
+            "{:#?}",
+            report.findings.list
+        );
     }
 }
 
@@ -60,16 +105,33 @@ fn what_the_log_has_is_not_needed_of_the_journal() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[4]);
     let birth = pool.order;
-    let entry = Entry::Data { volume: VolumeId(1), lba: Lba(4), birth: Order(birth) };
+    let entry = Entry::Data {
+        volume: VolumeId(1),
+        lba: Lba(4),
+        birth: Order(birth),
+    };
     let places = pool.batch(USER, &[(entry, Some(content(birth)))]);
-    pool.map.insert((1, 4), windrow_layout::map_entry::MapEntry::plain(places[0], windrow_layout::batch::payload_checksum(&content(birth))));
+    pool.map.insert(
+        (1, 4),
+        windrow_layout::map_entry::MapEntry::plain(
+            places[0],
+            windrow_layout::batch::payload_checksum(&content(birth)),
+        ),
+    );
     pool.journalled.clear();
     // Nothing needs the record any more: it may be damaged, and its chunk may be begun anew.
     for copy in 0..2 {
         pool.damage_copy(0, copy, 600);
     }
     let report = pool.expect_clean();
-    assert_eq!((report.journals[0].chunks_in_use, report.journals[0].records_needed, report.journal_blocks), (0, 0, 0));
+    assert_eq!(
+        (
+            report.journals[0].chunks_in_use,
+            report.journals[0].records_needed,
+            report.journal_blocks
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -79,23 +141,79 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
     let volume = VolumeId(1);
     let mut order = || pool.next_order();
     let entries = [
-        (Entry::Range { volume, lba: Lba(4), count: 7, order: order(), state: RangeState::Hole }, None),
-        (Entry::Fill { volume, lba: Lba(12), birth: order(), state: FillState::Ones }, None),
-        (Entry::Volume { volume: VolumeId(2), order: order(), change: VolumeChange::Create { name: "w".into(), size_bytes: 40960 } }, None),
-        (Entry::Covered { first: order(), count: 1 }, None),
+        (
+            Entry::Range {
+                volume,
+                lba: Lba(4),
+                count: 7,
+                order: order(),
+                state: RangeState::Hole,
+            },
+            None,
+        ),
+        (
+            Entry::Fill {
+                volume,
+                lba: Lba(12),
+                birth: order(),
+                state: FillState::Ones,
+            },
+            None,
+        ),
+        (
+            Entry::Volume {
+                volume: VolumeId(2),
+                order: order(),
+                change: VolumeChange::Create {
+                    name: "w".into(),
+                    size_bytes: 40960,
+                },
+            },
+            None,
+        ),
+        (
+            Entry::Covered {
+                first: order(),
+                count: 1,
+            },
+            None,
+        ),
     ];
     pool.journal(&entries);
     pool.flushed_through = pool.order;
     pool.turn();
     pool.sync(2, &[3, 9]);
     let order = pool.next_order();
-    pool.journal(&[(Entry::Volume { volume: VolumeId(2), order, change: VolumeChange::Resize { size_bytes: 9 * 4096 } }, None)]);
+    pool.journal(&[(
+        Entry::Volume {
+            volume: VolumeId(2),
+            order,
+            change: VolumeChange::Resize {
+                size_bytes: 9 * 4096,
+            },
+        },
+        None,
+    )]);
     pool.flushed_through = pool.order;
     let report = pool.check();
-    let volumes: Vec<_> = report.volumes.iter().map(|v| (v.name.as_str(), v.size_bytes / 4096, v.mapped_blocks, v.journal_blocks)).collect();
+    let volumes: Vec<_> = report
+        .volumes
+        .iter()
+        .map(|v| {
+            (
+                v.name.as_str(),
+                v.size_bytes / 4096,
+                v.mapped_blocks,
+                v.journal_blocks,
+            )
+        })
+        .collect();
     // Of the first: 3 in the log and 11 in the journal. Of the second block 3; 9 was cut off.
     assert_eq!(volumes, [("v", 1000, 2, 1), ("w", 9, 1, 1)]);
-    assert_eq!((report.accepted_order.0, report.findings.worst), (pool.order, None));
+    assert_eq!(
+        (report.accepted_order.0, report.findings.worst),
+        (pool.order, None)
+    );
 }
 
 #[test]
@@ -103,7 +221,12 @@ fn a_moved_block_does_not_come_back_where_the_journal_has_a_newer_version() {
     let mut pool = pool(Redundancy::Single, 4);
     let from = pool.map[&(1, 4)].place();
     pool.sync(1, &[4]);
-    let old = Entry::Move { volume: VolumeId(1), lba: Lba(4), birth: Order(3), from };
+    let old = Entry::Move {
+        volume: VolumeId(1),
+        lba: Lba(4),
+        birth: Order(3),
+        from,
+    };
     pool.batch(CLEANED, &[(old, Some(content(3)))]);
     assert_eq!(pool.expect_clean().live_blocks, 3);
 }
@@ -118,16 +241,58 @@ fn each_wrong_copy_is_named_while_one_verifies() {
     let (unreadable, offset) = pool.journal_area().locate(chunk, 2);
     pool.io.unreadable.insert((unreadable, offset + 600));
     let report = pool.check();
-    let found: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity, f.member, f.chunk, f.message.contains("read"))).collect();
-    let expected = [(differs, false), (unreadable, true)].map(|(member, read)| (JournalCopyWrong, Repairable, Some(member), Some(chunk), read));
+    let found: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .map(|f| {
+            (
+                f.kind,
+                f.severity,
+                f.member,
+                f.chunk,
+                f.message.contains("read"),
+            )
+        })
+        .collect();
+    let expected = [(differs, false), (unreadable, true)].map(|(member, read)| {
+        (
+            JournalCopyWrong,
+            Repairable,
+            Some(member),
+            Some(chunk),
+            read,
+        )
+    });
     assert_eq!(found, expected);
     let copies_wrong = report.journals[0].copies_wrong;
-    assert_eq!((report.accepted_order.0, report.journal_blocks, copies_wrong, report.exit_code()), (pool.order, 2, 2, 4));
+    assert_eq!(
+        (
+            report.accepted_order.0,
+            report.journal_blocks,
+            copies_wrong,
+            report.exit_code()
+        ),
+        (pool.order, 2, 2, 4)
+    );
     // Stale members are not read.
-    pool.superblock.members[differs.index()].state = windrow_layout::superblock::MemberState::Absent;
+    pool.superblock.members[differs.index()].state =
+        windrow_layout::superblock::MemberState::Absent;
     pool.save();
-    let kinds: Vec<_> = pool.check().findings.list.iter().map(|f| (f.kind, f.member)).collect();
-    assert_eq!(kinds, [(MemberAbsent, Some(differs)), (JournalCopyWrong, Some(unreadable))]);
+    let kinds: Vec<_> = pool
+        .check()
+        .findings
+        .list
+        .iter()
+        .map(|f| (f.kind, f.member))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (MemberAbsent, Some(differs)),
+            (JournalCopyWrong, Some(unreadable))
+        ]
+    );
 }
 
 #[test]
@@ -136,7 +301,10 @@ fn a_copy_that_no_flush_covers_need_not_have_arrived() {
     let (chunk, at, _) = pool.sync(1, &[8]);
     pool.damage_copy(chunk, 1, at + 20);
     let report = pool.check();
-    assert_eq!((kinds(&report), report.accepted_order.0), (vec![(JournalCopyWrong, Note)], pool.order));
+    assert_eq!(
+        (kinds(&report), report.accepted_order.0),
+        (vec![(JournalCopyWrong, Note)], pool.order)
+    );
 }
 
 #[test]
@@ -148,13 +316,23 @@ fn a_torn_record_ends_the_journal() {
         pool.damage_copy(chunk, copy, at + 512 + usize::from(copy));
     }
     let report = pool.check();
-    assert_eq!((kinds(&report), report.accepted_order.0, report.journal_blocks), (vec![(JournalTorn, Note)], pool.order - 1, 1));
+    assert_eq!(
+        (
+            kinds(&report),
+            report.accepted_order.0,
+            report.journal_blocks
+        ),
+        (vec![(JournalTorn, Note)], pool.order - 1, 1)
+    );
     // Not even its header arrived: nothing is known of it.
     for copy in 0..2 {
         pool.damage_copy(chunk, copy, at + 20);
     }
     let report = pool.check();
-    assert_eq!((kinds(&report), report.accepted_order.0), (vec![], pool.order - 1));
+    assert_eq!(
+        (kinds(&report), report.accepted_order.0),
+        (vec![], pool.order - 1)
+    );
 }
 
 #[test]
@@ -175,26 +353,59 @@ fn a_lost_record_that_was_durable_is_damage() {
             pool.damage_copy(chunk, copy, at + 513);
         }
         let report = pool.check();
-        assert_eq!((report.accepted_order.0, report.flushed_through.0, report.exit_code()), (4, 5, 4), "case {said_by}");
-        let damage: Vec<_> = report.findings.list.iter().filter(|f| f.severity == Error).map(|f| f.kind).collect();
-        assert_eq!(damage, [BatchDamaged, OrdersLost, JournalDamaged], "case {said_by}: {:#?}", report.findings.list);
+        assert_eq!(
+            (
+                report.accepted_order.0,
+                report.flushed_through.0,
+                report.exit_code()
+            ),
+            (4, 5, 4),
+            "case {said_by}"
+        );
+        let damage: Vec<_> = report
+            .findings
+            .list
+            .iter()
+            .filter(|f| f.severity == Error)
+            .map(|f| f.kind)
+            .collect();
+        assert_eq!(
+            damage,
+            [BatchDamaged, OrdersLost, JournalDamaged],
+            "case {said_by}: {:#?}",
+            report.findings.list
+        );
     }
 }
 
 #[test]
 fn former_lives_of_a_chunk_do_not_count() {
-    // Two records; the log gets what they have; the chunk is begun anew with one record, and the second of the former life stands behind it.
+    // Two records; the log gets what they have; the chunk is begun anew with one record, and the
+    // second of the former life stands behind it.
     let mut pool = pool(Redundancy::Single, 4);
     pool.record.2 = 100;
     pool.sync(1, &[8]);
     pool.sync(1, &[9]);
     let births = [pool.order - 1, pool.order];
-    let entries = births.map(|birth| (Entry::Data { volume: VolumeId(1), lba: Lba(birth), birth: Order(birth) }, Some(content(birth))));
+    let entries = births.map(|birth| {
+        (
+            Entry::Data {
+                volume: VolumeId(1),
+                lba: Lba(birth),
+                birth: Order(birth),
+            },
+            Some(content(birth)),
+        )
+    });
     pool.batch(USER, &entries);
     pool.record = (0, 0, 200);
     pool.sync(1, &[30]);
     let report = pool.check();
-    assert_eq!((report.accepted_order.0, report.journals[0].records), (pool.order, 1), "record 101 does not come behind 200");
+    assert_eq!(
+        (report.accepted_order.0, report.journals[0].records),
+        (pool.order, 1),
+        "record 101 does not come behind 200"
+    );
 }
 
 #[test]
@@ -202,16 +413,24 @@ fn a_copy_of_a_former_life_gives_way_to_the_newest() {
     let mut pool = pool(Redundancy::Double, 6);
     let (chunk, at, length) = pool.sync(1, &[8]);
     let (member, offset) = pool.journal_area().locate(chunk, 0);
-    let old = pool.io.members[member.index()].as_ref().unwrap()[offset as usize + at..][..length].to_vec();
+    let old = pool.io.members[member.index()].as_ref().unwrap()[offset as usize + at..][..length]
+        .to_vec();
     // The log has it, then the chunk is taken again; member 0 loses the write.
     pool.journalled.clear();
-    let entry = Entry::Data { volume: VolumeId(1), lba: Lba(8), birth: Order(pool.order) };
+    let entry = Entry::Data {
+        volume: VolumeId(1),
+        lba: Lba(8),
+        birth: Order(pool.order),
+    };
     pool.batch(USER, &[(entry, Some(content(pool.order)))]);
     pool.record = (0, 0, 50);
     pool.sync(1, &[9]);
     pool.put(member, offset, &old);
     let report = pool.check();
-    assert_eq!((kinds(&report), report.accepted_order.0), (vec![(JournalCopyWrong, Note)], pool.order));
+    assert_eq!(
+        (kinds(&report), report.accepted_order.0),
+        (vec![(JournalCopyWrong, Note)], pool.order)
+    );
     assert_eq!(report.journal_blocks, 1);
 }
 
@@ -220,28 +439,54 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[8, 9]);
     let accepted = pool.order - 1;
-    // A start found no more than the first of the two (say, the members that had the record were away).
+    // A start found no more than the first of the two (say, the members that had the record were
+    // away).
     pool.flushed_through = accepted;
     let positions = pool.positions;
     pool.fence(accepted, positions);
     let report = pool.check();
-    assert_eq!((report.accepted_order.0, report.journal_blocks), (accepted, 1), "what the fence skipped was never used: {:#?}", report.findings.list);
-    // A checkpoint of the new epoch: what was readmitted is in the log, and records of the old epoch are of no account.
+    assert_eq!(
+        (report.accepted_order.0, report.journal_blocks),
+        (accepted, 1),
+        "what the fence skipped was never used: {:#?}",
+        report.findings.list
+    );
+    // A checkpoint of the new epoch: what was readmitted is in the log, and records of the old
+    // epoch are of no account.
     pool.checkpoint();
     let report = pool.check();
     assert_eq!((report.journals[0].records, report.journal_blocks), (0, 0));
 }
 
-/// With several streams a batch may lie behind a gap: behind it records alone count. A fence notes where the log ended, and the batch counts never again.
+/// With several streams a batch may lie behind a gap: behind it records alone count. A fence notes
+/// where the log ended, and the batch counts never again.
 #[test]
 fn batches_behind_a_gap_do_not_count_beside_records() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[8, 9]);
     let (first, last) = (pool.order - 1, pool.order);
-    let data = |lba: u64, order: u64| (Entry::Data { volume: VolumeId(1), lba: Lba(lba), birth: Order(order) }, Some(content(order)));
+    let data = |lba: u64, order: u64| {
+        (
+            Entry::Data {
+                volume: VolumeId(1),
+                lba: Lba(lba),
+                birth: Order(order),
+            },
+            Some(content(order)),
+        )
+    };
     pool.batch(0, &[data(9, last)]);
     let behind_gap = pool.check();
-    assert_eq!((behind_gap.log_order.0, behind_gap.accepted_order.0, behind_gap.journal_blocks), (first - 1, last, 2), "{:#?}", behind_gap.findings.list);
+    assert_eq!(
+        (
+            behind_gap.log_order.0,
+            behind_gap.accepted_order.0,
+            behind_gap.journal_blocks
+        ),
+        (first - 1, last, 2),
+        "{:#?}",
+        behind_gap.findings.list
+    );
     let positions = pool.positions;
     pool.fence(last, positions);
     if let Some(fence) = pool.superblock.fences.last_mut() {
@@ -249,11 +494,30 @@ fn batches_behind_a_gap_do_not_count_beside_records() {
     }
     pool.save();
     let fenced = pool.check();
-    assert_eq!((fenced.log_order.0, fenced.accepted_order.0, fenced.journal_blocks), (first - 1, last, 2), "{:#?}", fenced.findings.list);
-    // The start puts the first of the two into the log; the other one is still in the journal alone, whatever the void batch has.
+    assert_eq!(
+        (
+            fenced.log_order.0,
+            fenced.accepted_order.0,
+            fenced.journal_blocks
+        ),
+        (first - 1, last, 2),
+        "{:#?}",
+        fenced.findings.list
+    );
+    // The start puts the first of the two into the log; the other one is still in the journal
+    // alone, whatever the void batch has.
     pool.batch(0, &[data(8, first)]);
     let report = pool.check();
-    assert_eq!((report.log_order.0, report.accepted_order.0, report.journal_blocks), (first, last, 1), "{:#?}", report.findings.list);
+    assert_eq!(
+        (
+            report.log_order.0,
+            report.accepted_order.0,
+            report.journal_blocks
+        ),
+        (first, last, 1),
+        "{:#?}",
+        report.findings.list
+    );
 }
 
 #[test]
@@ -263,7 +527,12 @@ fn an_area_that_does_not_fit_is_reported() {
     pool.superblock.members[2].size_bytes = RESERVED + 4096;
     pool.save();
     let report = pool.check();
-    let found: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity, f.member)).collect();
+    let found: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .map(|f| (f.kind, f.severity, f.member))
+        .collect();
     assert_eq!(found, [(JournalMisplaced, Error, Some(MemberId(2)))]);
 }
 
@@ -282,17 +551,39 @@ fn pool_with_devices() -> TestPool {
 fn journal_devices_are_journals_and_have_no_vote() {
     let mut pool = pool_with_devices();
     let report = pool.expect_clean();
-    assert_eq!((report.journals.len(), report.journals[0].external, report.journal_blocks), (1, true, 2));
-    // One of two is lost, and two of four members: the device does not make a majority of what is left.
+    assert_eq!(
+        (
+            report.journals.len(),
+            report.journals[0].external,
+            report.journal_blocks
+        ),
+        (1, true, 2)
+    );
+    // One of two is lost, and two of four members: the device does not make a majority of what is
+    // left.
     let device = pool.io.members[5].take();
     let report = pool.check();
-    let missing: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity, f.member)).collect();
+    let missing: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .map(|f| (f.kind, f.severity, f.member))
+        .collect();
     assert_eq!(missing, [(MemberAbsent, Repairable, Some(MemberId(5)))]);
-    assert_eq!((report.accepted_order.0, report.journal_blocks), (pool.order, 2));
+    assert_eq!(
+        (report.accepted_order.0, report.journal_blocks),
+        (pool.order, 2)
+    );
     pool.io.members[5] = device;
     pool.io.members[0] = None;
     pool.io.members[1] = None;
-    assert!(pool.check().findings.list.iter().any(|f| f.kind == QuorumMissing));
+    assert!(
+        pool.check()
+            .findings
+            .list
+            .iter()
+            .any(|f| f.kind == QuorumMissing)
+    );
 }
 
 #[test]
@@ -300,7 +591,13 @@ fn missing_journal_devices_are_damage_unless_that_is_on_record_or_the_pool_was_c
     let mut pool = pool_with_devices();
     pool.io.members[4] = None;
     pool.io.members[5] = None;
-    let missing = |pool: &mut TestPool| pool.check().findings.list.iter().any(|f| f.kind == JournalMissing && f.severity == Error);
+    let missing = |pool: &mut TestPool| {
+        pool.check()
+            .findings
+            .list
+            .iter()
+            .any(|f| f.kind == JournalMissing && f.severity == Error)
+    };
     assert!(missing(&mut pool));
     let open = pool.superblock.clone();
     pool.superblock.state = windrow_layout::superblock::PoolState::Exported;
@@ -323,9 +620,16 @@ fn the_superblock_says_what_was_durable_when_it_was_written() {
     for copy in 0..2 {
         pool.damage_copy(chunk, copy, at + 20);
     }
-    assert_eq!((pool.check().flushed_through.0, kinds(&pool.check())), (0, vec![]), "nothing says that it was");
+    assert_eq!(
+        (pool.check().flushed_through.0, kinds(&pool.check())),
+        (0, vec![]),
+        "nothing says that it was"
+    );
     pool.superblock.journals.promised = Order(pool.order);
     pool.save();
     let report = pool.check();
-    assert_eq!((report.flushed_through.0, kinds(&report)), (5, vec![(BatchDamaged, Error), (OrdersLost, Error)]));
+    assert_eq!(
+        (report.flushed_through.0, kinds(&report)),
+        (5, vec![(BatchDamaged, Error), (OrdersLost, Error)])
+    );
 }

@@ -12,7 +12,12 @@ fn pool() -> TestPool {
 }
 
 fn kinds(report: &InspectReport) -> Vec<(FindingKind, Severity)> {
-    let mut kinds: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity)).collect();
+    let mut kinds: Vec<_> = report
+        .findings
+        .list
+        .iter()
+        .map(|f| (f.kind, f.severity))
+        .collect();
     kinds.dedup();
     kinds
 }
@@ -25,7 +30,11 @@ fn a_sound_pool_has_a_label_slots_and_a_quorum() {
     assert_eq!(report.newest.unwrap().generation, Generation(3));
     for member in &report.members {
         assert!(member.usable && member.label.is_some());
-        let generations: Vec<Option<u64>> = member.slots.iter().map(|s| s.generation.map(|g| g.0)).collect();
+        let generations: Vec<Option<u64>> = member
+            .slots
+            .iter()
+            .map(|s| s.generation.map(|g| g.0))
+            .collect();
         assert_eq!(generations, [None, Some(1), Some(2), Some(3)]);
         assert_eq!(member.slots[0].problem.as_deref(), Some("no signature"));
     }
@@ -39,7 +48,11 @@ fn a_generation_that_reached_one_member_rules() {
     let copy = pool.superblock_of(3);
     pool.put(MemberId(3), slot_offset(Generation(4)), &copy.encode());
     let report = inspect_members(&mut pool.io);
-    assert!(report.quorum && report.findings.list.is_empty(), "{:?}", report.findings);
+    assert!(
+        report.quorum && report.findings.list.is_empty(),
+        "{:?}",
+        report.findings
+    );
     assert_eq!(report.newest.unwrap().generation, Generation(4));
     assert!(report.members.iter().all(|m| m.usable));
 }
@@ -63,7 +76,9 @@ fn half_of_the_members_are_no_quorum_unless_the_others_are_recorded() {
         pool.io.members[member] = None;
     }
     let report = inspect_members(&mut pool.io);
-    assert!(!report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error)));
+    assert!(
+        !report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error))
+    );
     pool.io.members = all;
     for member in 0..3 {
         pool.superblock.members[member].state = MemberState::Absent;
@@ -73,10 +88,19 @@ fn half_of_the_members_are_no_quorum_unless_the_others_are_recorded() {
         pool.io.members[member] = None;
     }
     let report = inspect_members(&mut pool.io);
-    assert!(!report.findings.list.iter().any(|finding| finding.message.contains("another host")), "{:?}", report.findings);
+    assert!(
+        !report
+            .findings
+            .list
+            .iter()
+            .any(|finding| finding.message.contains("another host")),
+        "{:?}",
+        report.findings
+    );
 }
 
-/// More than half are there, and more are missing than the redundancy covers: it was said that they can be imported.
+/// More than half are there, and more are missing than the redundancy covers: it was said that they
+/// can be imported.
 #[test]
 fn too_few_for_the_redundancy_cannot_be_imported() {
     let mut pool = TestPool::new(Redundancy::Single, 6);
@@ -95,7 +119,10 @@ fn a_member_left_behind_does_not_count() {
     pool.save();
     pool.io.members[1] = old;
     let report = inspect_members(&mut pool.io);
-    assert_eq!(kinds(&report), [(FindingKind::MemberAbsent, Severity::Repairable)]);
+    assert_eq!(
+        kinds(&report),
+        [(FindingKind::MemberAbsent, Severity::Repairable)]
+    );
     assert!(!report.members[1].usable && report.members[0].usable);
 }
 
@@ -109,8 +136,9 @@ fn two_histories_are_told_apart() {
     assert_eq!(kinds(&report)[0], (FindingKind::Diverged, Severity::Error));
 }
 
-/// Power failed while the last generation was written, and only the journal device had got it; the next start could not read the device, and went on by one of
-/// the same number (simulator, seed 4155 with journal devices only).
+/// Power failed while the last generation was written, and only the journal device had got it; the
+/// next start could not read the device, and went on by one of the same number (simulator, seed
+/// 4155 with journal devices only).
 #[test]
 fn a_journal_device_that_went_its_own_way_is_to_be_replaced() {
     let mut pool = TestPool::with_journal_devices(Redundancy::Double, 6, 1);
@@ -119,10 +147,22 @@ fn a_journal_device_that_went_its_own_way_is_to_be_replaced() {
     pool.save();
     let mut other = pool.superblock_of(device.0);
     other.members[6].state = MemberState::Online;
-    pool.put(device, slot_offset(pool.superblock.generation), &other.encode());
+    pool.put(
+        device,
+        slot_offset(pool.superblock.generation),
+        &other.encode(),
+    );
     let report = inspect_members(&mut pool.io);
-    assert!(kinds(&report).contains(&(FindingKind::Diverged, Severity::Repairable)), "{:?}", report.findings);
-    assert!(report.quorum && report.findings.worst == Some(Severity::Repairable), "{:?}", report.findings);
+    assert!(
+        kinds(&report).contains(&(FindingKind::Diverged, Severity::Repairable)),
+        "{:?}",
+        report.findings
+    );
+    assert!(
+        report.quorum && report.findings.worst == Some(Severity::Repairable),
+        "{:?}",
+        report.findings
+    );
 }
 
 #[test]
@@ -135,32 +175,55 @@ fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
     pool.put(MemberId(2), 4096 + 40, &[0xff; 8]);
     let report = inspect_members(&mut pool.io);
     let found = kinds(&report);
-    assert!(found.contains(&(FindingKind::LabelWrong, Severity::Repairable)) && found.contains(&(FindingKind::LabelWrong, Severity::Error)));
+    assert!(
+        found.contains(&(FindingKind::LabelWrong, Severity::Repairable))
+            && found.contains(&(FindingKind::LabelWrong, Severity::Error))
+    );
     assert!(report.members[2].label_problem.is_some() && report.members[2].usable);
     assert_eq!(report.newest.unwrap().pool, pool.superblock.pool);
 }
 
-/// Power failed while a growth was put on record: one new member bears the generation with it, and the old members have gone on without it by one of
-/// the same number.
+/// Power failed while a growth was put on record: one new member bears the generation with it, and
+/// the old members have gone on without it by one of the same number.
 #[test]
 fn what_a_growth_left_behind_on_a_spare_does_not_rule() {
     let mut pool = pool();
     let (spare, uuid) = (MemberId(6), Uuid([99; 16]));
-    pool.superblock.members.push(MemberRecord::new(uuid, MemberState::Spare, 1 << 30));
+    pool.superblock
+        .members
+        .push(MemberRecord::new(uuid, MemberState::Spare, 1 << 30));
     pool.io.members.push(Some(vec![0; RESERVED_BYTES as usize]));
-    let label = Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: pool.superblock.pool_name.clone(), member_uuid: uuid, member: spare };
+    let label = Label {
+        version: FORMAT_VERSION,
+        pool: pool.superblock.pool,
+        pool_name: pool.superblock.pool_name.clone(),
+        member_uuid: uuid,
+        member: spare,
+    };
     pool.put(spare, LABEL_OFFSET, &label.encode());
     pool.save();
-    let mut left = Superblock { member: spare, member_uuid: uuid, ..pool.superblock.clone() };
+    let mut left = Superblock {
+        member: spare,
+        member_uuid: uuid,
+        ..pool.superblock.clone()
+    };
     left.members[6].state = MemberState::Online;
     (0..SLOT_COUNT).for_each(|slot| pool.put(spare, SLOT_OFFSET + slot * SLOT_STRIDE, &[0; 8]));
     pool.put(spare, slot_offset(left.generation), &left.encode());
     let report = inspect_members(&mut pool.io);
-    assert_eq!(report.newest.as_ref().map(|newest| newest.members[6].state), Some(MemberState::Spare));
-    assert!(report.quorum && kinds(&report) == [(FindingKind::Diverged, Severity::Note)], "{:?}", report.findings);
+    assert_eq!(
+        report.newest.as_ref().map(|newest| newest.members[6].state),
+        Some(MemberState::Spare)
+    );
+    assert!(
+        report.quorum && kinds(&report) == [(FindingKind::Diverged, Severity::Note)],
+        "{:?}",
+        report.findings
+    );
 }
 
-/// Two of three old members with the redundancy of two: the third may have gone on with the new ones.
+/// Two of three old members with the redundancy of two: the third may have gone on with the new
+/// ones.
 #[test]
 fn a_growing_pool_needs_more_members_than_its_redundancy() {
     let mut pool = TestPool::new(Redundancy::Copies(3), 3);
@@ -169,89 +232,147 @@ fn a_growing_pool_needs_more_members_than_its_redundancy() {
     assert!(inspect_members(&mut pool.io).quorum);
     pool.io.members[1] = None;
     let report = inspect_members(&mut pool.io);
-    assert!(!report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error)));
+    assert!(
+        !report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error))
+    );
     pool.superblock.set_growing(false);
     pool.save();
     assert!(inspect_members(&mut pool.io).quorum);
 }
 
-/// Reduction as capacity without its flag: older software would open the pool, and fill it by blocks.
+/// Reduction as capacity without its flag: older software would open the pool, and fill it by
+/// blocks.
 #[test]
 fn capacity_comes_with_its_flag() {
     let mut pool = pool();
     pool.superblock.properties.reduction = Reduction::Capacity;
     pool.save();
-    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::FlagMissing, Severity::Repairable)]);
+    assert_eq!(
+        kinds(&inspect_members(&mut pool.io)),
+        [(FindingKind::FlagMissing, Severity::Repairable)]
+    );
     pool.superblock.features.incompatible |= Features::CAPACITY;
     pool.save();
     let report = inspect_members(&mut pool.io);
     assert!(report.findings.list.is_empty(), "{:?}", report.findings);
 }
 
-/// Power failed while a spare took the place of another member: its label named that place already, and it was a spare still. No label is written again for its place,
-/// which is a hint (simulator, seed 10104325).
+/// Power failed while a spare took the place of another member: its label named that place already,
+/// and it was a spare still. No label is written again for its place, which is a hint (simulator,
+/// seed 10104325).
 #[test]
 fn a_label_may_name_a_place_that_the_device_was_to_get() {
     let mut pool = pool();
     let member = MemberId(3);
     let uuid = pool.superblock.members[3].uuid;
-    let label = |member_uuid| Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: "another".to_owned(), member_uuid, member: MemberId(0) };
+    let label = |member_uuid| Label {
+        version: FORMAT_VERSION,
+        pool: pool.superblock.pool,
+        pool_name: "another".to_owned(),
+        member_uuid,
+        member: MemberId(0),
+    };
     let (hint, stranger) = (label(uuid).encode(), label(Uuid([77; 16])).encode());
     pool.put(member, LABEL_OFFSET, &hint);
     assert_eq!(kinds(&inspect_members(&mut pool.io)), []);
     pool.put(member, LABEL_OFFSET, &stranger);
-    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::LabelWrong, Severity::Repairable)]);
+    assert_eq!(
+        kinds(&inspect_members(&mut pool.io)),
+        [(FindingKind::LabelWrong, Severity::Repairable)]
+    );
 }
 
-/// Power failed right behind the exchange of a member in service: the generation that gives the new device its place was on others only. The start takes the device by its
-/// identifier, and the check called the member missing (simulator, seed 34000020).
+/// Power failed right behind the exchange of a member in service: the generation that gives the new
+/// device its place was on others only. The start takes the device by its identifier, and the check
+/// called the member missing (simulator, seed 34000020).
 #[test]
 fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
     let mut pool = pool();
     let new = Uuid([77; 16]);
     let size_bytes = pool.superblock.members[3].size_bytes;
-    pool.superblock.members.push(MemberRecord::new(new, MemberState::Spare, size_bytes));
+    pool.superblock
+        .members
+        .push(MemberRecord::new(new, MemberState::Spare, size_bytes));
     pool.io.members.push(None);
     pool.save();
     let of_spare = pool.superblock_of(6);
     pool.superblock.members[3].uuid = new;
-    (pool.superblock.members[6].uuid, pool.superblock.members[6].state) = (Uuid::default(), MemberState::Removed);
+    (
+        pool.superblock.members[6].uuid,
+        pool.superblock.members[6].state,
+    ) = (Uuid::default(), MemberState::Removed);
     pool.save();
     for slot in 0..SLOT_COUNT {
-        pool.put(MemberId(3), SLOT_OFFSET + slot * SLOT_STRIDE, &[0; SLOT_BYTES]);
+        pool.put(
+            MemberId(3),
+            SLOT_OFFSET + slot * SLOT_STRIDE,
+            &[0; SLOT_BYTES],
+        );
     }
-    let label = Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: "test".to_owned(), member_uuid: new, member: MemberId(6) };
+    let label = Label {
+        version: FORMAT_VERSION,
+        pool: pool.superblock.pool,
+        pool_name: "test".to_owned(),
+        member_uuid: new,
+        member: MemberId(6),
+    };
     pool.put(MemberId(3), LABEL_OFFSET, &label.encode());
-    pool.put(MemberId(3), slot_offset(of_spare.generation), &of_spare.encode());
+    pool.put(
+        MemberId(3),
+        slot_offset(of_spare.generation),
+        &of_spare.encode(),
+    );
     let report = inspect_members(&mut pool.io);
-    assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)], "{:?}", report.findings);
+    assert_eq!(
+        kinds(&report),
+        [(FindingKind::SlotWrong, Severity::Note)],
+        "{:?}",
+        report.findings
+    );
     assert!(report.quorum && report.members[3].usable);
     // Of a device that the pool has in another place they say nothing here.
     pool.superblock.members[3].uuid = Uuid([78; 16]);
     pool.superblock.generation = pool.superblock.generation.next();
     for member in (0..6).filter(|member| *member != 3) {
         let copy = pool.superblock_of(member);
-        pool.put(MemberId(member), slot_offset(copy.generation), &copy.encode());
+        pool.put(
+            MemberId(member),
+            slot_offset(copy.generation),
+            &copy.encode(),
+        );
     }
     assert!(!inspect_members(&mut pool.io).members[3].usable);
 }
 
-/// What a device bears of the time when it had another place says nothing of another member (simulator, seed 10105741).
+/// What a device bears of the time when it had another place says nothing of another member
+/// (simulator, seed 10105741).
 #[test]
 fn superblocks_of_another_place_are_told_from_those_of_another_device() {
     let mut pool = pool();
     (0..3).for_each(|_| pool.save());
     let member = MemberId(3);
     let old = slot_offset(Generation(3));
-    let mut moved = Superblock { member: MemberId(0), generation: Generation(3), ..pool.superblock_of(member.0) };
+    let mut moved = Superblock {
+        member: MemberId(0),
+        generation: Generation(3),
+        ..pool.superblock_of(member.0)
+    };
     moved.members.swap(0, 3);
     let moved = moved.encode();
     Superblock::decode(&moved).expect("it is a superblock");
     pool.put(member, old, &moved);
     let report = inspect_members(&mut pool.io);
-    assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)], "{:?}", report.findings);
+    assert_eq!(
+        kinds(&report),
+        [(FindingKind::SlotWrong, Severity::Note)],
+        "{:?}",
+        report.findings
+    );
     assert!(report.quorum && report.members[3].usable);
     let another = pool.superblock_of(0);
     pool.put(member, old, &another.encode());
-    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::LabelWrong, Severity::Error)]);
+    assert_eq!(
+        kinds(&inspect_members(&mut pool.io)),
+        [(FindingKind::LabelWrong, Severity::Error)]
+    );
 }

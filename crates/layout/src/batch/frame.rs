@@ -1,16 +1,21 @@
 //! Header and footer: what surrounds the table.
 //!
-//! Every byte of head and tail is under a checksum: the header under its own, the rest of the head blocks under the one
-//! in the header, the tail under the one in the footer, which also repeats the header's. Each is seeded with pool, epoch,
-//! segment and row, so that bytes of another pool, an older life or another address never verify.
+//! Every byte of head and tail is under a checksum: the header under its own, the rest of the head
+//! blocks under the one in the header, the tail under the one in the footer, which also repeats the
+//! header's. Each is seeded with pool, epoch, segment and row, so that bytes of another pool, an
+//! older life or another address never verify.
 
 use super::plan::{BatchPlan, PayloadPlaces, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
-use crate::bytes::{BEYOND_COUNT, are_counts, is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::bytes::{
+    BEYOND_COUNT, are_counts, is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at,
+};
 use crate::hash::xxh3_64_with_seed;
 use crate::{SHAPE_BYTES, put_shape, shape_at};
-use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
+use windrow_units::{
+    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId,
+};
 
 /// First bytes of a header.
 pub const HEADER_MAGIC: [u8; 8] = *b"WNDRWBAT";
@@ -42,7 +47,11 @@ const H_TABLE_CHECKSUM: usize = 176;
 const H_PACKED_PAYLOADS: usize = 184;
 const H_PACKED_BLOCKS: usize = 188;
 const H_RESERVED: usize = 192;
-const _: () = assert!(H_SHAPE + SHAPE_BYTES == H_NEXT_SEGMENT && H_FLUSHED_SEQ + 8 * MAX_STREAMS == H_HEAD_BLOCKS && H_RESERVED < HEADER_BYTES);
+const _: () = assert!(
+    H_SHAPE + SHAPE_BYTES == H_NEXT_SEGMENT
+        && H_FLUSHED_SEQ + 8 * MAX_STREAMS == H_HEAD_BLOCKS
+        && H_RESERVED < HEADER_BYTES
+);
 
 // Offsets in the tail block.
 const FOOTER_AT: usize = BLOCK_SIZE - FOOTER_BYTES;
@@ -92,14 +101,18 @@ impl HeaderFrame {
         self.payload_blocks - self.packed_blocks
     }
 
-    /// Bytes for which the head is made: the table, and what it would be longer if each packed payload had a block of its own.
+    /// Bytes for which the head is made: the table, and what it would be longer if each packed
+    /// payload had a block of its own.
     fn table_room(&self) -> u64 {
-        u64::from(self.entry_bytes) + 4 * u64::from(self.payload_blocks.saturating_sub(self.packed_blocks)) + 8 * u64::from(self.packed_payloads)
+        u64::from(self.entry_bytes)
+            + 4 * u64::from(self.payload_blocks.saturating_sub(self.packed_blocks))
+            + 8 * u64::from(self.packed_payloads)
     }
 
     /// Bytes of the table.
     fn table_bytes(&self) -> usize {
-        self.entry_bytes as usize + 4 * (self.payload_blocks as usize + self.packed_payloads as usize)
+        self.entry_bytes as usize
+            + 4 * (self.payload_blocks as usize + self.packed_payloads as usize)
     }
 
     /// Data blocks of the whole batch.
@@ -200,22 +213,44 @@ impl TableArea<'_> {
     }
 }
 
-/// Writes header and table into `head` (`plan.head_blocks * 4096` bytes), and the rest of the table and the footer into
-/// `tail` (4096 bytes). Every byte of both is written. `checksums` has one CRC-32C for each payload block, then one for each packed payload.
+/// Writes header and table into `head` (`plan.head_blocks * 4096` bytes), and the rest of the table
+/// and the footer into `tail` (4096 bytes). Every byte of both is written. `checksums` has one
+/// CRC-32C for each payload block, then one for each packed payload.
 ///
 /// # Panics
 /// If the lengths or `plan` do not agree with the header and the table.
-pub fn encode_ends(header: &BatchHeader, table: &TableWriter, checksums: &[u32], plan: &BatchPlan, head: &mut [u8], tail: &mut [u8]) {
+pub fn encode_ends(
+    header: &BatchHeader,
+    table: &TableWriter,
+    checksums: &[u32],
+    plan: &BatchPlan,
+    head: &mut [u8],
+    tail: &mut [u8],
+) {
     let table_len = table.encoded_len() as u64;
-    assert_eq!(checksums.len(), plan.payload_blocks as usize + table.packed().len(), "one checksum for each payload block and packed payload");
-    assert_eq!(plan.payload_blocks - plan.packed_blocks, table.payload_blocks());
+    assert_eq!(
+        checksums.len(),
+        plan.payload_blocks as usize + table.packed().len(),
+        "one checksum for each payload block and packed payload"
+    );
+    assert_eq!(
+        plan.payload_blocks - plan.packed_blocks,
+        table.payload_blocks()
+    );
     assert_eq!(u64::from(plan.head_blocks), head_blocks_for(table_len));
-    assert_eq!((head.len(), tail.len()), (plan.head_blocks as usize * BLOCK_SIZE, BLOCK_SIZE));
+    assert_eq!(
+        (head.len(), tail.len()),
+        (plan.head_blocks as usize * BLOCK_SIZE, BLOCK_SIZE)
+    );
     assert_eq!(plan.rows, header.rows);
     head.fill(0);
     tail.fill(0);
 
-    let mut area = TableArea { head: &mut head[HEADER_BYTES..], tail: &mut tail[..FOOTER_AT], at: 0 };
+    let mut area = TableArea {
+        head: &mut head[HEADER_BYTES..],
+        tail: &mut tail[..FOOTER_AT],
+        at: 0,
+    };
     area.put(table.bytes());
     for checksum in checksums {
         area.put(&checksum.to_le_bytes());
@@ -243,15 +278,27 @@ fn put_header(header: &BatchHeader, plan: &BatchPlan, table: &TableWriter, head:
     put_shape(head, H_SHAPE, &header.shape);
     put(head, H_NEXT_SEGMENT, &header.next_segment.0.to_le_bytes());
     put(head, H_MEMBERS, &header.members.to_le_bytes());
-    put(head, H_FLUSHED_THROUGH, &header.flushed_through.0.to_le_bytes());
+    put(
+        head,
+        H_FLUSHED_THROUGH,
+        &header.flushed_through.0.to_le_bytes(),
+    );
     for (i, seq) in header.flushed_seq.iter().enumerate() {
         put(head, H_FLUSHED_SEQ + 8 * i, &seq.0.to_le_bytes());
     }
     put(head, H_HEAD_BLOCKS, &plan.head_blocks.to_le_bytes());
     put(head, H_PAYLOAD_BLOCKS, &plan.payload_blocks.to_le_bytes());
     put(head, H_ENTRY_COUNT, &table.entries().to_le_bytes());
-    put(head, H_ENTRY_BYTES, &(table.bytes().len() as u32).to_le_bytes());
-    put(head, H_PACKED_PAYLOADS, &(table.packed().len() as u32).to_le_bytes());
+    put(
+        head,
+        H_ENTRY_BYTES,
+        &(table.bytes().len() as u32).to_le_bytes(),
+    );
+    put(
+        head,
+        H_PACKED_PAYLOADS,
+        &(table.packed().len() as u32).to_le_bytes(),
+    );
     put(head, H_PACKED_BLOCKS, &plan.packed_blocks.to_le_bytes());
 }
 
@@ -268,10 +315,17 @@ fn put_footer(header: &BatchHeader, header_checksum: u64, seed: u64, tail: &mut 
     put(tail, F_CHECKSUM, &checksum.to_le_bytes());
 }
 
-/// Decodes and verifies a header. `block` is the first block of the batch, or at least its first 256 bytes; `segment` and
-/// `row` say where it was read.
-pub fn decode_header(block: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32) -> Result<HeaderFrame, BatchError> {
-    let Some(block) = block.get(..HEADER_BYTES) else { return Err(BatchError::WrongLength) };
+/// Decodes and verifies a header. `block` is the first block of the batch, or at least its first
+/// 256 bytes; `segment` and `row` say where it was read.
+pub fn decode_header(
+    block: &[u8],
+    pool: &PoolUuid,
+    segment: SegmentId,
+    row: u32,
+) -> Result<HeaderFrame, BatchError> {
+    let Some(block) = block.get(..HEADER_BYTES) else {
+        return Err(BatchError::WrongLength);
+    };
     if block[..8] != HEADER_MAGIC {
         return Err(BatchError::NoHeader);
     }
@@ -282,7 +336,9 @@ pub fn decode_header(block: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32
     let epoch = Epoch(u64_at(block, H_EPOCH));
     let (own_segment, own_row) = (SegmentId(u32_at(block, H_SEGMENT)), u32_at(block, H_ROW));
     let header_checksum = u64_at(block, H_CHECKSUM);
-    if xxh3_64_with_seed(&block[H_VERSION..], seed(pool, epoch, own_segment, own_row)) != header_checksum {
+    if xxh3_64_with_seed(&block[H_VERSION..], seed(pool, epoch, own_segment, own_row))
+        != header_checksum
+    {
         return Err(BatchError::HeaderChecksum);
     }
     let version = u16_at(block, H_VERSION);
@@ -290,7 +346,10 @@ pub fn decode_header(block: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32
         return Err(BatchError::Version(version));
     }
     if (own_segment, own_row) != (segment, row) {
-        return Err(BatchError::Misplaced { segment: own_segment, row: own_row });
+        return Err(BatchError::Misplaced {
+            segment: own_segment,
+            row: own_row,
+        });
     }
     let shape = shape_at(block, H_SHAPE).ok_or(BatchError::Malformed("the shape is impossible"))?;
     let header = BatchHeader {
@@ -322,18 +381,27 @@ pub fn decode_header(block: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32
     Ok(frame)
 }
 
-/// A checksum proves who wrote the numbers, not that they make sense; nothing is allocated or addressed by them before this.
+/// A checksum proves who wrote the numbers, not that they make sense; nothing is allocated or
+/// addressed by them before this.
 fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     let header = &frame.header;
     let shape = &header.shape;
-    let rows_fit = header.rows > 0 && header.row < shape.rows && header.rows <= shape.chunk_end(header.row) - header.row;
+    let rows_fit = header.rows > 0
+        && header.row < shape.rows
+        && header.rows <= shape.chunk_end(header.row) - header.row;
     if !rows_fit {
         return Err(BatchError::Malformed("the rows do not fit in the chunk"));
     }
     if header.stream.index() >= MAX_STREAMS || header.seq.0 == 0 {
-        return Err(BatchError::Malformed("there is no such stream or sequence number"));
+        return Err(BatchError::Malformed(
+            "there is no such stream or sequence number",
+        ));
     }
-    if !are_counts([header.epoch.0, header.seq.0, header.flushed_through.0].into_iter().chain(header.flushed_seq.map(|seq| seq.0))) {
+    if !are_counts(
+        [header.epoch.0, header.seq.0, header.flushed_through.0]
+            .into_iter()
+            .chain(header.flushed_seq.map(|seq| seq.0)),
+    ) {
         return Err(BatchError::Malformed(BEYOND_COUNT));
     }
     if header.members.count_ones() < u32::from(shape.width) {
@@ -343,14 +411,23 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     let table_len = frame.table_room();
     let (packed, payloads) = (frame.packed_payloads, frame.packed_blocks);
     if payloads > packed || payloads > frame.payload_blocks || (packed > 0) != (payloads > 0) {
-        return Err(BatchError::Malformed("packed payload that does not go with its blocks"));
+        return Err(BatchError::Malformed(
+            "packed payload that does not go with its blocks",
+        ));
     }
-    if blocks > u64::from(frame.data_blocks()) || u64::from(frame.head_blocks) != head_blocks_for(table_len) {
+    if blocks > u64::from(frame.data_blocks())
+        || u64::from(frame.head_blocks) != head_blocks_for(table_len)
+    {
         return Err(BatchError::Malformed("the parts do not fit in the batch"));
     }
     debug_assert!(table_len <= table_capacity(frame.head_blocks));
-    if frame.entry_count > frame.entry_bytes / 2 || u64::from(frame.whole_blocks()) + u64::from(frame.packed_payloads) > u64::from(frame.entry_count) {
-        return Err(BatchError::Malformed("more entries than the table can hold"));
+    if frame.entry_count > frame.entry_bytes / 2
+        || u64::from(frame.whole_blocks()) + u64::from(frame.packed_payloads)
+            > u64::from(frame.entry_count)
+    {
+        return Err(BatchError::Malformed(
+            "more entries than the table can hold",
+        ));
     }
     let unused = &block[H_RESERVED..];
     if !(is_zero(unused) && is_zero(&block[H_STREAM + 1..H_SEGMENT])) {
@@ -359,8 +436,15 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     Ok(())
 }
 
-/// Decodes and verifies head and tail. `head` is `head_blocks * 4096` bytes as the header says, `tail` is 4096 bytes.
-pub fn decode_batch(head: &[u8], tail: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32) -> Result<DecodedBatch, BatchError> {
+/// Decodes and verifies head and tail. `head` is `head_blocks * 4096` bytes as the header says,
+/// `tail` is 4096 bytes.
+pub fn decode_batch(
+    head: &[u8],
+    tail: &[u8],
+    pool: &PoolUuid,
+    segment: SegmentId,
+    row: u32,
+) -> Result<DecodedBatch, BatchError> {
     let frame = decode_header(head, pool, segment, row)?;
     if head.len() != frame.head_blocks as usize * BLOCK_SIZE || tail.len() != BLOCK_SIZE {
         return Err(BatchError::WrongLength);
@@ -371,26 +455,42 @@ pub fn decode_batch(head: &[u8], tail: &[u8], pool: &PoolUuid, segment: SegmentI
     }
     check_footer(&frame, tail, seed)?;
     let (entries, blocks) = decode_table(&frame, &head[HEADER_BYTES..], &tail[..FOOTER_AT])?;
-    Ok(DecodedBatch { frame, entries, blocks })
+    Ok(DecodedBatch {
+        frame,
+        entries,
+        blocks,
+    })
 }
 
-/// The entries that the head alone tells of a batch whose tail is lost: as many as lie wholly in the head blocks, whose checksum is in
-/// the header. For reports of what is lost, not for use.
+/// The entries that the head alone tells of a batch whose tail is lost: as many as lie wholly in
+/// the head blocks, whose checksum is in the header. For reports of what is lost, not for use.
 ///
 /// # Errors
 /// As [`decode_batch`], but for the tail.
-pub fn decode_head(head: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32) -> Result<Vec<Entry>, BatchError> {
+pub fn decode_head(
+    head: &[u8],
+    pool: &PoolUuid,
+    segment: SegmentId,
+    row: u32,
+) -> Result<Vec<Entry>, BatchError> {
     let frame = decode_header(head, pool, segment, row)?;
     if head.len() != frame.head_blocks as usize * BLOCK_SIZE {
         return Err(BatchError::WrongLength);
     }
-    if xxh3_64_with_seed(&head[HEADER_BYTES..], seed(pool, frame.header.epoch, segment, row)) != frame.table_checksum {
+    if xxh3_64_with_seed(
+        &head[HEADER_BYTES..],
+        seed(pool, frame.header.epoch, segment, row),
+    ) != frame.table_checksum
+    {
         return Err(BatchError::TableChecksum);
     }
     let table = &head[HEADER_BYTES..];
     let mut reader = TableReader::new(&table[..table.len().min(frame.entry_bytes as usize)]);
     // The last one may be cut off: then it does not decode.
-    Ok((0..frame.entry_count).map_while(|_| reader.next_stored().ok()).map(|(entry, _)| entry).collect())
+    Ok((0..frame.entry_count)
+        .map_while(|_| reader.next_stored().ok())
+        .map(|(entry, _)| entry)
+        .collect())
 }
 
 fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), BatchError> {
@@ -411,19 +511,27 @@ fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), Batch
     if xxh3_64_with_seed(&tail[..F_CHECKSUM], seed) != u64_at(tail, F_CHECKSUM) {
         return Err(BatchError::FooterChecksum);
     }
-    if !(is_zero(&tail[F_STREAM + 1..F_HEADER_CHECKSUM]) && is_zero(&tail[F_RESERVED..F_CHECKSUM])) {
+    if !(is_zero(&tail[F_STREAM + 1..F_HEADER_CHECKSUM]) && is_zero(&tail[F_RESERVED..F_CHECKSUM]))
+    {
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
     Ok(())
 }
 
 /// The entries, and the checksums of the payload blocks.
-fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<(Vec<DecodedEntry>, Vec<u32>), BatchError> {
+fn decode_table(
+    frame: &HeaderFrame,
+    head: &[u8],
+    tail: &[u8],
+) -> Result<(Vec<DecodedEntry>, Vec<u32>), BatchError> {
     let table_len = frame.table_bytes();
     let in_head = table_len.min(head.len());
     let mut table = Vec::with_capacity(table_len);
     table.extend_from_slice(&head[..in_head]);
-    table.extend_from_slice(tail.get(..table_len - in_head).ok_or(BatchError::WrongLength)?);
+    table.extend_from_slice(
+        tail.get(..table_len - in_head)
+            .ok_or(BatchError::WrongLength)?,
+    );
     if !(is_zero(&head[in_head..]) && is_zero(&tail[table_len - in_head..])) {
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
@@ -431,7 +539,10 @@ fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<(Vec<De
     let (encoded, checksums) = table.split_at(frame.entry_bytes as usize);
     let (blocks, of_packed) = checksums.split_at(4 * frame.payload_blocks as usize);
     let blocks: Vec<u32> = blocks.chunks_exact(4).map(|c| u32_at(c, 0)).collect();
-    let (mut of_whole, mut of_packed) = (blocks[..frame.whole_blocks() as usize].iter(), of_packed.chunks_exact(4));
+    let (mut of_whole, mut of_packed) = (
+        blocks[..frame.whole_blocks() as usize].iter(),
+        of_packed.chunks_exact(4),
+    );
     let mut places = PayloadPlaces::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
     let mut reader = TableReader::new(encoded);
     let mut entries = Vec::with_capacity(frame.entry_count as usize);
@@ -439,17 +550,31 @@ fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<(Vec<De
         let (entry, units) = reader.next_stored()?;
         let mut payload = None;
         if units > 0 {
-            let checksum = if units == FULL_BLOCK_UNITS { of_whole.next().copied() } else { of_packed.next().map(|c| u32_at(c, 0)) };
-            let checksum = checksum.ok_or(BatchError::Malformed("more payload than there are checksums"))?;
-            payload = Some(PayloadInfo { unit: places.next(units) as u32, units, checksum });
+            let checksum = if units == FULL_BLOCK_UNITS {
+                of_whole.next().copied()
+            } else {
+                of_packed.next().map(|c| u32_at(c, 0))
+            };
+            let checksum = checksum.ok_or(BatchError::Malformed(
+                "more payload than there are checksums",
+            ))?;
+            payload = Some(PayloadInfo {
+                unit: places.next(units) as u32,
+                units,
+                checksum,
+            });
         }
         entries.push(DecodedEntry { entry, payload });
     }
     if !reader.is_at_end() || of_whole.next().is_some() || of_packed.next().is_some() {
-        return Err(BatchError::Malformed("the table is longer than its entries"));
+        return Err(BatchError::Malformed(
+            "the table is longer than its entries",
+        ));
     }
     if places.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
-        return Err(BatchError::Malformed("packed payload that does not end where the header says"));
+        return Err(BatchError::Malformed(
+            "packed payload that does not end where the header says",
+        ));
     }
     Ok((entries, blocks))
 }

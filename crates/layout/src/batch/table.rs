@@ -9,9 +9,10 @@
 //! lba      zigzag varint, difference to the block after the last one, if the kind has a block
 //! ...      by kind, see `docs/on-disk-format.md`
 //! ```
-//! The differences start from zero in every batch, so a batch is readable alone. All arithmetic wraps: every difference
-//! is one number and every number is one difference. An entry has exactly one encoding; the decoder refuses any other,
-//! so that decode and encode are inverse and a fuzzer can say so.
+//! The differences start from zero in every batch, so a batch is readable alone. All arithmetic
+//! wraps: every difference is one number and every number is one difference. An entry has exactly
+//! one encoding; the decoder refuses any other, so that decode and encode are inverse and a fuzzer
+//! can say so.
 
 use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
@@ -20,10 +21,12 @@ use crate::checkpoint::{Compression, Dedup, SyncMode};
 use crate::{MAX_NAME_BYTES, size_can_be};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Shape, VolumeId};
 
-/// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
-/// write position can be masked instead of checked.
+/// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power
+/// of two, so that the write position can be masked instead of checked.
 const ENTRY_ROOM: usize = 128;
-const _: () = assert!(1 + 5 + 10 + 10 + 10 + 10 < ENTRY_ROOM && 1 + 5 + 10 + 1 + 1 + MAX_NAME_BYTES + 10 < ENTRY_ROOM);
+const _: () = assert!(
+    1 + 5 + 10 + 10 + 10 + 10 < ENTRY_ROOM && 1 + 5 + 10 + 1 + 1 + MAX_NAME_BYTES + 10 < ENTRY_ROOM
+);
 
 const KIND_DATA: u8 = 1;
 const KIND_FILL_ZERO: u8 = 2;
@@ -73,7 +76,11 @@ impl Context {
     /// What blocks of the context's volume are counted from.
     #[inline]
     fn block(&mut self) -> &mut u64 {
-        if self.volume == VolumeId::SHARED { &mut self.id } else { &mut self.lba }
+        if self.volume == VolumeId::SHARED {
+            &mut self.id
+        } else {
+            &mut self.lba
+        }
     }
 }
 
@@ -134,7 +141,11 @@ impl Pen<'_> {
     #[inline]
     fn begin(&mut self, context: &mut Context, kind: u8, volume: VolumeId, order: Order) {
         let step = order.0.wrapping_sub(context.order);
-        let short = if (1..=7).contains(&step) { step as u8 } else { 0 };
+        let short = if (1..=7).contains(&step) {
+            step as u8
+        } else {
+            0
+        };
         let changed = volume != context.volume;
         self.byte(kind | u8::from(changed) << 4 | short << ORDER_SHIFT);
         if changed {
@@ -166,13 +177,16 @@ impl TableWriter {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If the entry could not be decoded again: an empty or overflowing range, an operation, a name or a size that breaks the format's rules.
+    /// If the entry could not be decoded again: an empty or overflowing range, an operation, a name
+    /// or a size that breaks the format's rules.
     #[inline]
     pub fn push(&mut self, entry: &Entry) {
         if self.room.len() - self.used < ENTRY_ROOM {
             self.grow();
         }
-        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else { unreachable!("grown above") };
+        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else {
+            unreachable!("grown above")
+        };
         let mut pen = Pen { room, at: 0 };
         let context = &mut self.context;
         match entry {
@@ -194,14 +208,22 @@ impl TableWriter {
     /// # Panics
     /// If it is another entry, or packed payload cannot have that length.
     pub fn push_packed(&mut self, entry: &Entry, units: u16) {
-        assert!((1..FULL_BLOCK_UNITS).contains(&units), "packed payload of {units} units");
+        assert!(
+            (1..FULL_BLOCK_UNITS).contains(&units),
+            "packed payload of {units} units"
+        );
         if self.room.len() - self.used < ENTRY_ROOM {
             self.grow();
         }
-        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else { unreachable!("grown above") };
+        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else {
+            unreachable!("grown above")
+        };
         let mut pen = Pen { room, at: 0 };
         let context = &mut self.context;
-        assert!(push_content(&mut pen, context, entry, KIND_PACKED_DATA, KIND_PACKED_MOVE), "packed payload of an entry that has none");
+        assert!(
+            push_content(&mut pen, context, entry, KIND_PACKED_DATA, KIND_PACKED_MOVE),
+            "packed payload of an entry that has none"
+        );
         pen.byte(units as u8);
         self.packed.push(units);
         self.packed_units += u64::from(units);
@@ -212,7 +234,11 @@ impl TableWriter {
     /// Adds an entry whose payload, if it has one, is stored in `units` units.
     #[inline]
     pub fn push_stored(&mut self, entry: &Entry, units: u16) {
-        if units == FULL_BLOCK_UNITS { self.push(entry) } else { self.push_packed(entry, units) }
+        if units == FULL_BLOCK_UNITS {
+            self.push(entry)
+        } else {
+            self.push_packed(entry, units)
+        }
     }
 
     #[cold]
@@ -224,7 +250,9 @@ impl TableWriter {
     /// The entries, in order, with the units of their payload if they have one.
     pub fn decode(&self) -> Vec<(Entry, u16)> {
         let mut reader = TableReader::new(self.bytes());
-        (0..self.entries).map_while(|_| reader.next_stored().ok()).collect()
+        (0..self.entries)
+            .map_while(|_| reader.next_stored().ok())
+            .collect()
     }
 
     /// Empties the table; memory is kept.
@@ -255,8 +283,9 @@ impl TableWriter {
         &self.packed
     }
 
-    /// Bytes that the table takes in the batch at most: the entries, 4 for each whole payload block, and 8 for each packed payload (its own
-    /// checksum, and that of a block; there are no more blocks than payloads).
+    /// Bytes that the table takes in the batch at most: the entries, 4 for each whole payload
+    /// block, and 8 for each packed payload (its own checksum, and that of a block; there are no
+    /// more blocks than payloads).
     #[inline]
     pub fn encoded_len(&self) -> usize {
         self.used + 4 * self.payload_blocks as usize + 8 * self.packed.len()
@@ -264,10 +293,17 @@ impl TableWriter {
 
     /// The smallest batch for this table at `row`; `None` if there is none.
     pub fn plan(&self, shape: &Shape, row: u32) -> Option<BatchPlan> {
-        plan_packed(shape, row, self.encoded_len(), self.payload_blocks, &self.packed)
+        plan_packed(
+            shape,
+            row,
+            self.encoded_len(),
+            self.payload_blocks,
+            &self.packed,
+        )
     }
 
-    /// True if a batch at `row` takes one more entry, of so many bytes at most, with payload of `units` units (0: none).
+    /// True if a batch at `row` takes one more entry, of so many bytes at most, with payload of
+    /// `units` units (0: none).
     #[inline]
     pub fn takes(&self, shape: &Shape, row: u32, entry_bytes: usize, units: u16) -> bool {
         let is_whole = units == FULL_BLOCK_UNITS;
@@ -276,12 +312,25 @@ impl TableWriter {
         if self.packed.is_empty() && (units == 0 || is_whole) {
             return plan_batch(shape, row, table + 4 * usize::from(is_whole), whole).is_some();
         }
-        self.takes_packed(shape, row, table + 8, whole, if is_whole { 0 } else { units })
+        self.takes_packed(
+            shape,
+            row,
+            table + 8,
+            whole,
+            if is_whole { 0 } else { units },
+        )
     }
 
     #[cold]
     fn takes_packed(&self, shape: &Shape, row: u32, table: usize, whole: u32, units: u16) -> bool {
-        packed_fits(shape, row, table, whole, self.packed_units + u64::from(units)).unwrap_or_else(|| {
+        packed_fits(
+            shape,
+            row,
+            table,
+            whole,
+            self.packed_units + u64::from(units),
+        )
+        .unwrap_or_else(|| {
             let mut packed = self.packed.clone();
             packed.extend((units > 0).then_some(units));
             plan_packed(shape, row, table, whole, &packed).is_some()
@@ -297,13 +346,24 @@ impl TableWriter {
 
 /// Encodes a data entry or a move; false if it is neither.
 #[inline]
-fn push_content(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry, data: u8, moved: u8) -> bool {
+fn push_content(
+    pen: &mut Pen<'_>,
+    context: &mut Context,
+    entry: &Entry,
+    data: u8,
+    moved: u8,
+) -> bool {
     match entry {
         Entry::Data { volume, lba, birth } => {
             pen.begin(context, data, *volume, *birth);
             pen.lba(context, *lba, 1);
         }
-        Entry::Move { volume, lba, birth, from } => {
+        Entry::Move {
+            volume,
+            lba,
+            birth,
+            from,
+        } => {
             pen.begin(context, moved, *volume, *birth);
             pen.lba(context, *lba, 1);
             pen.varint(zigzag(from.0.wrapping_sub(context.from)));
@@ -317,25 +377,60 @@ fn push_content(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry, data: u
 /// Everything but data and moves, kept out of the hot loop.
 fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
     match entry {
-        Entry::Fill { volume, lba, birth, state } => {
-            let kind = if *state == FillState::Zero { KIND_FILL_ZERO } else { KIND_FILL_ONES };
+        Entry::Fill {
+            volume,
+            lba,
+            birth,
+            state,
+        } => {
+            let kind = if *state == FillState::Zero {
+                KIND_FILL_ZERO
+            } else {
+                KIND_FILL_ONES
+            };
             pen.begin(context, kind, *volume, *birth);
             pen.lba(context, *lba, 1);
         }
-        Entry::Range { volume, lba, count, order, state } => {
-            assert!(*count > 0 && lba.0.checked_add(*count).is_some(), "range of {count} blocks at {lba}");
-            let kind = if *state == RangeState::Hole { KIND_RANGE_HOLE } else { KIND_RANGE_ZERO };
+        Entry::Range {
+            volume,
+            lba,
+            count,
+            order,
+            state,
+        } => {
+            assert!(
+                *count > 0 && lba.0.checked_add(*count).is_some(),
+                "range of {count} blocks at {lba}"
+            );
+            let kind = if *state == RangeState::Hole {
+                KIND_RANGE_HOLE
+            } else {
+                KIND_RANGE_ZERO
+            };
             pen.begin(context, kind, *volume, *order);
             pen.lba(context, *lba, *count);
             pen.varint(*count);
         }
-        Entry::Volume { volume, order, change } => {
+        Entry::Volume {
+            volume,
+            order,
+            change,
+        } => {
             assert!(volume.is_of_user(), "an operation on volume {volume}");
             pen.begin(context, KIND_VOLUME, *volume, *order);
             push_change(pen, change);
         }
-        Entry::Reference { volume, lba, birth, id, life } => {
-            assert!(*volume != VolumeId::SHARED && id.0 >> SHARED_ID_BITS == 0, "a reference of volume {volume} to {id}");
+        Entry::Reference {
+            volume,
+            lba,
+            birth,
+            id,
+            life,
+        } => {
+            assert!(
+                *volume != VolumeId::SHARED && id.0 >> SHARED_ID_BITS == 0,
+                "a reference of volume {volume} to {id}"
+            );
             pen.begin(context, KIND_REFERENCE, *volume, *birth);
             pen.lba(context, *lba, 1);
             pen.varint(zigzag(id.0.wrapping_sub(context.id)));
@@ -343,7 +438,10 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             pen.varint(u64::from((birth.0 as u32).wrapping_sub(*life)));
         }
         Entry::Covered { first, count } => {
-            assert!(*count > 0 && first.0.checked_add(*count).is_some(), "{count} orders from {first}");
+            assert!(
+                *count > 0 && first.0.checked_add(*count).is_some(),
+                "{count} orders from {first}"
+            );
             let volume = context.volume;
             pen.begin(context, KIND_COVERED, volume, *first);
             pen.varint(*count);
@@ -351,8 +449,12 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
         }
         Entry::Page { object, index } => {
             pen.byte(KIND_PAGE);
-            pen.varint(zigzag(u64::from(*object).wrapping_sub(u64::from(context.object))));
-            pen.varint(zigzag(u64::from(*index).wrapping_sub(u64::from(context.index))));
+            pen.varint(zigzag(
+                u64::from(*object).wrapping_sub(u64::from(context.object)),
+            ));
+            pen.varint(zigzag(
+                u64::from(*index).wrapping_sub(u64::from(context.index)),
+            ));
             context.object = *object;
             context.index = index.wrapping_add(1);
         }
@@ -363,7 +465,10 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
 fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
     match change {
         VolumeChange::Create { name, size_bytes } => {
-            assert!(crate::name_is_valid(name) && size_can_be(*size_bytes), "creation of a volume of {size_bytes} bytes");
+            assert!(
+                crate::name_is_valid(name) && size_can_be(*size_bytes),
+                "creation of a volume of {size_bytes} bytes"
+            );
             pen.byte(CHANGE_CREATE);
             pen.text(name);
             pen.varint(size_bytes / BLOCK_BYTES);
@@ -391,7 +496,11 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
             pen.byte(dedup.to_u8());
         }
         VolumeChange::Rename { name } => {
-            assert!(crate::name_is_valid(name), "a new name of {} bytes", name.len());
+            assert!(
+                crate::name_is_valid(name),
+                "a new name of {} bytes",
+                name.len()
+            );
             pen.byte(CHANGE_RENAME);
             pen.text(name);
         }
@@ -409,7 +518,11 @@ const TRUNCATED: BatchError = BatchError::Malformed("the table ends inside an en
 
 impl<'a> TableReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, context: Context::default() }
+        Self {
+            bytes,
+            at: 0,
+            context: Context::default(),
+        }
     }
 
     /// True if every byte was used.
@@ -445,11 +558,15 @@ impl<'a> TableReader<'a> {
     }
 
     fn number(&mut self) -> Result<u32, BatchError> {
-        u32::try_from(self.varint()?).map_err(|_| BatchError::Malformed("a number of more than 32 bits"))
+        u32::try_from(self.varint()?)
+            .map_err(|_| BatchError::Malformed("a number of more than 32 bits"))
     }
 
     fn size_bytes(&mut self) -> Result<u64, BatchError> {
-        let size = self.varint()?.checked_mul(BLOCK_BYTES).filter(|size| size_can_be(*size));
+        let size = self
+            .varint()?
+            .checked_mul(BLOCK_BYTES)
+            .filter(|size| size_can_be(*size));
         size.ok_or(BatchError::Malformed("a size that no volume can have"))
     }
 
@@ -459,7 +576,9 @@ impl<'a> TableReader<'a> {
             0 => {
                 let step = unzigzag(self.varint()?);
                 if (1..=7).contains(&step) {
-                    return Err(BatchError::Malformed("a small order step written the long way"));
+                    return Err(BatchError::Malformed(
+                        "a small order step written the long way",
+                    ));
                 }
                 step
             }
@@ -477,7 +596,9 @@ impl<'a> TableReader<'a> {
         if tag & VOLUME_BIT != 0 {
             let volume = VolumeId(self.number()?);
             if volume == self.context.volume || volume > VolumeId::INDEX {
-                return Err(BatchError::Malformed("a volume that was named without need, or that can not be"));
+                return Err(BatchError::Malformed(
+                    "a volume that was named without need, or that can not be",
+                ));
             }
             self.context.volume = volume;
         }
@@ -498,7 +619,9 @@ impl<'a> TableReader<'a> {
     pub(crate) fn next(&mut self) -> Result<Entry, BatchError> {
         match self.next_stored()? {
             (entry, 0 | FULL_BLOCK_UNITS) => Ok(entry),
-            _ => Err(BatchError::Malformed("packed payload where there can be none")),
+            _ => Err(BatchError::Malformed(
+                "packed payload where there can be none",
+            )),
         }
     }
 
@@ -508,14 +631,25 @@ impl<'a> TableReader<'a> {
         let tag = self.byte()?;
         let kind = tag & KIND_MASK;
         if kind == KIND_PACKED_DATA || kind == KIND_PACKED_MOVE {
-            let entry = self.entry(tag, if kind == KIND_PACKED_DATA { KIND_DATA } else { KIND_MOVE })?;
+            let entry = self.entry(
+                tag,
+                if kind == KIND_PACKED_DATA {
+                    KIND_DATA
+                } else {
+                    KIND_MOVE
+                },
+            )?;
             return match self.byte()? {
                 0 => Err(BatchError::Malformed("packed payload of no length")),
                 units => Ok((entry, u16::from(units))),
             };
         }
         let entry = self.entry(tag, kind)?;
-        let units = if entry.has_payload() { FULL_BLOCK_UNITS } else { 0 };
+        let units = if entry.has_payload() {
+            FULL_BLOCK_UNITS
+        } else {
+            0
+        };
         Ok((entry, units))
     }
 
@@ -527,7 +661,11 @@ impl<'a> TableReader<'a> {
         let volume = self.volume(tag)?;
         let order = self.order(tag)?;
         Ok(match kind {
-            KIND_DATA => Entry::Data { volume, lba: self.lba()?, birth: order },
+            KIND_DATA => Entry::Data {
+                volume,
+                lba: self.lba()?,
+                birth: order,
+            },
             KIND_MOVE => {
                 let lba = self.lba()?;
                 let from = self.context.from.wrapping_add(unzigzag(self.varint()?));
@@ -535,34 +673,70 @@ impl<'a> TableReader<'a> {
                     return Err(BatchError::Malformed("a place of more than 46 bits"));
                 }
                 self.context.from = from;
-                Entry::Move { volume, lba, birth: order, from: Place(from) }
+                Entry::Move {
+                    volume,
+                    lba,
+                    birth: order,
+                    from: Place(from),
+                }
             }
-            KIND_FILL_ZERO => Entry::Fill { volume, lba: self.lba()?, birth: order, state: FillState::Zero },
-            KIND_FILL_ONES => Entry::Fill { volume, lba: self.lba()?, birth: order, state: FillState::Ones },
+            KIND_FILL_ZERO => Entry::Fill {
+                volume,
+                lba: self.lba()?,
+                birth: order,
+                state: FillState::Zero,
+            },
+            KIND_FILL_ONES => Entry::Fill {
+                volume,
+                lba: self.lba()?,
+                birth: order,
+                state: FillState::Ones,
+            },
             KIND_RANGE_HOLE => self.range(volume, order, RangeState::Hole)?,
             KIND_RANGE_ZERO => self.range(volume, order, RangeState::Zero)?,
-            KIND_VOLUME if !volume.is_of_user() => return Err(BatchError::Malformed("an operation on a volume that is no user's")),
-            KIND_VOLUME => Entry::Volume { volume, order, change: self.change()? },
+            KIND_VOLUME if !volume.is_of_user() => {
+                return Err(BatchError::Malformed(
+                    "an operation on a volume that is no user's",
+                ));
+            }
+            KIND_VOLUME => Entry::Volume {
+                volume,
+                order,
+                change: self.change()?,
+            },
             KIND_COVERED => self.covered(tag, order)?,
             KIND_REFERENCE => self.reference(volume, order)?,
             _ => return Err(BatchError::Malformed("an entry of unknown kind")),
         })
     }
 
-    fn range(&mut self, volume: VolumeId, order: Order, state: RangeState) -> Result<Entry, BatchError> {
+    fn range(
+        &mut self,
+        volume: VolumeId,
+        order: Order,
+        state: RangeState,
+    ) -> Result<Entry, BatchError> {
         let lba = self.lba()?;
         let count = self.varint()?;
         match lba.0.checked_add(count) {
             Some(end) if count > 0 => *self.context.block() = end,
             _ => return Err(BatchError::Malformed("a range that is empty or too long")),
         }
-        Ok(Entry::Range { volume, lba, count, order, state })
+        Ok(Entry::Range {
+            volume,
+            lba,
+            count,
+            order,
+            state,
+        })
     }
 
     fn covered(&mut self, tag: u8, first: Order) -> Result<Entry, BatchError> {
         let count = self.varint()?;
         if count == 0 || first.0.saturating_add(count) > COUNTER_MAX || tag & VOLUME_BIT != 0 {
-            return Err(BatchError::Malformed("covered orders that are none, too many, or of a volume"));
+            return Err(BatchError::Malformed(
+                "covered orders that are none, too many, or of a volume",
+            ));
         }
         self.context.order = first.0 + (count - 1);
         Ok(Entry::Covered { first, count })
@@ -575,11 +749,19 @@ impl<'a> TableReader<'a> {
         let lba = self.lba()?;
         let id = self.context.id.wrapping_add(unzigzag(self.varint()?));
         if id >> SHARED_ID_BITS != 0 {
-            return Err(BatchError::Malformed("a reference to an id of more than 40 bits"));
+            return Err(BatchError::Malformed(
+                "a reference to an id of more than 40 bits",
+            ));
         }
         self.context.id = id + 1;
         let life = (birth.0 as u32).wrapping_sub(self.number()?);
-        Ok(Entry::Reference { volume, lba, birth, id: Lba(id), life })
+        Ok(Entry::Reference {
+            volume,
+            lba,
+            birth,
+            id: Lba(id),
+            life,
+        })
     }
 
     fn page(&mut self, tag: u8) -> Result<Entry, BatchError> {
@@ -602,26 +784,42 @@ impl<'a> TableReader<'a> {
         let length = usize::from(self.byte()?);
         let text = self.bytes.get(self.at..self.at + length).ok_or(TRUNCATED)?;
         self.at += length;
-        let name = std::str::from_utf8(text).ok().filter(|name| crate::name_is_valid(name));
-        Ok(name.ok_or(BatchError::Malformed("a volume name that is not allowed"))?.to_owned())
+        let name = std::str::from_utf8(text)
+            .ok()
+            .filter(|name| crate::name_is_valid(name));
+        Ok(name
+            .ok_or(BatchError::Malformed("a volume name that is not allowed"))?
+            .to_owned())
     }
 
     fn change(&mut self) -> Result<VolumeChange, BatchError> {
         Ok(match self.byte()? {
-            CHANGE_CREATE => VolumeChange::Create { name: self.name()?, size_bytes: self.size_bytes()? },
+            CHANGE_CREATE => VolumeChange::Create {
+                name: self.name()?,
+                size_bytes: self.size_bytes()?,
+            },
             CHANGE_RENAME => VolumeChange::Rename { name: self.name()? },
-            CHANGE_RESIZE => VolumeChange::Resize { size_bytes: self.size_bytes()? },
+            CHANGE_RESIZE => VolumeChange::Resize {
+                size_bytes: self.size_bytes()?,
+            },
             CHANGE_DELETE => VolumeChange::Delete,
             CHANGE_READ_ONLY => match self.byte()? {
                 0 => VolumeChange::SetReadOnly(false),
                 1 => VolumeChange::SetReadOnly(true),
                 _ => return Err(BatchError::Malformed("a flag that is neither 0 nor 1")),
             },
-            CHANGE_SYNC => VolumeChange::SetSync(SyncMode::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of flushes"))?),
-            CHANGE_COMPRESSION => {
-                VolumeChange::SetCompression(Compression::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of compression"))?)
-            }
-            CHANGE_DEDUP => VolumeChange::SetDedup(Dedup::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of deduplication"))?),
+            CHANGE_SYNC => VolumeChange::SetSync(
+                SyncMode::from_u8(self.byte()?)
+                    .ok_or(BatchError::Malformed("an unknown kind of flushes"))?,
+            ),
+            CHANGE_COMPRESSION => VolumeChange::SetCompression(
+                Compression::from_u8(self.byte()?)
+                    .ok_or(BatchError::Malformed("an unknown kind of compression"))?,
+            ),
+            CHANGE_DEDUP => VolumeChange::SetDedup(
+                Dedup::from_u8(self.byte()?)
+                    .ok_or(BatchError::Malformed("an unknown kind of deduplication"))?,
+            ),
             _ => return Err(BatchError::Malformed("a volume operation of unknown kind")),
         })
     }

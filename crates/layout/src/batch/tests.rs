@@ -7,17 +7,59 @@ use proptest::prelude::*;
 use windrow_units::Code;
 
 pub(super) const SHAPES: [Shape; 6] = [
-    Shape { width: 8, data: 6, code: Code::PQ, rows: 16, chunk_rows: 8 },
-    Shape { width: 1, data: 1, code: Code::None, rows: 32, chunk_rows: 16 },
-    Shape { width: 2, data: 1, code: Code::Copies, rows: 12, chunk_rows: 12 },
-    Shape { width: 3, data: 2, code: Code::P, rows: 14, chunk_rows: 7 },
-    Shape { width: 5, data: 3, code: Code::PQ, rows: 9, chunk_rows: 3 },
-    Shape { width: 64, data: 62, code: Code::PQ, rows: 4, chunk_rows: 2 },
+    Shape {
+        width: 8,
+        data: 6,
+        code: Code::PQ,
+        rows: 16,
+        chunk_rows: 8,
+    },
+    Shape {
+        width: 1,
+        data: 1,
+        code: Code::None,
+        rows: 32,
+        chunk_rows: 16,
+    },
+    Shape {
+        width: 2,
+        data: 1,
+        code: Code::Copies,
+        rows: 12,
+        chunk_rows: 12,
+    },
+    Shape {
+        width: 3,
+        data: 2,
+        code: Code::P,
+        rows: 14,
+        chunk_rows: 7,
+    },
+    Shape {
+        width: 5,
+        data: 3,
+        code: Code::PQ,
+        rows: 9,
+        chunk_rows: 3,
+    },
+    Shape {
+        width: 64,
+        data: 62,
+        code: Code::PQ,
+        rows: 4,
+        chunk_rows: 2,
+    },
 ];
 
 /// RAID-6 of `data` data columns, in segments of one chunk of `chunk_rows * 32` rows.
 pub(super) fn shape(data: u8, chunk_rows: u32) -> Shape {
-    Shape { width: data + 2, data, code: Code::PQ, rows: chunk_rows * 32, chunk_rows: chunk_rows * 32 }
+    Shape {
+        width: data + 2,
+        data,
+        code: Code::PQ,
+        rows: chunk_rows * 32,
+        chunk_rows: chunk_rows * 32,
+    }
 }
 
 pub(super) fn header(shape: &Shape, row: u32) -> BatchHeader {
@@ -53,14 +95,16 @@ fn number() -> impl Strategy<Value = u64> {
 
 pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
     let user = || prop_oneof![4 => 1u32..3, 1 => 1u32..VolumeId::INDEX.0].prop_map(VolumeId);
-    let volume = || prop_oneof![8 => user(), 2 => Just(VolumeId::SHARED), 1 => Just(VolumeId::INDEX)];
+    let volume =
+        || prop_oneof![8 => user(), 2 => Just(VolumeId::SHARED), 1 => Just(VolumeId::INDEX)];
     let lba = || number().prop_map(Lba);
     let order = || number().prop_map(|order| Order(order % (COUNTER_MAX + 1)));
     let fill = prop_oneof![Just(FillState::Zero), Just(FillState::Ones)];
     let range = prop_oneof![Just(RangeState::Hole), Just(RangeState::Zero)];
     let size = || (0u64..=1 << 36).prop_map(|blocks| blocks * 4096);
     let change = prop_oneof![
-        ("[a-zA-Z0-9._ é-]{1,20}", size()).prop_map(|(name, size_bytes)| VolumeChange::Create { name, size_bytes }),
+        ("[a-zA-Z0-9._ é-]{1,20}", size())
+            .prop_map(|(name, size_bytes)| VolumeChange::Create { name, size_bytes }),
         size().prop_map(|size_bytes| VolumeChange::Resize { size_bytes }),
         Just(VolumeChange::Delete),
         any::<bool>().prop_map(VolumeChange::SetReadOnly),

@@ -19,12 +19,21 @@ const L_PREVIOUS: usize = 16;
 const L_COUNT: usize = 32;
 const L_RECORDS: usize = 64;
 const RECORD_BYTES: usize = 24;
-const _: () = assert!(L_RECORDS + LIST_RECORDS * RECORD_BYTES == BLOCK_SIZE && LEAF_POINTERS * POINTER_BYTES == BLOCK_SIZE);
+const _: () = assert!(
+    L_RECORDS + LIST_RECORDS * RECORD_BYTES == BLOCK_SIZE
+        && LEAF_POINTERS * POINTER_BYTES == BLOCK_SIZE
+);
 
 impl PagePointer {
     /// A pointer to a page.
     pub fn to(place: Place, checksum: u32, batch_row: u16, batch_rows: u16) -> Self {
-        Self { place, checksum, batch_row, batch_rows, present: true }
+        Self {
+            place,
+            checksum,
+            batch_row,
+            batch_rows,
+            present: true,
+        }
     }
 
     /// On-disk form:
@@ -43,8 +52,8 @@ impl PagePointer {
         out
     }
 
-    /// From the on-disk form. Bits that must be zero are ignored: the page was verified by the pointer to it, and a version
-    /// that gives them a meaning sets an incompatible feature flag.
+    /// From the on-disk form. Bits that must be zero are ignored: the page was verified by the
+    /// pointer to it, and a version that gives them a meaning sets an incompatible feature flag.
     pub fn from_bytes(bytes: &[u8; POINTER_BYTES]) -> Self {
         let word = u64_at(bytes, 0);
         if word & PRESENT == 0 {
@@ -52,7 +61,13 @@ impl PagePointer {
         }
         let batch = u32_at(bytes, 12);
         let place = Place(word & ((1 << Place::BITS) - 1));
-        Self { place, checksum: u32_at(bytes, 8), batch_row: batch as u16, batch_rows: (batch >> 16) as u16, present: true }
+        Self {
+            place,
+            checksum: u32_at(bytes, 8),
+            batch_row: batch as u16,
+            batch_rows: (batch >> 16) as u16,
+            present: true,
+        }
     }
 }
 
@@ -66,7 +81,11 @@ pub(crate) fn pointer_at(bytes: &[u8], at: usize) -> PagePointer {
 /// # Panics
 /// If there are more pointers or `page` is not 4096 bytes.
 pub fn encode_leaf(pointers: &[PagePointer], page: &mut [u8]) {
-    assert!(pointers.len() <= LEAF_POINTERS && page.len() == BLOCK_SIZE, "a leaf of {} pointers", pointers.len());
+    assert!(
+        pointers.len() <= LEAF_POINTERS && page.len() == BLOCK_SIZE,
+        "a leaf of {} pointers",
+        pointers.len()
+    );
     let (slots, rest) = page.split_at_mut(pointers.len() * POINTER_BYTES);
     for (slot, pointer) in slots.chunks_exact_mut(POINTER_BYTES).zip(pointers) {
         slot.copy_from_slice(&pointer.to_bytes());
@@ -76,16 +95,29 @@ pub fn encode_leaf(pointers: &[PagePointer], page: &mut [u8]) {
 
 /// Reads a leaf: 256 pointers (fewer if `page` is shorter than a page).
 pub fn decode_leaf(page: &[u8]) -> Vec<PagePointer> {
-    page.as_chunks().0.iter().take(LEAF_POINTERS).map(PagePointer::from_bytes).collect()
+    page.as_chunks()
+        .0
+        .iter()
+        .take(LEAF_POINTERS)
+        .map(PagePointer::from_bytes)
+        .collect()
 }
 
 /// Writes a page of the list.
 ///
 /// # Panics
-/// If it has more than [`LIST_RECORDS`] records, one of a leaf that can not be, or `page` is not 4096 bytes.
+/// If it has more than [`LIST_RECORDS`] records, one of a leaf that can not be, or `page` is not
+/// 4096 bytes.
 pub fn encode_list(list: &ListPage, page: &mut [u8]) {
-    assert!(list.records.len() <= LIST_RECORDS && page.len() == BLOCK_SIZE, "a list page of {} records", list.records.len());
-    assert!(list.records.iter().all(LeafRecord::can_be), "a list page of leaves that can not be");
+    assert!(
+        list.records.len() <= LIST_RECORDS && page.len() == BLOCK_SIZE,
+        "a list page of {} records",
+        list.records.len()
+    );
+    assert!(
+        list.records.iter().all(LeafRecord::can_be),
+        "a list page of leaves that can not be"
+    );
     page.fill(0);
     put(page, 0, &LIST_MAGIC);
     put(page, L_CHECKPOINT, &list.checkpoint.to_le_bytes());
@@ -112,12 +144,22 @@ pub fn decode_list(page: &[u8]) -> Result<ListPage, PageError> {
         return Err(PageError::Malformed("more records than fit in a list page"));
     }
     let records = page[L_RECORDS..].chunks_exact(RECORD_BYTES).take(count);
-    let records = records.map(|r| LeafRecord { object: u32_at(r, 0), leaf: u32_at(r, 4), pointer: pointer_at(r, 8) });
+    let records = records.map(|r| LeafRecord {
+        object: u32_at(r, 0),
+        leaf: u32_at(r, 4),
+        pointer: pointer_at(r, 8),
+    });
     let records: Vec<LeafRecord> = records.collect();
     if !records.iter().all(LeafRecord::can_be) {
-        return Err(PageError::Malformed("a leaf of an object or of pages that can not be"));
+        return Err(PageError::Malformed(
+            "a leaf of an object or of pages that can not be",
+        ));
     }
-    Ok(ListPage { checkpoint: u64_at(page, L_CHECKPOINT), previous: pointer_at(page, L_PREVIOUS), records })
+    Ok(ListPage {
+        checkpoint: u64_at(page, L_CHECKPOINT),
+        previous: pointer_at(page, L_PREVIOUS),
+        records,
+    })
 }
 
 /// Writes a page of the map: at most 256 entries; the rest of the page becomes holes.
@@ -125,7 +167,11 @@ pub fn decode_list(page: &[u8]) -> Result<ListPage, PageError> {
 /// # Panics
 /// If there are more entries or `page` is not 4096 bytes.
 pub fn encode_map_page(entries: &[MapEntry], page: &mut [u8]) {
-    assert!(entries.len() <= super::MAP_PAGE_ENTRIES && page.len() == BLOCK_SIZE, "a map page of {} entries", entries.len());
+    assert!(
+        entries.len() <= super::MAP_PAGE_ENTRIES && page.len() == BLOCK_SIZE,
+        "a map page of {} entries",
+        entries.len()
+    );
     let (slots, rest) = page.split_at_mut(entries.len() * 16);
     for (slot, entry) in slots.as_chunks_mut::<16>().0.iter_mut().zip(entries) {
         *slot = entry.to_bytes();
@@ -133,8 +179,9 @@ pub fn encode_map_page(entries: &[MapEntry], page: &mut [u8]) {
     rest.fill(0);
 }
 
-/// Reads a page of the map into as many entries as both sides have. Nothing is checked here, because millions of entries pass
-/// at recovery; an entry of unknown state says so itself ([`MapEntry::state`]).
+/// Reads a page of the map into as many entries as both sides have. Nothing is checked here,
+/// because millions of entries pass at recovery; an entry of unknown state says so itself
+/// ([`MapEntry::state`]).
 pub fn decode_map_page(page: &[u8], entries: &mut [MapEntry]) {
     for (entry, slot) in entries.iter_mut().zip(page.as_chunks::<16>().0) {
         *entry = MapEntry::from_bytes(slot);
@@ -146,14 +193,22 @@ pub fn decode_map_page(page: &[u8], entries: &mut [MapEntry]) {
 /// # Panics
 /// If there are more counters or `page` is not 4096 bytes.
 pub fn encode_counters(counters: &[u64], page: &mut [u8]) {
-    assert!(counters.len() <= COUNTERS_PER_PAGE && page.len() == BLOCK_SIZE, "a page of {} counters", counters.len());
+    assert!(
+        counters.len() <= COUNTERS_PER_PAGE && page.len() == BLOCK_SIZE,
+        "a page of {} counters",
+        counters.len()
+    );
     page.fill(0);
     for (slot, counter) in page.chunks_exact_mut(8).zip(counters) {
         slot.copy_from_slice(&counter.to_le_bytes());
     }
 }
 
-/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page), none so large that adding to it could fail.
+/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page), none so
+/// large that adding to it could fail.
 pub fn decode_counters(page: &[u8]) -> Vec<u64> {
-    page.chunks_exact(8).take(COUNTERS_PER_PAGE).map(|c| u64_at(c, 0).min(COUNTER_MAX)).collect()
+    page.chunks_exact(8)
+        .take(COUNTERS_PER_PAGE)
+        .map(|c| u64_at(c, 0).min(COUNTER_MAX))
+        .collect()
 }

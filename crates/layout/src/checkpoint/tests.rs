@@ -6,23 +6,39 @@ use proptest::prelude::*;
 
 fn any_pointer() -> impl Strategy<Value = PagePointer> {
     prop_oneof![
-        (0u64..1 << Place::BITS, any::<(u32, u16, u16)>()).prop_map(|(place, (checksum, row, rows))| PagePointer::to(Place(place), checksum, row, rows)),
+        (0u64..1 << Place::BITS, any::<(u32, u16, u16)>()).prop_map(
+            |(place, (checksum, row, rows))| PagePointer::to(Place(place), checksum, row, rows)
+        ),
         Just(PagePointer::default()),
     ]
 }
 
 fn any_volume() -> impl Strategy<Value = VolumeRecord> {
     let state = prop_oneof![Just(VolumeState::Active), Just(VolumeState::Deleting)];
-    let sync = prop_oneof![Just(SyncMode::Standard), Just(SyncMode::Always), Just(SyncMode::Disabled)];
+    let sync = prop_oneof![
+        Just(SyncMode::Standard),
+        Just(SyncMode::Always),
+        Just(SyncMode::Disabled)
+    ];
     let dedup = prop_oneof![Just(Dedup::Off), Just(Dedup::Verify), Just(Dedup::Hash)];
-    let parts = (1u32..VolumeId::INDEX.0, state, any::<bool>(), sync, dedup, 0u64..=1 << 36, "[a-zé0-9-]{1,30}");
-    parts.prop_map(|(id, state, read_only, sync, dedup, blocks, name)| VolumeRecord {
+    let parts = (
+        1u32..VolumeId::INDEX.0,
         state,
-        read_only,
+        any::<bool>(),
         sync,
         dedup,
-        ..VolumeRecord::new(VolumeId(id), blocks * 4096, name)
-    })
+        0u64..=1 << 36,
+        "[a-zé0-9-]{1,30}",
+    );
+    parts.prop_map(
+        |(id, state, read_only, sync, dedup, blocks, name)| VolumeRecord {
+            state,
+            read_only,
+            sync,
+            dedup,
+            ..VolumeRecord::new(VolumeId(id), blocks * 4096, name)
+        },
+    )
 }
 
 #[test]
@@ -30,15 +46,32 @@ fn segment_records_lie_as_documented() {
     let geometry = SegmentTableGeometry::new(512);
     assert_eq!((geometry.stride, geometry.per_page), (96, 42));
     assert_eq!(geometry.locate(SegmentId(43)), (1, 96));
-    assert_eq!((geometry.pages(0), geometry.pages(42), geometry.pages(43)), (0, 1, 2));
-    assert_eq!(SegmentTableGeometry::new(crate::MAX_SEGMENT_ROWS), SegmentTableGeometry { stride: 4096, per_page: 1 });
+    assert_eq!(
+        (geometry.pages(0), geometry.pages(42), geometry.pages(43)),
+        (0, 1, 2)
+    );
+    assert_eq!(
+        SegmentTableGeometry::new(crate::MAX_SEGMENT_ROWS),
+        SegmentTableGeometry {
+            stride: 4096,
+            per_page: 1
+        }
+    );
     assert_eq!(SegmentTableGeometry::new(1).stride, 64);
 }
 
 #[test]
 fn a_segment_never_written_is_all_zero() {
     let record = decode_segment(&[0; 96], SegmentId(9), 512).unwrap();
-    assert_eq!((record.segment, record.in_use, record.filled_rows, record.starts), (SegmentId(9), false, 0, vec![0; 8]));
+    assert_eq!(
+        (
+            record.segment,
+            record.in_use,
+            record.filled_rows,
+            record.starts
+        ),
+        (SegmentId(9), false, 0, vec![0; 8])
+    );
 }
 
 #[test]
@@ -57,13 +90,25 @@ fn impossible_segment_records_are_refused() {
     encode_segment(&good, &mut bytes);
     assert_eq!(decode_segment(&bytes, SegmentId(9), 100).unwrap(), good);
     assert!(decode_segment(&bytes, SegmentId(8), 100).is_err());
-    assert!(decode_segment(&bytes, SegmentId(9), 9).is_err(), "filled beyond its rows");
-    assert!(decode_segment(&bytes, SegmentId(9), 99).is_err(), "a start in row 99 of 99");
-    assert!(decode_segment(&bytes, SegmentId(9), 1000).is_err(), "shorter than its bit set");
+    assert!(
+        decode_segment(&bytes, SegmentId(9), 9).is_err(),
+        "filled beyond its rows"
+    );
+    assert!(
+        decode_segment(&bytes, SegmentId(9), 99).is_err(),
+        "a start in row 99 of 99"
+    );
+    assert!(
+        decode_segment(&bytes, SegmentId(9), 1000).is_err(),
+        "shorter than its bit set"
+    );
     for (at, value) in [(4, 8), (5, 2), (6, 1), (12, 6), (13, 0), (15, 65), (63, 1)] {
         let mut wrong = bytes;
         wrong[at] = value;
-        assert!(decode_segment(&wrong, SegmentId(9), 100).is_err(), "byte {at}");
+        assert!(
+            decode_segment(&wrong, SegmentId(9), 100).is_err(),
+            "byte {at}"
+        );
     }
 }
 
@@ -72,7 +117,14 @@ fn a_list_page_is_recognised() {
     let mut page = [0; 4096];
     assert_eq!(decode_list(&page), Err(PageError::NoList));
     assert_eq!(decode_list(&page[1..]), Err(PageError::WrongLength));
-    encode_list(&ListPage { checkpoint: 1, previous: PagePointer::default(), records: vec![] }, &mut page);
+    encode_list(
+        &ListPage {
+            checkpoint: 1,
+            previous: PagePointer::default(),
+            records: vec![],
+        },
+        &mut page,
+    );
     page[32] = LIST_RECORDS as u8 + 1;
     assert!(matches!(decode_list(&page), Err(PageError::Malformed(_))));
 }
@@ -83,12 +135,28 @@ fn impossible_volumes_are_refused() {
     let mut page = [0; 4096];
     encode_volumes(&[None, Some(volume.clone())], &mut page);
     assert_eq!(decode_volumes(&page).unwrap()[1], Some(volume));
-    for (at, value) in [(128, 0), (131, 1), (132, 3), (133, 6), (133, 8), (136, 1), (142, 1), (143, 1), (144, 0), (144, 0xff), (207, b'x')] {
+    for (at, value) in [
+        (128, 0),
+        (131, 1),
+        (132, 3),
+        (133, 6),
+        (133, 8),
+        (136, 1),
+        (142, 1),
+        (143, 1),
+        (144, 0),
+        (144, 0xff),
+        (207, b'x'),
+    ] {
         let mut wrong = page;
         wrong[at] = value;
         assert!(decode_volumes(&wrong).is_err(), "byte {at}");
     }
-    let last = VolumeRecord::new(VolumeId(VolumeId::INDEX.0 - 1), crate::MAX_VOLUME_BYTES, "last".into());
+    let last = VolumeRecord::new(
+        VolumeId(VolumeId::INDEX.0 - 1),
+        crate::MAX_VOLUME_BYTES,
+        "last".into(),
+    );
     encode_volumes(&[Some(last.clone())], &mut page);
     assert_eq!(decode_volumes(&page).unwrap()[0], Some(last));
     page[..4].copy_from_slice(&VolumeId::INDEX.0.to_le_bytes());
@@ -97,14 +165,33 @@ fn impossible_volumes_are_refused() {
 
 #[test]
 fn leaves_that_can_not_be_are_refused() {
-    let last = LeafRecord { object: OBJECT_MAP + VolumeId::INDEX.0, leaf: LEAVES_MAX - 1, pointer: PagePointer::to(Place(9), 1, 2, 3) };
+    let last = LeafRecord {
+        object: OBJECT_MAP + VolumeId::INDEX.0,
+        leaf: LEAVES_MAX - 1,
+        pointer: PagePointer::to(Place(9), 1, 2, 3),
+    };
     let mut page = [0; 4096];
-    encode_list(&ListPage { checkpoint: 1, previous: PagePointer::default(), records: vec![last] }, &mut page);
+    encode_list(
+        &ListPage {
+            checkpoint: 1,
+            previous: PagePointer::default(),
+            records: vec![last],
+        },
+        &mut page,
+    );
     assert_eq!(decode_list(&page).unwrap().records, [last]);
-    for (at, value) in [(64, last.object + 1), (64, u32::MAX), (68, LEAVES_MAX), (68, u32::MAX)] {
+    for (at, value) in [
+        (64, last.object + 1),
+        (64, u32::MAX),
+        (68, LEAVES_MAX),
+        (68, u32::MAX),
+    ] {
         let mut wrong = page;
         wrong[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        assert!(matches!(decode_list(&wrong), Err(PageError::Malformed(_))), "{value} at {at}");
+        assert!(
+            matches!(decode_list(&wrong), Err(PageError::Malformed(_))),
+            "{value} at {at}"
+        );
     }
 }
 

@@ -25,17 +25,29 @@ const V_NAME: usize = 16;
 /// # Panics
 /// If there are more slots, a record breaks the format's rules, or `page` is not 4096 bytes.
 pub fn encode_volumes(slots: &[Option<VolumeRecord>], page: &mut [u8]) {
-    assert!(slots.len() <= VOLUMES_PER_PAGE && page.len() == BLOCK_SIZE, "a page of {} volumes", slots.len());
+    assert!(
+        slots.len() <= VOLUMES_PER_PAGE && page.len() == BLOCK_SIZE,
+        "a page of {} volumes",
+        slots.len()
+    );
     page.fill(0);
     for (out, slot) in page.chunks_exact_mut(VOLUME_RECORD_BYTES).zip(slots) {
         let Some(volume) = slot else { continue };
-        assert!(volume.id.is_of_user() && size_can_be(volume.size_bytes), "volume {} of {} bytes", volume.id, volume.size_bytes);
+        assert!(
+            volume.id.is_of_user() && size_can_be(volume.size_bytes),
+            "volume {} of {} bytes",
+            volume.id,
+            volume.size_bytes
+        );
         let state = match volume.state {
             VolumeState::Active => 1,
             VolumeState::Deleting => 2,
         };
         put(out, 0, &volume.id.0.to_le_bytes());
-        let flags = u8::from(volume.read_only) | volume.sync.to_u8() << 1 | volume.compression.to_u8() << 4 | volume.dedup.to_u8() << 6;
+        let flags = u8::from(volume.read_only)
+            | volume.sync.to_u8() << 1
+            | volume.compression.to_u8() << 4
+            | volume.dedup.to_u8() << 6;
         put(out, 4, &[state, flags]);
         put(out, V_SIZE, &volume.size_bytes.to_le_bytes());
         put_name(out, V_NAME, &volume.name);
@@ -47,7 +59,9 @@ pub fn decode_volumes(page: &[u8]) -> Result<Vec<Option<VolumeRecord>>, PageErro
     if page.len() != BLOCK_SIZE {
         return Err(PageError::WrongLength);
     }
-    page.chunks_exact(VOLUME_RECORD_BYTES).map(decode_volume).collect()
+    page.chunks_exact(VOLUME_RECORD_BYTES)
+        .map(decode_volume)
+        .collect()
 }
 
 fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
@@ -57,7 +71,9 @@ fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
     let id = VolumeId(u32_at(record, 0));
     let size_bytes = u64_at(record, V_SIZE);
     if !id.is_of_user() || !size_can_be(size_bytes) {
-        return Err(PageError::Malformed("a volume whose id no user's volume can have, or whose size none can"));
+        return Err(PageError::Malformed(
+            "a volume whose id no user's volume can have, or whose size none can",
+        ));
     }
     let state = match u8_at(record, 4) {
         1 => VolumeState::Active,
@@ -65,11 +81,26 @@ fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
         _ => return Err(PageError::Malformed("a volume of unknown state")),
     };
     let flags = u8_at(record, 5);
-    let (sync, compression) = (SyncMode::from_u8(flags >> 1 & 7), Compression::from_u8(flags >> 4 & 3));
-    let (Some(sync), Some(compression), Some(dedup)) = (sync, compression, Dedup::from_u8(flags >> 6)) else {
+    let (sync, compression) = (
+        SyncMode::from_u8(flags >> 1 & 7),
+        Compression::from_u8(flags >> 4 & 3),
+    );
+    let (Some(sync), Some(compression), Some(dedup)) =
+        (sync, compression, Dedup::from_u8(flags >> 6))
+    else {
         return Err(PageError::Malformed("a volume with unknown flags"));
     };
     let read_only = flags & 1 == 1;
-    let name = name_at(record, V_NAME).ok_or(PageError::Malformed("a volume name that is not allowed"))?;
-    Ok(Some(VolumeRecord { id, state, read_only, sync, compression, dedup, size_bytes, name }))
+    let name =
+        name_at(record, V_NAME).ok_or(PageError::Malformed("a volume name that is not allowed"))?;
+    Ok(Some(VolumeRecord {
+        id,
+        state,
+        read_only,
+        sync,
+        compression,
+        dedup,
+        size_bytes,
+        name,
+    }))
 }

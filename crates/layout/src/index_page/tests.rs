@@ -2,14 +2,28 @@ use super::*;
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = Vec<IndexEntry>> {
-    let steps = prop::collection::vec((any::<u128>(), any::<u32>(), 0u64..1000), 1..=INDEX_PAGE_ENTRIES);
+    let steps = prop::collection::vec(
+        (any::<u128>(), any::<u32>(), 0u64..1000),
+        1..=INDEX_PAGE_ENTRIES,
+    );
     (0u64..1 << 60, steps).prop_map(|(first, steps)| {
         let order = |order: &mut u64, step: u64| {
             *order += step;
             Some(Order(*order))
         };
-        let orders: Vec<Order> = steps.iter().scan(first, |at, (.., step)| order(at, *step)).collect();
-        steps.iter().zip(orders).map(|((print, id, _), order)| IndexEntry { print: *print, id: *id, order }).collect()
+        let orders: Vec<Order> = steps
+            .iter()
+            .scan(first, |at, (.., step)| order(at, *step))
+            .collect();
+        steps
+            .iter()
+            .zip(orders)
+            .map(|((print, id, _), order)| IndexEntry {
+                print: *print,
+                id: *id,
+                order,
+            })
+            .collect()
     })
 }
 

@@ -4,11 +4,23 @@ use proptest::prelude::*;
 
 #[test]
 fn the_three_states_without_payload_are_what_they_say() {
-    let states = [MapEntry::HOLE, MapEntry::ZERO, MapEntry::ONES].map(|e| (e.state(), e.has_payload(), e.place(), e.checksum()));
+    let states = [MapEntry::HOLE, MapEntry::ZERO, MapEntry::ONES]
+        .map(|e| (e.state(), e.has_payload(), e.place(), e.checksum()));
     let none = |state| (Some(state), false, Place(0), 0);
-    assert_eq!(states, [none(BlockState::Hole), none(BlockState::Zero), none(BlockState::Ones)]);
+    assert_eq!(
+        states,
+        [
+            none(BlockState::Hole),
+            none(BlockState::Zero),
+            none(BlockState::Ones)
+        ]
+    );
     assert_eq!(MapEntry::default(), MapEntry::HOLE);
-    assert_eq!(MapEntry::HOLE.to_bytes(), [0; 16], "a page of zeroes is a page of holes");
+    assert_eq!(
+        MapEntry::HOLE.to_bytes(),
+        [0; 16],
+        "a page of zeroes is a page of holes"
+    );
 }
 
 #[test]
@@ -21,7 +33,11 @@ fn the_fields_lie_where_the_format_says() {
 #[test]
 fn every_state_has_its_number_and_other_numbers_are_none() {
     for number in 0..32u64 {
-        let state = MapEntry { word0: number << 55, word1: 0 }.state();
+        let state = MapEntry {
+            word0: number << 55,
+            word1: 0,
+        }
+        .state();
         match state {
             Some(state) => assert_eq!(state as u64, number),
             None => assert!(number > 8),

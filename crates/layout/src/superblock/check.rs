@@ -1,4 +1,5 @@
-//! What must hold between the fields of a superblock: everything above relies on it without looking again.
+//! What must hold between the fields of a superblock: everything above relies on it without looking
+//! again.
 
 use super::codec::malformed;
 use super::*;
@@ -17,26 +18,50 @@ impl Superblock {
         for area in self.journals.areas() {
             check_journal(area, &self.zones, self.members.len())?;
         }
-        if (self.journals == Journals::default()) != (self.features.incompatible & Features::JOURNAL == 0) {
+        if (self.journals == Journals::default())
+            != (self.features.incompatible & Features::JOURNAL == 0)
+        {
             return malformed("a journal's flag without a journal");
         }
         let in_zones = self.zones.iter().fold(0, |mask, zone| mask | zone.members);
-        if self.journals.devices() & in_zones != 0 || self.journals.internal.is_some_and(|area| area.members & self.journals.devices() != 0) {
+        if self.journals.devices() & in_zones != 0
+            || self
+                .journals
+                .internal
+                .is_some_and(|area| area.members & self.journals.devices() != 0)
+        {
             return malformed("a journal device that holds data");
         }
-        if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch) || self.fences.last().is_some_and(|f| f.epoch > self.epoch) {
+        if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch)
+            || self.fences.last().is_some_and(|f| f.epoch > self.epoch)
+        {
             return malformed("the fences are not in order of their epochs");
         }
         if self.fences.iter().any(|f| f.next_order <= f.accepted_order) {
             return malformed("a fence that lets orders be used again");
         }
-        if self.fences.iter().any(|f| f.covered_order > f.accepted_order) {
+        if self
+            .fences
+            .iter()
+            .any(|f| f.covered_order > f.accepted_order)
+        {
             return malformed("a fence that leaves more to the log than it accepts");
         }
-        if self.checkpoints.iter().flatten().flat_map(|root| &root.replay).any(|position| position.row > MAX_SEGMENT_ROWS) {
+        if self
+            .checkpoints
+            .iter()
+            .flatten()
+            .flat_map(|root| &root.replay)
+            .any(|position| position.row > MAX_SEGMENT_ROWS)
+        {
             return malformed("a stream that goes on behind the end of any segment");
         }
-        if self.checkpoints.iter().flatten().any(|root| root.last_volume >= VolumeId::INDEX.0) {
+        if self
+            .checkpoints
+            .iter()
+            .flatten()
+            .any(|root| root.last_volume >= VolumeId::INDEX.0)
+        {
             return malformed("a volume behind the last one that there can be");
         }
         if !self.counts() {
@@ -44,7 +69,9 @@ impl Superblock {
         }
         match &self.checkpoints {
             [None, Some(_)] => malformed("an older checkpoint without a newer one"),
-            [Some(newer), Some(older)] if newer.id <= older.id => malformed("the checkpoints are not newest first"),
+            [Some(newer), Some(older)] if newer.id <= older.id => {
+                malformed("the checkpoints are not newest first")
+            }
             _ => Ok(()),
         }
     }
@@ -52,20 +79,37 @@ impl Superblock {
     /// True if whatever counts up can be counted on.
     fn counts(&self) -> bool {
         let own = [self.generation.0, self.epoch.0, self.journals.promised.0];
-        let fence = |f: &Fence| are_counts([f.epoch.0, f.accepted_order.0, f.next_order.0]) && are_counts(f.last_seq.map(|seq| seq.0));
-        let root = |r: &CheckpointRoot| {
-            let seqs = r.flushed_seq.iter().chain(r.replay.iter().map(|position| &position.seq));
-            are_counts([r.id, r.order.0, r.epoch.0, r.flushed_through.0]) && are_counts(seqs.map(|seq| seq.0))
+        let fence = |f: &Fence| {
+            are_counts([f.epoch.0, f.accepted_order.0, f.next_order.0])
+                && are_counts(f.last_seq.map(|seq| seq.0))
         };
-        are_counts(own) && self.fences.iter().all(fence) && self.checkpoints.iter().flatten().all(root)
+        let root = |r: &CheckpointRoot| {
+            let seqs = r
+                .flushed_seq
+                .iter()
+                .chain(r.replay.iter().map(|position| &position.seq));
+            are_counts([r.id, r.order.0, r.epoch.0, r.flushed_through.0])
+                && are_counts(seqs.map(|seq| seq.0))
+        };
+        are_counts(own)
+            && self.fences.iter().all(fence)
+            && self.checkpoints.iter().flatten().all(root)
     }
 }
 
-fn check_zones(zones: &[Zone], members: usize, place_offset_bits: u8) -> Result<(), SuperblockError> {
+fn check_zones(
+    zones: &[Zone],
+    members: usize,
+    place_offset_bits: u8,
+) -> Result<(), SuperblockError> {
     if zones.is_empty() {
         return malformed("a pool without zones");
     }
-    let known = if members == 64 { u64::MAX } else { (1 << members) - 1 };
+    let known = if members == 64 {
+        u64::MAX
+    } else {
+        (1 << members) - 1
+    };
     let mut next = 0u32;
     for zone in zones {
         if zone.members & !known != 0 || zone.member_count() < usize::from(zone.shape.width) {
@@ -78,7 +122,10 @@ fn check_zones(zones: &[Zone], members: usize, place_offset_bits: u8) -> Result<
             Some(end) if zone.segments > 0 && end < SegmentId::NONE.0 => end,
             _ => return malformed("a zone without segments, or with too many"),
         };
-        let end = zone.extents().checked_mul(zone.shape.extent_bytes()).and_then(|length| length.checked_add(zone.start));
+        let end = zone
+            .extents()
+            .checked_mul(zone.shape.extent_bytes())
+            .and_then(|length| length.checked_add(zone.start));
         if zone.start < RESERVED_BYTES || zone.start % BLOCK_BYTES != 0 || end.is_none() {
             return malformed("a zone that begins or ends where no zone can");
         }
@@ -88,19 +135,33 @@ fn check_zones(zones: &[Zone], members: usize, place_offset_bits: u8) -> Result<
         return malformed("places without room for a segment or an offset");
     }
     let codec = PlaceCodec::new(place_offset_bits);
-    if u64::from(next) > codec.max_segments() || zones.iter().any(|z| !codec.fits(z.shape.data_blocks())) {
+    if u64::from(next) > codec.max_segments()
+        || zones.iter().any(|z| !codec.fits(z.shape.data_blocks()))
+    {
         return malformed("more segments than places can name, or larger ones");
     }
     Ok(())
 }
 
 /// The journal's area overlaps no extent.
-fn check_journal(journal: &JournalArea, zones: &[Zone], members: usize) -> Result<(), SuperblockError> {
-    let known = if members == 64 { u64::MAX } else { (1 << members) - 1 };
+fn check_journal(
+    journal: &JournalArea,
+    zones: &[Zone],
+    members: usize,
+) -> Result<(), SuperblockError> {
+    let known = if members == 64 {
+        u64::MAX
+    } else {
+        (1 << members) - 1
+    };
     if journal.members & !known != 0 || !journal.is_valid() || journal.start < RESERVED_BYTES {
         return malformed("an impossible journal");
     }
-    if zones.iter().any(|z| z.members & journal.members != 0 && journal.end() > z.start && journal.start < z.start + z.extents() * z.shape.extent_bytes()) {
+    if zones.iter().any(|z| {
+        z.members & journal.members != 0
+            && journal.end() > z.start
+            && journal.start < z.start + z.extents() * z.shape.extent_bytes()
+    }) {
         return malformed("the journal lies in a zone");
     }
     Ok(())
@@ -109,12 +170,20 @@ fn check_journal(journal: &JournalArea, zones: &[Zone], members: usize) -> Resul
 /// Extents have one size and lie on one grid; an extent belongs to one zone of a layout at most.
 fn check_extents(zones: &[Zone]) -> Result<(), SuperblockError> {
     let extent = zones[0].shape.extent_bytes();
-    if zones.iter().any(|z| z.shape.extent_bytes() != extent || z.start.abs_diff(zones[0].start) % extent != 0) {
+    if zones
+        .iter()
+        .any(|z| z.shape.extent_bytes() != extent || z.start.abs_diff(zones[0].start) % extent != 0)
+    {
         return malformed("zones whose extents differ");
     }
     for (at, a) in zones.iter().enumerate() {
         let end = |z: &Zone| z.start + z.extents() * extent;
-        if zones[..at].iter().any(|b| a.layout == b.layout && a.members & b.members != 0 && a.start < end(b) && b.start < end(a)) {
+        if zones[..at].iter().any(|b| {
+            a.layout == b.layout
+                && a.members & b.members != 0
+                && a.start < end(b)
+                && b.start < end(a)
+        }) {
             return malformed("two zones of a layout share extents");
         }
     }

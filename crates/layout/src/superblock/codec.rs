@@ -1,4 +1,5 @@
-//! The superblock's bytes: tables at fixed offsets with room for the largest pool, so that growth never moves a field.
+//! The superblock's bytes: tables at fixed offsets with room for the largest pool, so that growth
+//! never moves a field.
 //!
 //! ```text
 //! 0      512   fixed part (signature, checksum, version, flags, identifiers, counts)
@@ -13,8 +14,8 @@
 //! 14336  512   journal
 //! 14848 1536   reserved
 //! ```
-//! Signature, checksum and version keep place and meaning in every version. Reserved bytes are written as zero and not
-//! looked at: whatever uses them sets a feature flag.
+//! Signature, checksum and version keep place and meaning in every version. Reserved bytes are
+//! written as zero and not looked at: whatever uses them sets a feature flag.
 
 use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
@@ -58,12 +59,15 @@ const ZONES: usize = 10240;
 const ZONE_BYTES: usize = 64;
 const JOURNAL: usize = 14336;
 
-const _: () = assert!(NAME + 64 <= PLACE_BITS && PLACE_BITS < PROPERTIES && PROPERTIES < CHECKPOINTS);
+const _: () =
+    assert!(NAME + 64 <= PLACE_BITS && PLACE_BITS < PROPERTIES && PROPERTIES < CHECKPOINTS);
 const _: () = assert!(CHECKPOINTS + 2 * CHECKPOINT_BYTES <= FENCES);
 const _: () = assert!(FENCES + MAX_FENCES * FENCE_BYTES <= MEMBERS);
 const _: () = assert!(MEMBERS + MAX_MEMBERS * MEMBER_BYTES <= ZONES);
 const _: () = assert!(ZONES + MAX_ZONES * ZONE_BYTES <= JOURNAL && JOURNAL + 512 <= SLOT_BYTES);
-const _: () = assert!(SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE <= RESERVED_BYTES && SLOT_BYTES as u64 <= SLOT_STRIDE);
+const _: () = assert!(
+    SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE <= RESERVED_BYTES && SLOT_BYTES as u64 <= SLOT_STRIDE
+);
 const _: () = assert!(LABEL_OFFSET + LABEL_BYTES as u64 <= SLOT_OFFSET);
 
 // Offsets in a checkpoint record.
@@ -78,7 +82,10 @@ const C_LAST_VOLUME: usize = 60;
 const C_FLUSHED_SEQ: usize = 64;
 const C_REPLAY: usize = 128;
 const POSITION_BYTES: usize = 24;
-const _: () = assert!(C_FLUSHED_SEQ + 8 * MAX_STREAMS <= C_REPLAY && C_REPLAY + MAX_STREAMS * POSITION_BYTES <= CHECKPOINT_BYTES);
+const _: () = assert!(
+    C_FLUSHED_SEQ + 8 * MAX_STREAMS <= C_REPLAY
+        && C_REPLAY + MAX_STREAMS * POSITION_BYTES <= CHECKPOINT_BYTES
+);
 
 /// The seed keeps a copy of one member from passing for that of another.
 fn seed(pool: &PoolUuid, member: MemberId) -> u64 {
@@ -104,8 +111,8 @@ impl Superblock {
         out
     }
 
-    /// Hash of what all members have in common: the next generation's `parent_hash`. Compatible flags are left out, so that
-    /// software that does not know them comes to the same result.
+    /// Hash of what all members have in common: the next generation's `parent_hash`. Compatible
+    /// flags are left out, so that software that does not know them comes to the same result.
     pub fn content_hash(&self) -> u64 {
         let mut out = self.encode_content();
         for (at, length) in [(MEMBER, 1), (MEMBER_UUID, 16), (COMPATIBLE, 8)] {
@@ -116,26 +123,52 @@ impl Superblock {
 
     fn encode_content(&self) -> Vec<u8> {
         let (members, zones, fences) = (self.members.len(), self.zones.len(), self.fences.len());
-        assert!(members <= MAX_MEMBERS && zones <= MAX_ZONES && fences <= MAX_FENCES, "{members} members, {zones} zones, {fences} fences");
-        assert_eq!(self.journals != Journals::default(), self.features.incompatible & Features::JOURNAL != 0, "a journal and its flag go together");
+        assert!(
+            members <= MAX_MEMBERS && zones <= MAX_ZONES && fences <= MAX_FENCES,
+            "{members} members, {zones} zones, {fences} fences"
+        );
+        assert_eq!(
+            self.journals != Journals::default(),
+            self.features.incompatible & Features::JOURNAL != 0,
+            "a journal and its flag go together"
+        );
         let mut out = vec![0; SLOT_BYTES];
         self.put_fixed(&mut out);
         put_properties(&mut out[PROPERTIES..], &self.properties);
-        for (slot, root) in out[CHECKPOINTS..].chunks_exact_mut(CHECKPOINT_BYTES).zip(&self.checkpoints) {
+        for (slot, root) in out[CHECKPOINTS..]
+            .chunks_exact_mut(CHECKPOINT_BYTES)
+            .zip(&self.checkpoints)
+        {
             root.iter().for_each(|root| put_checkpoint(slot, root));
         }
-        for (slot, fence) in out[FENCES..].chunks_exact_mut(FENCE_BYTES).zip(&self.fences) {
+        for (slot, fence) in out[FENCES..]
+            .chunks_exact_mut(FENCE_BYTES)
+            .zip(&self.fences)
+        {
             put_fence(slot, fence);
         }
-        for (slot, member) in out[MEMBERS..].chunks_exact_mut(MEMBER_BYTES).zip(&self.members) {
+        for (slot, member) in out[MEMBERS..]
+            .chunks_exact_mut(MEMBER_BYTES)
+            .zip(&self.members)
+        {
             put_member(slot, member);
         }
         for (slot, zone) in out[ZONES..].chunks_exact_mut(ZONE_BYTES).zip(&self.zones) {
             put_zone(slot, zone);
         }
-        self.journals.internal.iter().for_each(|area| put_journal(&mut out[JOURNAL..], area));
-        self.journals.external.iter().for_each(|area| put_journal(&mut out[JOURNAL + EXTERNAL..], area));
-        put(&mut out, JOURNAL + PROMISED, &self.journals.promised.0.to_le_bytes());
+        self.journals
+            .internal
+            .iter()
+            .for_each(|area| put_journal(&mut out[JOURNAL..], area));
+        self.journals
+            .external
+            .iter()
+            .for_each(|area| put_journal(&mut out[JOURNAL + EXTERNAL..], area));
+        put(
+            &mut out,
+            JOURNAL + PROMISED,
+            &self.journals.promised.0.to_le_bytes(),
+        );
         out
     }
 
@@ -158,7 +191,11 @@ impl Superblock {
         put(out, INCOMPATIBLE, &self.features.incompatible.to_le_bytes());
         put(out, POOL, &self.pool.0);
         put(out, MEMBER, &[self.member.0, state, redundancy, copies]);
-        put(out, MEMBER_COUNT, &(self.members.len() as u32).to_le_bytes());
+        put(
+            out,
+            MEMBER_COUNT,
+            &(self.members.len() as u32).to_le_bytes(),
+        );
         put(out, ZONE_COUNT, &(self.zones.len() as u32).to_le_bytes());
         put(out, FENCE_COUNT, &(self.fences.len() as u32).to_le_bytes());
         put(out, MEMBER_UUID, &self.member_uuid.0);
@@ -171,9 +208,12 @@ impl Superblock {
         put(out, PLACE_BITS, &[self.place_offset_bits]);
     }
 
-    /// Reads a slot. Flags of unknown read-only features do not fail it: see [`Features::allow_writing`].
+    /// Reads a slot. Flags of unknown read-only features do not fail it: see
+    /// [`Features::allow_writing`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
-        let bytes = bytes.get(..SLOT_BYTES).ok_or(SuperblockError::WrongLength)?;
+        let bytes = bytes
+            .get(..SLOT_BYTES)
+            .ok_or(SuperblockError::WrongLength)?;
         if bytes[..SUPERBLOCK_MAGIC.len()] != SUPERBLOCK_MAGIC {
             return Err(SuperblockError::NoSignature);
         }
@@ -188,14 +228,22 @@ impl Superblock {
         if version == 0 {
             return malformed("there is no version 0");
         }
-        let features = Features { compatible: u64_at(bytes, COMPATIBLE), read_only: u64_at(bytes, READ_ONLY), incompatible: u64_at(bytes, INCOMPATIBLE) };
+        let features = Features {
+            compatible: u64_at(bytes, COMPATIBLE),
+            read_only: u64_at(bytes, READ_ONLY),
+            incompatible: u64_at(bytes, INCOMPATIBLE),
+        };
         match features.unknown().incompatible {
             0 => {}
             unknown => return Err(SuperblockError::UnknownFeatures(unknown)),
         }
         let count = |at: usize, most: usize, what: &'static str| {
             let count = u32_at(bytes, at) as usize;
-            if count > most { malformed(what) } else { Ok(count) }
+            if count > most {
+                malformed(what)
+            } else {
+                Ok(count)
+            }
         };
         let members = count(MEMBER_COUNT, MAX_MEMBERS, "too many members")?;
         let zones = count(ZONE_COUNT, MAX_ZONES, "too many zones")?;
@@ -203,7 +251,8 @@ impl Superblock {
         let superblock = Self {
             features,
             pool,
-            pool_name: name_at(bytes, NAME).ok_or(SuperblockError::Malformed("the pool name is not allowed"))?,
+            pool_name: name_at(bytes, NAME)
+                .ok_or(SuperblockError::Malformed("the pool name is not allowed"))?,
             member,
             member_uuid: uuid_at(bytes, MEMBER_UUID),
             generation: Generation(u64_at(bytes, GENERATION)),
@@ -214,12 +263,31 @@ impl Superblock {
             redundancy: decode_redundancy(u8_at(bytes, REDUNDANCY), u8_at(bytes, COPIES))?,
             place_offset_bits: u8_at(bytes, PLACE_BITS),
             created_unix_s: u64_at(bytes, CREATED),
-            members: bytes[MEMBERS..].chunks_exact(MEMBER_BYTES).take(members).map(decode_member).collect::<Result<_, _>>()?,
-            zones: bytes[ZONES..].chunks_exact(ZONE_BYTES).take(zones).map(decode_zone).collect::<Result<_, _>>()?,
-            fences: bytes[FENCES..].chunks_exact(FENCE_BYTES).take(fences).map(decode_fence).collect(),
-            checkpoints: [decode_checkpoint(&bytes[CHECKPOINTS..])?, decode_checkpoint(&bytes[CHECKPOINTS + CHECKPOINT_BYTES..])?],
+            members: bytes[MEMBERS..]
+                .chunks_exact(MEMBER_BYTES)
+                .take(members)
+                .map(decode_member)
+                .collect::<Result<_, _>>()?,
+            zones: bytes[ZONES..]
+                .chunks_exact(ZONE_BYTES)
+                .take(zones)
+                .map(decode_zone)
+                .collect::<Result<_, _>>()?,
+            fences: bytes[FENCES..]
+                .chunks_exact(FENCE_BYTES)
+                .take(fences)
+                .map(decode_fence)
+                .collect(),
+            checkpoints: [
+                decode_checkpoint(&bytes[CHECKPOINTS..])?,
+                decode_checkpoint(&bytes[CHECKPOINTS + CHECKPOINT_BYTES..])?,
+            ],
             properties: decode_properties(&bytes[PROPERTIES..])?,
-            journals: if features.incompatible & Features::JOURNAL == 0 { Journals::default() } else { decode_journals(&bytes[JOURNAL..])? },
+            journals: if features.incompatible & Features::JOURNAL == 0 {
+                Journals::default()
+            } else {
+                decode_journals(&bytes[JOURNAL..])?
+            },
         };
         superblock.check()?;
         Ok(superblock)
@@ -229,9 +297,21 @@ impl Superblock {
 fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 0, &properties.seal_age_ms.to_le_bytes());
     put(out, 4, &properties.spare_per_mille.to_le_bytes());
-    // Older software knows the first two victim policies and refuses others here, so they have a place of their own.
-    let later = if properties.victim_policy > 1 { properties.victim_policy } else { 0 };
-    put(out, 6, &[properties.victim_policy - later, u8::from(properties.discard)]);
+    // Older software knows the first two victim policies and refuses others here, so they have a
+    // place of their own.
+    let later = if properties.victim_policy > 1 {
+        properties.victim_policy
+    } else {
+        0
+    };
+    put(
+        out,
+        6,
+        &[
+            properties.victim_policy - later,
+            u8::from(properties.discard),
+        ],
+    );
     put(out, 40, &[properties.placement, later]);
     put(out, 42, &properties.victim_number.to_le_bytes());
     let default = Properties::DEFAULT;
@@ -243,12 +323,26 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 48, &warn_at);
     put(out, 44, &[properties.reduction as u8]);
     put(out, 8, &properties.rebuild_rate.to_le_bytes());
-    put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
-    let bound = or_default(properties.read_latency_bound_ms.into(), default.read_latency_bound_ms.into());
+    put(
+        out,
+        16,
+        &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes(),
+    );
+    let bound = or_default(
+        properties.read_latency_bound_ms.into(),
+        default.read_latency_bound_ms.into(),
+    );
     put(out, 24, &bound.to_le_bytes());
-    let age = u32::try_from(or_default(properties.flush_age_ms.into(), default.flush_age_ms.into())).unwrap_or(u32::MAX);
+    let age = u32::try_from(or_default(
+        properties.flush_age_ms.into(),
+        default.flush_age_ms.into(),
+    ))
+    .unwrap_or(u32::MAX);
     put(out, 52, &age.to_le_bytes());
-    let days = or_default(properties.scrub_interval_days.into(), default.scrub_interval_days.into());
+    let days = or_default(
+        properties.scrub_interval_days.into(),
+        default.scrub_interval_days.into(),
+    );
     put(out, 32, &days.to_le_bytes());
 }
 
@@ -264,9 +358,14 @@ fn decode_warn_at(bytes: &[u8]) -> Result<[u8; 4], SuperblockError> {
     }
 }
 
-/// Properties that older software did not know are 0 for the default, and else one more than their value.
+/// Properties that older software did not know are 0 for the default, and else one more than their
+/// value.
 fn or_default(value: u64, default: u64) -> u64 {
-    if value == default { 0 } else { value.saturating_add(1) }
+    if value == default {
+        0
+    } else {
+        value.saturating_add(1)
+    }
 }
 
 fn value_or(stored: u64, default: u64) -> u64 {
@@ -277,14 +376,23 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
     let (victim_policy, discard) = (u8_at(bytes, 6), u8_at(bytes, 7));
     let spare_per_mille = u16_at(bytes, 4);
     let (placement, later) = (u8_at(bytes, 40), u8_at(bytes, 41));
-    let later_is_wrong = later == 1 || later > Properties::VICTIM_POLICY_MAX || (later > 0 && victim_policy > 0) || placement > Properties::PLACEMENT_MAX;
+    let later_is_wrong = later == 1
+        || later > Properties::VICTIM_POLICY_MAX
+        || (later > 0 && victim_policy > 0)
+        || placement > Properties::PLACEMENT_MAX;
     if victim_policy > 1 || later_is_wrong || discard > 1 || spare_per_mille > 1000 {
         return malformed("a property has an unknown value");
     }
     let default = Properties::DEFAULT;
     let (Ok(read_latency_bound_ms), Ok(scrub_interval_days)) = (
-        u32::try_from(value_or(u64_at(bytes, 24), default.read_latency_bound_ms.into())),
-        u16::try_from(value_or(u64_at(bytes, 32), default.scrub_interval_days.into())),
+        u32::try_from(value_or(
+            u64_at(bytes, 24),
+            default.read_latency_bound_ms.into(),
+        )),
+        u16::try_from(value_or(
+            u64_at(bytes, 32),
+            default.scrub_interval_days.into(),
+        )),
     ) else {
         return malformed("a property is out of range");
     };
@@ -301,7 +409,12 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
         scrub_interval_days,
         read_latency_bound_ms,
         warn_at: decode_warn_at(bytes)?,
-        reduction: Reduction::ALL.get(usize::from(u8_at(bytes, 44))).copied().ok_or(SuperblockError::Malformed("a property has an unknown value"))?,
+        reduction: Reduction::ALL
+            .get(usize::from(u8_at(bytes, 44)))
+            .copied()
+            .ok_or(SuperblockError::Malformed(
+                "a property has an unknown value",
+            ))?,
     })
 }
 
@@ -343,7 +456,15 @@ fn put_member(out: &mut [u8], member: &MemberRecord) {
         Absence::Offline => 2,
     };
     put(out, 0, &member.uuid.0);
-    put(out, 16, &[state, absence, member.replaces.map_or(0, |member| member.0 + 1)]);
+    put(
+        out,
+        16,
+        &[
+            state,
+            absence,
+            member.replaces.map_or(0, |member| member.0 + 1),
+        ],
+    );
     put(out, 24, &member.size_bytes.to_le_bytes());
     put(out, 32, &member.absent_since.0.to_le_bytes());
     put(out, 40, &member.missed_from.to_le_bytes());
@@ -374,7 +495,10 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
         missed_from: u64_at(bytes, 40),
         listed_from: u64_at(bytes, 48),
         // (What no pool has counts as nothing: it is a hint.)
-        replaces: u8_at(bytes, 18).checked_sub(1).filter(|member| usize::from(*member) < MAX_MEMBERS).map(MemberId),
+        replaces: u8_at(bytes, 18)
+            .checked_sub(1)
+            .filter(|member| usize::from(*member) < MAX_MEMBERS)
+            .map(MemberId),
     })
 }
 
@@ -391,7 +515,9 @@ fn put_zone(out: &mut [u8], zone: &Zone) {
 }
 
 fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
-    let Some(shape) = shape_at(bytes, 24) else { return malformed("a zone has an impossible shape") };
+    let Some(shape) = shape_at(bytes, 24) else {
+        return malformed("a zone has an impossible shape");
+    };
     Ok(Zone {
         members: u64_at(bytes, 0),
         start: u64_at(bytes, 8),
@@ -402,7 +528,8 @@ fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
     })
 }
 
-/// Behind the area of the internal journal: that of the external one, and the order up to which everything was durable.
+/// Behind the area of the internal journal: that of the external one, and the order up to which
+/// everything was durable.
 const EXTERNAL: usize = 64;
 const PROMISED: usize = 128;
 
@@ -421,7 +548,11 @@ fn put_journal(out: &mut [u8], journal: &JournalArea) {
 
 fn decode_journals(bytes: &[u8]) -> Result<Journals, SuperblockError> {
     let (internal, external) = (decode_journal(bytes)?, decode_journal(&bytes[EXTERNAL..])?);
-    Ok(Journals { internal, external, promised: Order(u64_at(bytes, PROMISED)) })
+    Ok(Journals {
+        internal,
+        external,
+        promised: Order(u64_at(bytes, PROMISED)),
+    })
 }
 
 fn decode_journal(bytes: &[u8]) -> Result<Option<JournalArea>, SuperblockError> {
@@ -483,12 +614,19 @@ fn put_checkpoint(out: &mut [u8], root: &CheckpointRoot) {
     put(out, C_ID, &root.id.to_le_bytes());
     put(out, C_ORDER, &root.order.0.to_le_bytes());
     put(out, C_EPOCH, &root.epoch.0.to_le_bytes());
-    put(out, C_FLUSHED_THROUGH, &root.flushed_through.0.to_le_bytes());
+    put(
+        out,
+        C_FLUSHED_THROUGH,
+        &root.flushed_through.0.to_le_bytes(),
+    );
     put(out, C_LIST, &root.list.to_bytes());
     put(out, C_LIST_PAGES, &root.list_pages.to_le_bytes());
     put(out, C_LAST_VOLUME, &root.last_volume.to_le_bytes());
     put_seqs(out, C_FLUSHED_SEQ, &root.flushed_seq);
-    for (slot, position) in out[C_REPLAY..].chunks_exact_mut(POSITION_BYTES).zip(&root.replay) {
+    for (slot, position) in out[C_REPLAY..]
+        .chunks_exact_mut(POSITION_BYTES)
+        .zip(&root.replay)
+    {
         put(slot, 0, &position.segment.0.to_le_bytes());
         put(slot, 4, &position.row.to_le_bytes());
         put(slot, 8, &position.seq.0.to_le_bytes());

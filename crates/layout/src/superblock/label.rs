@@ -35,9 +35,12 @@ impl Label {
         out
     }
 
-    /// Reads a label. The checksum is not seeded, so that a tool that knows nothing of the pool can verify it.
+    /// Reads a label. The checksum is not seeded, so that a tool that knows nothing of the pool can
+    /// verify it.
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
-        let bytes = bytes.get(..LABEL_BYTES).ok_or(SuperblockError::WrongLength)?;
+        let bytes = bytes
+            .get(..LABEL_BYTES)
+            .ok_or(SuperblockError::WrongLength)?;
         if bytes[..LABEL_MAGIC.len()] != LABEL_MAGIC {
             return Err(SuperblockError::NoSignature);
         }
@@ -49,10 +52,17 @@ impl Label {
             return Err(SuperblockError::NewerVersion(version));
         }
         let member = MemberId(u8_at(bytes, MEMBER));
-        let pool_name = name_at(bytes, NAME).ok_or(SuperblockError::Malformed("the pool name is not allowed"))?;
+        let pool_name = name_at(bytes, NAME)
+            .ok_or(SuperblockError::Malformed("the pool name is not allowed"))?;
         if version == 0 || member.index() >= MAX_MEMBERS {
             return Err(SuperblockError::Malformed("no such version or member"));
         }
-        Ok(Self { version, pool: uuid_at(bytes, POOL), pool_name, member_uuid: uuid_at(bytes, MEMBER_UUID), member })
+        Ok(Self {
+            version,
+            pool: uuid_at(bytes, POOL),
+            pool_name,
+            member_uuid: uuid_at(bytes, MEMBER_UUID),
+            member,
+        })
     }
 }

@@ -5,12 +5,21 @@ const MIB: u32 = 1 << 20;
 const LARGEST: u32 = LARGEST_CHARGE as u32;
 
 fn account(budget: &Arc<Budget>, connection: u64, process: i32) -> Account {
-    Account::new(budget.clone(), connection, Peer::Process(process), Arc::new(Bell::new().unwrap()))
+    Account::new(
+        budget.clone(),
+        connection,
+        Peer::Process(process),
+        Arc::new(Bell::new().unwrap()),
+    )
 }
 
 /// As many charges of one size as the accounts get.
 fn fill(accounts: &[Account], charge: u32) -> u64 {
-    accounts.iter().map(|account| (0..1000).take_while(|_| account.take(charge)).count() as u64).sum::<u64>() * u64::from(charge)
+    accounts
+        .iter()
+        .map(|account| (0..1000).take_while(|_| account.take(charge)).count() as u64)
+        .sum::<u64>()
+        * u64::from(charge)
 }
 
 #[test]
@@ -19,7 +28,10 @@ fn one_peer_with_any_number_of_connections_leaves_room_for_another() {
         let budget = Budget::new(256 << 20);
         let greedy: Vec<Account> = (0..200).map(|number| account(&budget, number, 1)).collect();
         let taken = fill(&greedy, charge);
-        assert!((100 << 20..=(128 << 20) + 200 * OWN_BYTES).contains(&taken), "{taken} bytes in pieces of {charge}");
+        assert!(
+            (100 << 20..=(128 << 20) + 200 * OWN_BYTES).contains(&taken),
+            "{taken} bytes in pieces of {charge}"
+        );
         for wanted in [4096, 256 << 10, MIB, charge] {
             let decent = account(&budget, 1000, 2);
             assert!(decent.take(wanted), "{wanted} next to pieces of {charge}");
@@ -34,7 +46,9 @@ fn one_peer_with_any_number_of_connections_leaves_room_for_another() {
 fn sixty_greedy_peers_leave_room_for_a_small_request_and_others_of_their_size_get_a_turn() {
     for charge in [MIB, 8 * MIB, LARGEST] {
         let budget = Budget::new(256 << 20);
-        let greedy: Vec<Account> = (0..60).map(|number| account(&budget, number, number as i32)).collect();
+        let greedy: Vec<Account> = (0..60)
+            .map(|number| account(&budget, number, number as i32))
+            .collect();
         fill(&greedy, charge);
         assert!(budget.usage().bytes <= 256 << 20);
         let decent = account(&budget, 1000, 1000);
@@ -52,7 +66,10 @@ fn sixty_greedy_peers_leave_room_for_a_small_request_and_others_of_their_size_ge
         first.leave();
         let held = std::mem::take(&mut *first.held());
         first.give_to_budget(held.of_budget, held.large);
-        assert!(budget.usage().waiting < waiting - 1, "another one continues");
+        assert!(
+            budget.usage().waiting < waiting - 1,
+            "another one continues"
+        );
     }
 }
 
@@ -60,14 +77,21 @@ fn sixty_greedy_peers_leave_room_for_a_small_request_and_others_of_their_size_ge
 fn the_largest_request_is_served_when_small_ones_fill_their_lane_and_the_other_way_round() {
     for bytes in [MEMORY_BYTES_MIN, 256 << 20, 1 << 40] {
         let budget = Budget::new(bytes);
-        let small: Vec<Account> = (0..64).map(|number| account(&budget, number, number as i32)).collect();
+        let small: Vec<Account> = (0..64)
+            .map(|number| account(&budget, number, number as i32))
+            .collect();
         fill(&small, 4 * MIB);
-        let large: Vec<Account> = (100..164).map(|number| account(&budget, number, number as i32)).collect();
+        let large: Vec<Account> = (100..164)
+            .map(|number| account(&budget, number, number as i32))
+            .collect();
         assert!(large[0].take(LARGEST));
         fill(&large, LARGEST);
         drop(small);
         let one = account(&budget, 1000, 1000);
-        assert!(one.take(LARGE_CHARGE as u32), "the large ones do not fill everything");
+        assert!(
+            one.take(LARGE_CHARGE as u32),
+            "the large ones do not fill everything"
+        );
         assert!(budget.usage().peak <= bytes);
     }
 }
@@ -75,7 +99,11 @@ fn the_largest_request_is_served_when_small_ones_fill_their_lane_and_the_other_w
 #[test]
 fn a_waiting_request_is_not_passed_by_those_that_hold_more() {
     let budget = Budget::new(MEMORY_BYTES_MIN);
-    let (busy, other, patient) = (account(&budget, 1, 1), account(&budget, 2, 2), account(&budget, 3, 3));
+    let (busy, other, patient) = (
+        account(&budget, 1, 1),
+        account(&budget, 2, 2),
+        account(&budget, 3, 3),
+    );
     fill(std::slice::from_ref(&busy), MIB);
     fill(std::slice::from_ref(&other), MIB);
     assert!(!patient.take(8 * MIB));
@@ -108,7 +136,8 @@ fn small_requests_need_nothing_of_the_budget() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever connections do, nothing is lost or held twice, and each that waits gets its turn when the others have ended.
+    /// Whatever connections do, nothing is lost or held twice, and each that waits gets its turn
+    /// when the others have ended.
     #[test]
     fn the_books_balance(steps in prop::collection::vec((0usize..12, 0usize..5, any::<bool>()), 1..400)) {
         let sizes = [4096, 96 << 10, 3 * MIB, 12 * MIB, LARGEST];

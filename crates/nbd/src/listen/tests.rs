@@ -11,7 +11,10 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     let first = open(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-    assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(
+        open(&path).map(|_| ()).unwrap_err().kind(),
+        ErrorKind::AddrInUse
+    );
     drop(first);
     assert!(!path.exists());
 }
@@ -25,12 +28,16 @@ fn opened_beside(path: &Path, meanwhile: impl FnOnce()) -> Option<Result<(), Err
     wait.recv_timeout(Duration::from_secs(10)).ok()
 }
 
-/// The start of a server hung while another one, busy or stopped, had all the clients waiting that it may.
+/// The start of a server hung while another one, busy or stopped, had all the clients waiting that
+/// it may.
 #[test]
 fn a_server_that_accepts_nobody_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let (busy, address) = (stream_socket().unwrap(), SocketAddrUnix::new(&path).unwrap());
+    let (busy, address) = (
+        stream_socket().unwrap(),
+        SocketAddrUnix::new(&path).unwrap(),
+    );
     bind(&busy, &address).unwrap();
     listen(&busy, 0).unwrap();
     let mut waiting = Vec::new();
@@ -45,14 +52,17 @@ fn a_server_that_accepts_nobody_holds_up_no_other() {
     assert_eq!(opened_beside(&path, || ()), Some(Err(ErrorKind::AddrInUse)));
 }
 
-/// A socket that was made and did not listen yet was taken for stale, and removed, by a server that started at the same moment: the first one listened
-/// where nobody could find it.
+/// A socket that was made and did not listen yet was taken for stale, and removed, by a server that
+/// started at the same moment: the first one listened where nobody could find it.
 #[test]
 fn of_two_servers_that_start_at_once_one_listens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let first = FolderLock::take(&path);
-    let (socket, address) = (stream_socket().unwrap(), SocketAddrUnix::new(&path).unwrap());
+    let (socket, address) = (
+        stream_socket().unwrap(),
+        SocketAddrUnix::new(&path).unwrap(),
+    );
     bind(&socket, &address).unwrap();
     let second = opened_beside(&path, || {
         std::thread::sleep(Duration::from_millis(100));
@@ -63,7 +73,8 @@ fn of_two_servers_that_start_at_once_one_listens() {
     connect(stream_socket().unwrap(), &address).unwrap();
 }
 
-/// Anybody may lock a folder that all may write to, for as long as they please: no server could start there.
+/// Anybody may lock a folder that all may write to, for as long as they please: no server could
+/// start there.
 #[test]
 fn a_folder_that_is_locked_by_others_keeps_nobody_from_listening() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +88,10 @@ fn other_files_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     std::fs::write(&path, "text").unwrap();
-    assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(
+        open(&path).map(|_| ()).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
     std::fs::remove_file(&path).unwrap();
     let listener = open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -89,11 +103,20 @@ fn other_files_are_left_alone() {
 #[test]
 fn remote_addresses_need_leave() {
     let any: Listen = "tcp:0.0.0.0:0".parse().unwrap();
-    assert_eq!(Listener::open(&any, false, 0).map(|_| ()).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        Listener::open(&any, false, 0)
+            .map(|_| ())
+            .unwrap_err()
+            .kind(),
+        ErrorKind::InvalidInput
+    );
     assert!(Listener::open(&any, true, 0).is_ok());
     let local = Listener::open(&"tcp:[::1]:0".parse().unwrap(), false, 0);
     let mapped: Listen = "tcp:[::ffff:127.0.0.1]:0".parse().unwrap();
-    assert!(local.is_ok() || Listener::open(&mapped, false, 0).is_ok(), "loopback in some form of IPv6, unless the system has none");
+    assert!(
+        local.is_ok() || Listener::open(&mapped, false, 0).is_ok(),
+        "loopback in some form of IPv6, unless the system has none"
+    );
 }
 
 #[test]
@@ -101,5 +124,9 @@ fn addresses_have_a_text() {
     for text in ["unix:/a/b:c", "tcp:127.0.0.1:10809", "tcp:[::1]:1"] {
         assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
     }
-    assert!("tcp:somewhere:1".parse::<Listen>().is_err() && "unix:".parse::<Listen>().is_err() && "x".parse::<Listen>().is_err());
+    assert!(
+        "tcp:somewhere:1".parse::<Listen>().is_err()
+            && "unix:".parse::<Listen>().is_err()
+            && "x".parse::<Listen>().is_err()
+    );
 }

@@ -2,22 +2,25 @@
 //!
 //! 1. [`Handshake::greeting`] goes out.
 //! 2. Client flags come in.
-//! 3. Options come in, one at a time; each is answered before the next is looked at, so that the output of a client that sends
-//!    many at once stays bounded by one answer.
+//! 3. Options come in, one at a time; each is answered before the next is looked at, so that the
+//!    output of a client that sends many at once stays bounded by one answer.
 //! 4. EXPORT_NAME or GO enters transmission; ABORT or a [`Violation`] ends the connection.
 //!
-//! A metadata context is remembered with the export name it was set for and counts only if that very name is entered.
+//! A metadata context is remembered with the export name it was set for and counts only if that
+//! very name is entered.
 
 use super::Violation;
 use super::wire::{
-    BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, MAX_OPTION_BYTES, MAX_REQUEST_BYTES, MAX_STRING_BYTES, OPTION_HEADER_BYTES, OPTION_MAGIC,
-    OPTION_REPLY_MAGIC, Reader, SKIP_OPTION_BYTES, handshake_flag, info, option, option_reply, transmission_flag as flag,
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, MAX_OPTION_BYTES, MAX_REQUEST_BYTES,
+    MAX_STRING_BYTES, OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, Reader,
+    SKIP_OPTION_BYTES, handshake_flag, info, option, option_reply, transmission_flag as flag,
 };
 use crate::server::Limit;
 use windrow_export::ExportInfo;
 use windrow_io::RequestError;
 
-/// Options that one client may send; beyond, it is not a client. (`qemu-nbd --list` sends two for each export.)
+/// Options that one client may send; beyond, it is not a client. (`qemu-nbd --list` sends two for
+/// each export.)
 const MAX_OPTIONS: u32 = 32768;
 /// A list of exports is sent in pieces of about this many bytes.
 const LIST_PIECE_BYTES: usize = 64 << 10;
@@ -104,7 +107,14 @@ impl Default for Handshake {
 impl Handshake {
     /// Before any input.
     pub fn new() -> Self {
-        Self { phase: Phase::ClientFlags, fixed: false, no_zeroes: false, structured: false, context: None, options: 0 }
+        Self {
+            phase: Phase::ClientFlags,
+            fixed: false,
+            no_zeroes: false,
+            structured: false,
+            context: None,
+            options: 0,
+        }
     }
 
     /// What the server says first.
@@ -114,9 +124,15 @@ impl Handshake {
         output.extend((handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
     }
 
-    /// Takes at most one message from `input`, appends its answer to `output`; returns how many bytes were used. An
-    /// option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is there. A long answer comes in several steps.
-    pub fn advance(&mut self, input: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> (usize, HandshakeStep) {
+    /// Takes at most one message from `input`, appends its answer to `output`; returns how many
+    /// bytes were used. An option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is
+    /// there. A long answer comes in several steps.
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) -> (usize, HandshakeStep) {
         match &mut self.phase {
             Phase::ClientFlags => self.client_flags(input),
             Phase::Option => self.option(input, exports, output),
@@ -135,15 +151,25 @@ impl Handshake {
                     return (used, HandshakeStep::More);
                 }
                 self.phase = Phase::Option;
-                error(output, option, option_reply::TOO_BIG, "the option is too long");
+                error(
+                    output,
+                    option,
+                    option_reply::TOO_BIG,
+                    "the option is too long",
+                );
                 (used, HandshakeStep::Continue)
             }
         }
     }
 
     fn client_flags(&mut self, input: &[u8]) -> (usize, HandshakeStep) {
-        let Some(flags) = Reader(input).u32() else { return (0, HandshakeStep::More) };
-        let (fixed, no_zeroes) = (u32::from(handshake_flag::FIXED_NEWSTYLE), u32::from(handshake_flag::NO_ZEROES));
+        let Some(flags) = Reader(input).u32() else {
+            return (0, HandshakeStep::More);
+        };
+        let (fixed, no_zeroes) = (
+            u32::from(handshake_flag::FIXED_NEWSTYLE),
+            u32::from(handshake_flag::NO_ZEROES),
+        );
         if flags & !(fixed | no_zeroes) != 0 {
             return (4, HandshakeStep::Reject(Violation::ClientFlags));
         }
@@ -152,9 +178,17 @@ impl Handshake {
         (4, HandshakeStep::Continue)
     }
 
-    fn option(&mut self, input: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> (usize, HandshakeStep) {
+    fn option(
+        &mut self,
+        input: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) -> (usize, HandshakeStep) {
         let mut reader = Reader(input);
-        let (Some(magic), Some(option), Some(length)) = (reader.u64(), reader.u32(), reader.u32()) else { return (0, HandshakeStep::More) };
+        let (Some(magic), Some(option), Some(length)) = (reader.u64(), reader.u32(), reader.u32())
+        else {
+            return (0, HandshakeStep::More);
+        };
         let reject = |violation| (OPTION_HEADER_BYTES, HandshakeStep::Reject(violation));
         if magic != OPTION_MAGIC {
             return reject(Violation::OptionMagic);
@@ -162,7 +196,9 @@ impl Handshake {
         if !self.fixed && option != option::EXPORT_NAME {
             return reject(Violation::ClientFlags);
         }
-        if length > SKIP_OPTION_BYTES || (length > MAX_OPTION_BYTES && option == option::EXPORT_NAME) {
+        if length > SKIP_OPTION_BYTES
+            || (length > MAX_OPTION_BYTES && option == option::EXPORT_NAME)
+        {
             return reject(Violation::OptionLength);
         }
         if length <= MAX_OPTION_BYTES && reader.0.len() < length as usize {
@@ -173,14 +209,26 @@ impl Handshake {
             return reject(Violation::OptionCount);
         }
         if length > MAX_OPTION_BYTES {
-            self.phase = Phase::Skip { option, remaining: length };
+            self.phase = Phase::Skip {
+                option,
+                remaining: length,
+            };
             return (OPTION_HEADER_BYTES, HandshakeStep::Continue);
         }
         let data = &reader.0[..length as usize];
-        (OPTION_HEADER_BYTES + data.len(), self.answer(option, data, exports, output))
+        (
+            OPTION_HEADER_BYTES + data.len(),
+            self.answer(option, data, exports, output),
+        )
     }
 
-    fn answer(&mut self, option: u32, data: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> HandshakeStep {
+    fn answer(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) -> HandshakeStep {
         match option {
             option::EXPORT_NAME => return self.export_name(data, exports, output),
             option::ABORT => {
@@ -193,22 +241,47 @@ impl Handshake {
                 self.structured = true;
                 reply(output, option, option_reply::ACK, &[]);
             }
-            option::LIST | option::STRUCTURED_REPLY => error(output, option, option_reply::INVALID, "this option has no data"),
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, exports, output),
-            _ => error(output, option, option_reply::UNSUPPORTED, "this option is not supported"),
+            option::LIST | option::STRUCTURED_REPLY => error(
+                output,
+                option,
+                option_reply::INVALID,
+                "this option has no data",
+            ),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.meta_context(option, data, exports, output)
+            }
+            _ => error(
+                output,
+                option,
+                option_reply::UNSUPPORTED,
+                "this option is not supported",
+            ),
         }
         HandshakeStep::Continue
     }
 
     fn agreement(&self, name: &str, info: ExportInfo) -> HandshakeStep {
         let base_allocation = self.structured && self.context.as_deref() == Some(name);
-        HandshakeStep::Enter(Box::new(Agreement { info, structured: self.structured, base_allocation }))
+        HandshakeStep::Enter(Box::new(Agreement {
+            info,
+            structured: self.structured,
+            base_allocation,
+        }))
     }
 
-    fn export_name(&mut self, data: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> HandshakeStep {
-        let name = std::str::from_utf8(data).ok().filter(|name| name.len() <= MAX_STRING_BYTES);
+    fn export_name(
+        &mut self,
+        data: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) -> HandshakeStep {
+        let name = std::str::from_utf8(data)
+            .ok()
+            .filter(|name| name.len() <= MAX_STRING_BYTES);
         let opened = name.and_then(|name| exports.open(name).ok().map(|info| (name, info)));
-        let Some((name, info)) = opened else { return HandshakeStep::Reject(Violation::Export) };
+        let Some((name, info)) = opened else {
+            return HandshakeStep::Reject(Violation::Export);
+        };
         output.extend(info.size_bytes.to_be_bytes());
         output.extend(transmission_flags(&info, self.structured).to_be_bytes());
         if !self.no_zeroes {
@@ -217,12 +290,27 @@ impl Handshake {
         self.agreement(name, info)
     }
 
-    fn info_or_go(&mut self, option: u32, data: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> HandshakeStep {
+    fn info_or_go(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) -> HandshakeStep {
         let Some((name, wanted)) = parse_info(data) else {
-            error(output, option, option_reply::INVALID, "malformed information request");
+            error(
+                output,
+                option,
+                option_reply::INVALID,
+                "malformed information request",
+            );
             return HandshakeStep::Continue;
         };
-        let found = if option == option::GO { exports.open(name) } else { exports.info(name).map_err(Denied::Volume) };
+        let found = if option == option::GO {
+            exports.open(name)
+        } else {
+            exports.info(name).map_err(Denied::Volume)
+        };
         let info = match found {
             Ok(info) => info,
             Err(Denied::Volume(cause)) => {
@@ -236,38 +324,79 @@ impl Handshake {
         };
         self.describe(option, &info, &wanted, output);
         reply(output, option, option_reply::ACK, &[]);
-        if option == option::GO { self.agreement(name, info) } else { HandshakeStep::Continue }
+        if option == option::GO {
+            self.agreement(name, info)
+        } else {
+            HandshakeStep::Continue
+        }
     }
 
     fn describe(&self, option: u32, export: &ExportInfo, wanted: &[u16], output: &mut Vec<u8>) {
         let mut item = |kind: u16, parts: &[&[u8]]| {
             let kind = kind.to_be_bytes();
-            reply(output, option, option_reply::INFO, &[&[&kind[..]], parts].concat());
+            reply(
+                output,
+                option,
+                option_reply::INFO,
+                &[&[&kind[..]], parts].concat(),
+            );
         };
-        item(info::EXPORT, &[&export.size_bytes.to_be_bytes(), &transmission_flags(export, self.structured).to_be_bytes()]);
+        item(
+            info::EXPORT,
+            &[
+                &export.size_bytes.to_be_bytes(),
+                &transmission_flags(export, self.structured).to_be_bytes(),
+            ],
+        );
         if wanted.contains(&info::NAME) {
             item(info::NAME, &[shortened(&export.name).as_bytes()]);
         }
         if wanted.contains(&info::DESCRIPTION) && !export.description.is_empty() {
-            item(info::DESCRIPTION, &[shortened(&export.description).as_bytes()]);
+            item(
+                info::DESCRIPTION,
+                &[shortened(&export.description).as_bytes()],
+            );
         }
         if wanted.contains(&info::BLOCK_SIZE) {
             let largest = export.max_block.min(MAX_REQUEST_BYTES);
-            item(info::BLOCK_SIZE, &[&export.min_block.to_be_bytes(), &export.preferred_block.to_be_bytes(), &largest.to_be_bytes()]);
+            item(
+                info::BLOCK_SIZE,
+                &[
+                    &export.min_block.to_be_bytes(),
+                    &export.preferred_block.to_be_bytes(),
+                    &largest.to_be_bytes(),
+                ],
+            );
         }
     }
 
-    fn meta_context(&mut self, option: u32, data: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) {
+    fn meta_context(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &mut dyn Exports,
+        output: &mut Vec<u8>,
+    ) {
         let set = option == option::SET_META_CONTEXT;
         if set {
             // A new request replaces the former one even if it fails.
             self.context = None;
         }
         if set && !self.structured {
-            return error(output, option, option_reply::INVALID, "structured replies must be negotiated first");
+            return error(
+                output,
+                option,
+                option_reply::INVALID,
+                "structured replies must be negotiated first",
+            );
         }
         let Some((name, queries)) = parse_queries(data) else {
-            return error(output, option, option_reply::INVALID, "malformed metadata context request");
+            return error(
+                output,
+                option,
+                option_reply::INVALID,
+                "malformed metadata context request",
+            );
         };
         if let Err(cause) = exports.info(name) {
             return export_error(output, option, name, cause);
@@ -275,7 +404,12 @@ impl Handshake {
         let listed = !set && (queries.is_empty() || queries.contains(&"base:"));
         if listed || queries.contains(&BASE_ALLOCATION) {
             let id = if set { BASE_ALLOCATION_ID } else { 0 };
-            reply(output, option, option_reply::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()]);
+            reply(
+                output,
+                option,
+                option_reply::META_CONTEXT,
+                &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()],
+            );
             if set {
                 self.context = Some(name.to_owned());
             }
@@ -284,20 +418,32 @@ impl Handshake {
     }
 }
 
-/// What the client may use. Flush and FUA cover the whole pool whichever connection they come from, hence multi-conn.
+/// What the client may use. Flush and FUA cover the whole pool whichever connection they come from,
+/// hence multi-conn.
 fn transmission_flags(export: &ExportInfo, structured: bool) -> u16 {
-    let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_CACHE | flag::CAN_MULTI_CONN;
+    let mut flags = flag::HAS_FLAGS
+        | flag::SEND_FLUSH
+        | flag::SEND_FUA
+        | flag::SEND_CACHE
+        | flag::CAN_MULTI_CONN;
     if structured {
         flags |= flag::SEND_DF;
     }
-    flags | if export.read_only { flag::READ_ONLY } else { flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO }
+    flags
+        | if export.read_only {
+            flag::READ_ONLY
+        } else {
+            flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO
+        }
 }
 
 fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let mut reader = Reader(data);
     let name = reader.string()?;
     let count = reader.u16()?;
-    let wanted = (0..count).map(|_| reader.u16()).collect::<Option<Vec<u16>>>()?;
+    let wanted = (0..count)
+        .map(|_| reader.u16())
+        .collect::<Option<Vec<u16>>>()?;
     reader.0.is_empty().then_some((name, wanted))
 }
 
@@ -323,7 +469,12 @@ fn list_piece(exports: &mut std::vec::IntoIter<ExportInfo>, output: &mut Vec<u8>
         if export.name.len() <= MAX_STRING_BYTES {
             let length = (export.name.len() as u32).to_be_bytes();
             let description = shortened(&export.description).as_bytes();
-            reply(output, option::LIST, option_reply::SERVER, &[&length, export.name.as_bytes(), description]);
+            reply(
+                output,
+                option::LIST,
+                option_reply::SERVER,
+                &[&length, export.name.as_bytes(), description],
+            );
         }
     }
     false
@@ -340,8 +491,18 @@ fn shortened(text: &str) -> &str {
 
 fn export_error(output: &mut Vec<u8>, option: u32, name: &str, cause: RequestError) {
     match cause {
-        RequestError::Stopped => error(output, option, option_reply::SHUTDOWN, "the server, or this export, is being taken out of service"),
-        _ if name.is_empty() => error(output, option, option_reply::UNKNOWN, "no export was named and there is no default export; name one of the list"),
+        RequestError::Stopped => error(
+            output,
+            option,
+            option_reply::SHUTDOWN,
+            "the server, or this export, is being taken out of service",
+        ),
+        _ if name.is_empty() => error(
+            output,
+            option,
+            option_reply::UNKNOWN,
+            "no export was named and there is no default export; name one of the list",
+        ),
         _ => error(output, option, option_reply::UNKNOWN, "no such export"),
     }
 }

@@ -1,17 +1,22 @@
 //! Replies on their way out: encoding, and the order of bytes and payload slices.
 //!
-//! Heads (everything but read data) lie one after another in one byte vector; read data stays in the slices the volume gave and
-//! is not copied, with one exception: what the socket does not take may have to wait for as long as the client likes, and then a small slice of a
-//! large buffer (a block of a large write that is on its way) must not keep all of it ([`ReplyQueue::settle`]). Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring heads
-//! are one piece. Each reply remembers the position in the stream where it ends, so that what it holds of the connection's bounds
-//! is released when its last byte has left.
+//! Heads (everything but read data) lie one after another in one byte vector; read data stays in
+//! the slices the volume gave and is not copied, with one exception: what the socket does not take
+//! may have to wait for as long as the client likes, and then a small slice of a large buffer (a
+//! block of a large write that is on its way) must not keep all of it ([`ReplyQueue::settle`]).
+//! Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring
+//! heads are one piece. Each reply remembers the position in the stream where it ends, so that what
+//! it holds of the connection's bounds is released when its last byte has left.
 //!
-//! Where structured replies were negotiated, they are used for read data, block status and errors (which carry a text then). Plain success
-//! of everything else stays a simple reply, as the protocol allows: clients receive it with one call instead of two.
+//! Where structured replies were negotiated, they are used for read data, block status and errors
+//! (which carry a text then). Plain success of everything else stays a simple reply, as the
+//! protocol allows: clients receive it with one call instead of two.
 
 use super::refusal::Refusal;
 use super::request::{Command, Incoming, MAX_EXTENTS};
-use super::wire::{BASE_ALLOCATION_ID, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRUCTURED_REPLY_MAGIC, chunk};
+use super::wire::{
+    BASE_ALLOCATION_ID, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRUCTURED_REPLY_MAGIC, chunk,
+};
 use crate::budget::Charges;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -19,11 +24,13 @@ use windrow_io::{Extent, ExtentState, Payload, Reply, RequestError};
 
 /// Sent heads are dropped from memory when more than this many bytes of them have gathered.
 const COMPACT_BYTES: usize = 64 << 10;
-/// A waiting reply holds at most so many times its own bytes. Buffers come in powers of two, so one that is just large enough may be twice as large.
+/// A waiting reply holds at most so many times its own bytes. Buffers come in powers of two, so one
+/// that is just large enough may be twice as large.
 pub(crate) const HELD_TIMES: usize = 2;
 /// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 4096;
-/// Charge of an answer about the status of blocks: its extents as the volume gives them, and as they are sent.
+/// Charge of an answer about the status of blocks: its extents as the volume gives them, and as
+/// they are sent.
 const STATUS_CHARGE: u32 = MAX_EXTENTS * (size_of::<Extent>() as u32 + 8);
 
 enum Piece {
@@ -95,8 +102,17 @@ pub(crate) fn charge(command: Command, length: u32) -> u32 {
 impl From<&Incoming> for Question {
     fn from(incoming: &Incoming) -> Self {
         // A refused request holds no payload, whatever its length field says.
-        let length = if matches!(incoming.action, super::Action::Submit(_)) { incoming.length } else { 0 };
-        Self { cookie: incoming.cookie, command: incoming.command, offset: incoming.offset, length }
+        let length = if matches!(incoming.action, super::Action::Submit(_)) {
+            incoming.length
+        } else {
+            0
+        };
+        Self {
+            cookie: incoming.cookie,
+            command: incoming.command,
+            offset: incoming.offset,
+            length,
+        }
     }
 }
 
@@ -118,7 +134,10 @@ pub struct ReplyQueue {
 impl ReplyQueue {
     /// An empty queue; with `structured`, replies that carry something are structured ones.
     pub fn new(structured: bool) -> Self {
-        Self { structured, ..Self::default() }
+        Self {
+            structured,
+            ..Self::default()
+        }
     }
 
     /// True if all replies have left.
@@ -143,19 +162,27 @@ impl ReplyQueue {
                     self.error(question, fault)
                 }
             }
-            (Command::BlockStatus, Ok(Reply::Extents(extents))) => match flagged(&extents, question.length) {
-                list if list.is_empty() => self.error(question, fault),
-                list => self.extents(question, &list),
-            },
+            (Command::BlockStatus, Ok(Reply::Extents(extents))) => {
+                match flagged(&extents, question.length) {
+                    list if list.is_empty() => self.error(question, fault),
+                    list => self.extents(question, &list),
+                }
+            }
             (Command::Read | Command::BlockStatus, Ok(_)) => self.error(question, fault),
             (_, Ok(_)) => self.simple(question, 0),
         }
-        self.ends.push_back(End { position: self.queued, bytes: question.cost_bytes(), charge: question.charge() });
+        self.ends.push_back(End {
+            position: self.queued,
+            bytes: question.cost_bytes(),
+            charge: question.charge(),
+        });
     }
 
     fn head(&mut self, parts: &[&[u8]]) {
         let before = self.heads.len();
-        parts.iter().for_each(|part| self.heads.extend_from_slice(part));
+        parts
+            .iter()
+            .for_each(|part| self.heads.extend_from_slice(part));
         let length = self.heads.len() - before;
         self.queued += length as u64;
         match self.pieces.back_mut() {
@@ -165,7 +192,11 @@ impl ReplyQueue {
     }
 
     fn simple(&mut self, question: &Question, code: u32) {
-        self.head(&[&SIMPLE_REPLY_MAGIC.to_be_bytes(), &code.to_be_bytes(), &question.cookie.to_be_bytes()]);
+        self.head(&[
+            &SIMPLE_REPLY_MAGIC.to_be_bytes(),
+            &code.to_be_bytes(),
+            &question.cookie.to_be_bytes(),
+        ]);
     }
 
     /// The only chunk of a structured reply, without read data.
@@ -193,10 +224,19 @@ impl ReplyQueue {
             return self.simple(question, code);
         }
         let message = refusal.to_string();
-        self.chunk(question, chunk::ERROR, &[&code.to_be_bytes(), &(message.len() as u16).to_be_bytes(), message.as_bytes()]);
+        self.chunk(
+            question,
+            chunk::ERROR,
+            &[
+                &code.to_be_bytes(),
+                &(message.len() as u16).to_be_bytes(),
+                message.as_bytes(),
+            ],
+        );
     }
 
-    /// One chunk whatever the slices are, so that a client that forbids fragments needs no case of its own.
+    /// One chunk whatever the slices are, so that a client that forbids fragments needs no case of
+    /// its own.
     fn data(&mut self, question: &Question, slices: Vec<Payload>) {
         if self.structured {
             self.chunk_head(question, chunk::OFFSET_DATA, 8 + question.length as usize);
@@ -205,7 +245,12 @@ impl ReplyQueue {
             self.simple(question, 0);
         }
         self.queued += u64::from(question.length);
-        self.pieces.extend(slices.into_iter().filter(|slice| !slice.is_empty()).map(Piece::Data));
+        self.pieces.extend(
+            slices
+                .into_iter()
+                .filter(|slice| !slice.is_empty())
+                .map(Piece::Data),
+        );
     }
 
     fn extents(&mut self, question: &Question, list: &[(u32, u32)]) {
@@ -244,7 +289,9 @@ impl ReplyQueue {
     pub fn sent(&mut self, length: usize) -> Released {
         let mut left = length;
         while left > 0 {
-            let Some(piece) = self.pieces.front() else { panic!("{left} bytes sent beyond the queue") };
+            let Some(piece) = self.pieces.front() else {
+                panic!("{left} bytes sent beyond the queue")
+            };
             let step = left.min(piece.len() - self.piece_sent);
             if matches!(piece, Piece::Head(_)) {
                 self.heads_sent += step;
@@ -276,7 +323,13 @@ impl ReplyQueue {
                 at += 1;
                 continue;
             };
-            let of_it = |piece: &Piece| if let Piece::Data(data) = piece { data.shares_buffer(first).then(|| data.len()) } else { None };
+            let of_it = |piece: &Piece| {
+                if let Piece::Data(data) = piece {
+                    data.shares_buffer(first).then(|| data.len())
+                } else {
+                    None
+                }
+            };
             let lengths: Vec<usize> = self.pieces.range(at..).map_while(of_it).collect();
             let bytes: usize = lengths.iter().sum();
             if first.held_bytes() > HELD_TIMES * bytes.max(BUFFER_BYTES_MIN) {

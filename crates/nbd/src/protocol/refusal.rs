@@ -51,14 +51,21 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error number for this refusal of a `command`: the only place where errors are mapped to the protocol.
+    /// The error number for this refusal of a `command`: the only place where errors are mapped to
+    /// the protocol.
     pub fn code(self, command: Command) -> ErrorCode {
         match self {
-            Self::UnknownCommand | Self::BadFlags | Self::Unaligned | Self::Empty | Self::TooLarge | Self::NoContext => ErrorCode::Invalid,
+            Self::UnknownCommand
+            | Self::BadFlags
+            | Self::Unaligned
+            | Self::Empty
+            | Self::TooLarge
+            | Self::NoContext => ErrorCode::Invalid,
             Self::ShuttingDown => ErrorCode::ShutDown,
             Self::Volume(error) => match error {
                 RequestError::Invalid => ErrorCode::Invalid,
-                // A write that does not fit is told like a full device, anything else beyond the end is a wrong argument.
+                // A write that does not fit is told like a full device, anything else beyond the
+                // end is a wrong argument.
                 RequestError::OutOfRange => match command {
                     Command::Write | Command::WriteZeroes => ErrorCode::NoSpace,
                     _ => ErrorCode::Invalid,
@@ -66,7 +73,8 @@ impl Refusal {
                 RequestError::NoSpace => ErrorCode::NoSpace,
                 RequestError::ReadOnly => ErrorCode::NotPermitted,
                 RequestError::Io => ErrorCode::Io,
-                // The volume is gone while it was served: for this client that is the end of the service.
+                // The volume is gone while it was served: for this client that is the end of the
+                // service.
                 RequestError::NoVolume | RequestError::Stopped => ErrorCode::ShutDown,
             },
         }

@@ -1,13 +1,19 @@
 //! Requests of the transmission phase.
 //!
 //! 1. A header of 28 bytes; wrong magic ends the connection.
-//! 2. The command, its flags and its range are checked as far as that needs no volume (the volume itself knows its present size).
-//! 3. The payload of a write up to [`COPY_BYTES`] is awaited in the input and copied; a larger one is received straight into its
-//!    buffer ([`RequestParser::payload_space`]), so that it is copied once only.
-//! 4. The payload of a refused write is skipped, however long it takes, without memory; one beyond reason ends the connection.
+//! 2. The command, its flags and its range are checked as far as that needs no volume (the volume
+//!    itself knows its present size).
+//! 3. The payload of a write up to [`COPY_BYTES`] is awaited in the input and copied; a larger one
+//!    is received straight into its buffer ([`RequestParser::payload_space`]), so that it is copied
+//!    once only.
+//! 4. The payload of a refused write is skipped, however long it takes, without memory; one beyond
+//!    reason ends the connection.
 
 use super::queue::charge;
-use super::wire::{MAX_REQUEST_BYTES, REQUEST_HEADER_BYTES, REQUEST_MAGIC, Reader, SKIP_PAYLOAD_BYTES, command as number, command_flag as flag};
+use super::wire::{
+    MAX_REQUEST_BYTES, REQUEST_HEADER_BYTES, REQUEST_MAGIC, Reader, SKIP_PAYLOAD_BYTES,
+    command as number, command_flag as flag,
+};
 use super::{Refusal, Violation};
 use windrow_io::{Buf, BufPool, Op, RequestError};
 
@@ -103,8 +109,16 @@ struct Header {
 #[derive(Debug)]
 enum State {
     Header,
-    Filling { header: Header, buf: Buf, filled: usize },
-    Skipping { header: Header, refusal: Refusal, remaining: u32 },
+    Filling {
+        header: Header,
+        buf: Buf,
+        filled: usize,
+    },
+    Skipping {
+        header: Header,
+        refusal: Refusal,
+        remaining: u32,
+    },
 }
 
 /// Cuts the input of one connection into requests.
@@ -118,17 +132,34 @@ pub struct RequestParser {
 impl RequestParser {
     /// A parser at the start of a request.
     pub fn new(rules: Rules, buffers: BufPool) -> Self {
-        Self { rules, buffers, state: State::Header }
+        Self {
+            rules,
+            buffers,
+            state: State::Header,
+        }
     }
 
-    /// Memory that the next request needs before it is taken from `input`; 0 while that is not known, or if it needs none.
+    /// Memory that the next request needs before it is taken from `input`; 0 while that is not
+    /// known, or if it needs none.
     pub(crate) fn next_charge(&self, input: &[u8]) -> u32 {
         let State::Header = self.state else { return 0 };
-        let Some(header) = input.first_chunk::<REQUEST_HEADER_BYTES>().and_then(Header::decode) else { return 0 };
+        let Some(header) = input
+            .first_chunk::<REQUEST_HEADER_BYTES>()
+            .and_then(Header::decode)
+        else {
+            return 0;
+        };
         let command = header.command();
-        let is_whole = command != Command::Write || header.length > COPY_BYTES || input.len() >= REQUEST_HEADER_BYTES + header.length as usize;
-        let is_bounded = command == Command::BlockStatus || header.length <= self.rules.max_block.min(MAX_REQUEST_BYTES);
-        if is_whole && is_bounded { charge(command, header.length) } else { 0 }
+        let is_whole = command != Command::Write
+            || header.length > COPY_BYTES
+            || input.len() >= REQUEST_HEADER_BYTES + header.length as usize;
+        let is_bounded = command == Command::BlockStatus
+            || header.length <= self.rules.max_block.min(MAX_REQUEST_BYTES);
+        if is_whole && is_bounded {
+            charge(command, header.length)
+        } else {
+            0
+        }
     }
 
     /// True if part of a request was taken already.
@@ -136,7 +167,8 @@ impl RequestParser {
         !matches!(self.state, State::Header)
     }
 
-    /// Where the rest of a large payload may be received to; only with an empty input, as the input comes first.
+    /// Where the rest of a large payload may be received to; only with an empty input, as the input
+    /// comes first.
     pub fn payload_space(&mut self) -> Option<&mut [u8]> {
         match &mut self.state {
             State::Filling { buf, filled, .. } if *filled < buf.len() => Some(&mut buf[*filled..]),
@@ -150,7 +182,9 @@ impl RequestParser {
     /// If there was no such space: an error of the caller, not of the client.
     pub fn payload_received(&mut self, length: usize) {
         match &mut self.state {
-            State::Filling { buf, filled, .. } if *filled + length <= buf.len() => *filled += length,
+            State::Filling { buf, filled, .. } if *filled + length <= buf.len() => {
+                *filled += length
+            }
             _ => panic!("{length} bytes received into no space"),
         }
     }
@@ -159,57 +193,100 @@ impl RequestParser {
     pub fn next(&mut self, input: &[u8]) -> (usize, RequestStep) {
         match std::mem::replace(&mut self.state, State::Header) {
             State::Header => self.header(input),
-            State::Filling { header, mut buf, filled } => {
+            State::Filling {
+                header,
+                mut buf,
+                filled,
+            } => {
                 let used = input.len().min(buf.len() - filled);
                 buf[filled..filled + used].copy_from_slice(&input[..used]);
                 if filled + used < buf.len() {
-                    self.state = State::Filling { header, buf, filled: filled + used };
+                    self.state = State::Filling {
+                        header,
+                        buf,
+                        filled: filled + used,
+                    };
                     return (used, RequestStep::More);
                 }
                 (used, RequestStep::Request(write(header, buf)))
             }
-            State::Skipping { header, refusal, remaining } => {
+            State::Skipping {
+                header,
+                refusal,
+                remaining,
+            } => {
                 let used = input.len().min(remaining as usize);
                 if used < remaining as usize {
-                    self.state = State::Skipping { header, refusal, remaining: remaining - used as u32 };
+                    self.state = State::Skipping {
+                        header,
+                        refusal,
+                        remaining: remaining - used as u32,
+                    };
                     return (used, RequestStep::More);
                 }
-                (used, RequestStep::Request(header.incoming(Command::Write, Action::Refuse(refusal))))
+                (
+                    used,
+                    RequestStep::Request(header.incoming(Command::Write, Action::Refuse(refusal))),
+                )
             }
         }
     }
 
     fn header(&mut self, input: &[u8]) -> (usize, RequestStep) {
-        let Some(bytes) = input.first_chunk::<REQUEST_HEADER_BYTES>() else { return (0, RequestStep::More) };
+        let Some(bytes) = input.first_chunk::<REQUEST_HEADER_BYTES>() else {
+            return (0, RequestStep::More);
+        };
         let Some(header) = Header::decode(bytes) else {
-            return (REQUEST_HEADER_BYTES, RequestStep::Reject(Violation::RequestMagic));
+            return (
+                REQUEST_HEADER_BYTES,
+                RequestStep::Reject(Violation::RequestMagic),
+            );
         };
         match header.kind {
             number::WRITE => self.write(header, input),
             number::DISCONNECT => (REQUEST_HEADER_BYTES, RequestStep::Disconnect),
-            _ => (REQUEST_HEADER_BYTES, RequestStep::Request(self.plain(header))),
+            _ => (
+                REQUEST_HEADER_BYTES,
+                RequestStep::Request(self.plain(header)),
+            ),
         }
     }
 
     fn write(&mut self, header: Header, input: &[u8]) -> (usize, RequestStep) {
         if header.length > SKIP_PAYLOAD_BYTES {
-            return (REQUEST_HEADER_BYTES, RequestStep::Reject(Violation::RequestLength));
+            return (
+                REQUEST_HEADER_BYTES,
+                RequestStep::Reject(Violation::RequestLength),
+            );
         }
         if let Err(refusal) = self.check(&header, 0, true, true) {
-            self.state = State::Skipping { header, refusal, remaining: header.length };
+            self.state = State::Skipping {
+                header,
+                refusal,
+                remaining: header.length,
+            };
             let (used, step) = self.next(&input[REQUEST_HEADER_BYTES..]);
             return (REQUEST_HEADER_BYTES + used, step);
         }
         let length = header.length as usize;
         if header.length > COPY_BYTES {
-            self.state = State::Filling { header, buf: self.buffers.get(length), filled: 0 };
+            self.state = State::Filling {
+                header,
+                buf: self.buffers.get(length),
+                filled: 0,
+            };
             let (used, step) = self.next(&input[REQUEST_HEADER_BYTES..]);
             return (REQUEST_HEADER_BYTES + used, step);
         }
-        let Some(payload) = input[REQUEST_HEADER_BYTES..].get(..length) else { return (0, RequestStep::More) };
+        let Some(payload) = input[REQUEST_HEADER_BYTES..].get(..length) else {
+            return (0, RequestStep::More);
+        };
         let mut buf = self.buffers.get(length);
         buf.copy_from_slice(payload);
-        (REQUEST_HEADER_BYTES + length, RequestStep::Request(write(header, buf)))
+        (
+            REQUEST_HEADER_BYTES + length,
+            RequestStep::Request(write(header, buf)),
+        )
     }
 
     /// A request without payload.
@@ -226,21 +303,37 @@ impl RequestParser {
             Command::Read => {
                 let allowed = if self.rules.structured { flag::DF } else { 0 };
                 self.check(header, allowed, true, false)?;
-                Ok(Action::Submit(Op::Read { offset, length: header.length }))
+                Ok(Action::Submit(Op::Read {
+                    offset,
+                    length: header.length,
+                }))
             }
             Command::Flush => {
                 header.check_flags(0)?;
-                if offset != 0 || length != 0 { Err(Refusal::Volume(RequestError::Invalid)) } else { Ok(Action::Submit(Op::Flush)) }
+                if offset != 0 || length != 0 {
+                    Err(Refusal::Volume(RequestError::Invalid))
+                } else {
+                    Ok(Action::Submit(Op::Flush))
+                }
             }
             Command::Trim => {
                 self.check(header, 0, false, true)?;
-                Ok(Action::Submit(Op::Trim { offset, length, fua }))
+                Ok(Action::Submit(Op::Trim {
+                    offset,
+                    length,
+                    fua,
+                }))
             }
             Command::WriteZeroes => {
                 // Zeroing is a change of the map, hence always fast.
                 self.check(header, flag::NO_HOLE | flag::FAST_ZERO, false, true)?;
                 let no_hole = header.flags & flag::NO_HOLE != 0;
-                Ok(Action::Submit(Op::WriteZeroes { offset, length, no_hole, fua }))
+                Ok(Action::Submit(Op::WriteZeroes {
+                    offset,
+                    length,
+                    no_hole,
+                    fua,
+                }))
             }
             Command::Cache => self.check(header, 0, false, false).map(|()| Action::Cache),
             Command::BlockStatus => {
@@ -248,15 +341,29 @@ impl RequestParser {
                     return Err(Refusal::NoContext);
                 }
                 self.check(header, flag::REQ_ONE, false, false)?;
-                let max_extents = if header.flags & flag::REQ_ONE != 0 { 1 } else { MAX_EXTENTS };
-                Ok(Action::Submit(Op::BlockStatus { offset, length, max_extents }))
+                let max_extents = if header.flags & flag::REQ_ONE != 0 {
+                    1
+                } else {
+                    MAX_EXTENTS
+                };
+                Ok(Action::Submit(Op::BlockStatus {
+                    offset,
+                    length,
+                    max_extents,
+                }))
             }
             Command::Write | Command::Unknown => Err(Refusal::UnknownCommand),
         }
     }
 
     /// The checks that all requests with a range have in common.
-    fn check(&self, header: &Header, allowed_flags: u16, payload: bool, changes: bool) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        header: &Header,
+        allowed_flags: u16,
+        payload: bool,
+        changes: bool,
+    ) -> Result<(), Refusal> {
         header.check_flags(allowed_flags)?;
         if changes && self.rules.read_only {
             return Err(Refusal::Volume(RequestError::ReadOnly));
@@ -279,7 +386,11 @@ impl RequestParser {
 }
 
 fn write(header: Header, buf: Buf) -> Incoming {
-    let op = Op::Write { offset: header.offset, data: buf.freeze(), fua: header.flags & flag::FUA != 0 };
+    let op = Op::Write {
+        offset: header.offset,
+        data: buf.freeze(),
+        fua: header.flags & flag::FUA != 0,
+    };
     header.incoming(Command::Write, Action::Submit(op))
 }
 
@@ -289,7 +400,13 @@ impl Header {
         if reader.u32()? != REQUEST_MAGIC {
             return None;
         }
-        Some(Self { flags: reader.u16()?, kind: reader.u16()?, cookie: reader.u64()?, offset: reader.u64()?, length: reader.u32()? })
+        Some(Self {
+            flags: reader.u16()?,
+            kind: reader.u16()?,
+            cookie: reader.u64()?,
+            offset: reader.u64()?,
+            length: reader.u32()?,
+        })
     }
 
     fn command(&self) -> Command {
@@ -307,11 +424,21 @@ impl Header {
 
     /// FUA is legal with every command; where nothing is written it means nothing.
     fn check_flags(&self, allowed: u16) -> Result<(), Refusal> {
-        if self.flags & !(allowed | flag::FUA) != 0 { Err(Refusal::BadFlags) } else { Ok(()) }
+        if self.flags & !(allowed | flag::FUA) != 0 {
+            Err(Refusal::BadFlags)
+        } else {
+            Ok(())
+        }
     }
 
     fn incoming(self, command: Command, action: Action) -> Incoming {
-        Incoming { cookie: self.cookie, command, offset: self.offset, length: self.length, action }
+        Incoming {
+            cookie: self.cookie,
+            command,
+            offset: self.offset,
+            length: self.length,
+            action,
+        }
     }
 }
 

@@ -19,7 +19,11 @@ impl ExportSource for Source {
 
     fn open(&self, _: &str, _: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
         let (lane, silent) = std::io::pipe().expect("a pipe");
-        Ok(Box::new(Late { first: Mutex::default(), lane: lane.into(), _silent: silent.into() }))
+        Ok(Box::new(Late {
+            first: Mutex::default(),
+            lane: lane.into(),
+            _silent: silent.into(),
+        }))
     }
 
     fn buffers(&self) -> &BufPool {
@@ -50,12 +54,22 @@ struct Late {
 impl Session for Late {
     fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
         for request in requests.drain(..) {
-            let Op::Read { length, .. } = request.op else { panic!("only reads") };
+            let Op::Read { length, .. } = request.op else {
+                panic!("only reads")
+            };
             let mut data = Buf::unpooled(length as usize);
             data.fill(7);
-            let completion = Completion { id: request.id, result: Ok(Reply::Data(vec![data.freeze()])), orders: None };
+            let completion = Completion {
+                id: request.id,
+                result: Ok(Reply::Data(vec![data.freeze()])),
+                orders: None,
+            };
             let mut first = self.first.lock().expect("a lock");
-            if std::mem::replace(&mut first.0, true) { ready.push(completion) } else { first.1.push(completion) }
+            if std::mem::replace(&mut first.0, true) {
+                ready.push(completion)
+            } else {
+                first.1.push(completion)
+            }
         }
     }
 
@@ -73,17 +87,25 @@ impl Session for Late {
     }
 }
 
-/// The first pieces of a large read were sent, the last ones were there as soon as they were asked for, and lay unsent for ever: the client hung.
+/// The first pieces of a large read were sent, the last ones were there as soon as they were asked
+/// for, and lay unsent for ever: the client hung.
 #[test]
 fn pieces_that_are_there_at_once_are_sent_after_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("s");
-    let server = Server::start(Arc::new(Source(BufPool::new(0))), vec![Listen::Unix(path.clone())], ServerOptions::default()).expect("a server");
+    let server = Server::start(
+        Arc::new(Source(BufPool::new(0))),
+        vec![Listen::Unix(path.clone())],
+        ServerOptions::default(),
+    )
+    .expect("a server");
     let fixture = Fixture::around(server, path, folder);
     let mut client = fixture.client("");
     for pieces in [2, 3, 32] {
         assert!(client.read(0, pieces * PIECE).iter().all(|byte| *byte == 7));
     }
     drop(client);
-    eventually("the connection ends", || fixture.server().connections().is_empty());
+    eventually("the connection ends", || {
+        fixture.server().connections().is_empty()
+    });
 }

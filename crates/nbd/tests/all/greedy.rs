@@ -1,6 +1,8 @@
-//! Clients that take all they can get: many connections, all queues full, the largest requests, and replies that nobody reads.
+//! Clients that take all they can get: many connections, all queues full, the largest requests, and
+//! replies that nobody reads.
 //!
-//! What they can make the server hold has a bound, another client gets its answers meanwhile, and when they read at last everything is right.
+//! What they can make the server hold has a bound, another client gets its answers meanwhile, and
+//! when they read at last everything is right.
 
 use crate::support;
 
@@ -20,7 +22,8 @@ const BLOCK: u32 = 4096;
 const LARGE_BYTES: usize = 1 << 20;
 const LARGEST: u32 = 32 << 20;
 
-/// Answers every read with a slice of a large buffer of its own, as a volume does for blocks of a large write that is on its way.
+/// Answers every read with a slice of a large buffer of its own, as a volume does for blocks of a
+/// large write that is on its way.
 struct Slices {
     buffers: BufPool,
     /// Where the large buffers come from: it counts those that are alive.
@@ -69,11 +72,18 @@ impl Session for Slicing {
                     buf[LARGE_BYTES / 2..][..length as usize].fill(byte_at(offset));
                     let whole: Payload = buf.freeze();
                     let half = length as usize / 2;
-                    Ok(Reply::Data(vec![whole.slice(LARGE_BYTES / 2, half), whole.slice(LARGE_BYTES / 2 + half, half)]))
+                    Ok(Reply::Data(vec![
+                        whole.slice(LARGE_BYTES / 2, half),
+                        whole.slice(LARGE_BYTES / 2 + half, half),
+                    ]))
                 }
                 _ => Ok(Reply::Done),
             };
-            ready.push(Completion { id: request.id, result, orders: None });
+            ready.push(Completion {
+                id: request.id,
+                result,
+                orders: None,
+            });
         }
     }
 
@@ -92,36 +102,77 @@ fn flood(stream: &UnixStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Small slices of large buffers waited for clients that read no replies, and each kept all of its buffer: 128 requests of 4 KiB held 128 times
+/// Small slices of large buffers waited for clients that read no replies, and each kept all of its
+/// buffer: 128 requests of 4 KiB held 128 times
 /// 32 MiB, with every connection.
 #[test]
 fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let source = Arc::new(Slices { buffers: BufPool::new(64 << 20), large: BufPool::new(0) });
+    let source = Arc::new(Slices {
+        buffers: BufPool::new(64 << 20),
+        large: BufPool::new(0),
+    });
     let options = ServerOptions::default();
     let depth = options.requests_in_flight_max;
-    let mut fixture = Fixture::around(Server::start(source.clone(), vec![Listen::Unix(path.clone())], options).unwrap(), path, folder);
+    let mut fixture = Fixture::around(
+        Server::start(source.clone(), vec![Listen::Unix(path.clone())], options).unwrap(),
+        path,
+        folder,
+    );
     // Far more than the sockets take.
     let count = 4 * u64::from(depth);
     let mut greedy: Vec<Client> = (0..GREEDY).map(|_| fixture.client("")).collect();
-    let requests = || (0..count).flat_map(|cookie| header(READ, cookie, cookie * u64::from(BLOCK), BLOCK)).collect::<Vec<u8>>();
-    let floods: Vec<_> = greedy.iter().map(|client| flood(&client.stream, requests())).collect();
-    eventually("all queues are full", || fixture.server().connections().iter().filter(|info| info.in_flight == depth).count() == GREEDY);
-    // One for the source, one for each session; what a sender has in its hands at the moment comes and goes.
-    eventually("no large buffer is kept", || source.large.handles() <= 1 + GREEDY);
+    let requests = || {
+        (0..count)
+            .flat_map(|cookie| header(READ, cookie, cookie * u64::from(BLOCK), BLOCK))
+            .collect::<Vec<u8>>()
+    };
+    let floods: Vec<_> = greedy
+        .iter()
+        .map(|client| flood(&client.stream, requests()))
+        .collect();
+    eventually("all queues are full", || {
+        fixture
+            .server()
+            .connections()
+            .iter()
+            .filter(|info| info.in_flight == depth)
+            .count()
+            == GREEDY
+    });
+    // One for the source, one for each session; what a sender has in its hands at the moment comes
+    // and goes.
+    eventually("no large buffer is kept", || {
+        source.large.handles() <= 1 + GREEDY
+    });
     // Another client has its turn, as often as it likes.
     let mut decent = fixture.client("");
     for lba in 0..300 {
-        assert!(decent.read(lba * u64::from(BLOCK), BLOCK).iter().all(|byte| *byte == byte_at(lba * u64::from(BLOCK))));
+        assert!(
+            decent
+                .read(lba * u64::from(BLOCK), BLOCK)
+                .iter()
+                .all(|byte| *byte == byte_at(lba * u64::from(BLOCK)))
+        );
     }
-    assert!(source.large.handles() <= 3 + GREEDY, "{} large buffers are kept", source.large.handles());
+    assert!(
+        source.large.handles() <= 3 + GREEDY,
+        "{} large buffers are kept",
+        source.large.handles()
+    );
     // At last they read: everything is there, in order, and right.
     for client in &mut greedy {
         for cookie in 0..count {
             assert_eq!(client.reply(), (cookie, 0));
             let expected = byte_at(cookie * u64::from(BLOCK));
-            assert!(client.data(BLOCK as usize).iter().all(|byte| *byte == expected), "reply {cookie}");
+            assert!(
+                client
+                    .data(BLOCK as usize)
+                    .iter()
+                    .all(|byte| *byte == expected),
+                "reply {cookie}"
+            );
         }
     }
     floods.into_iter().for_each(|flood| flood.join().unwrap());
@@ -134,14 +185,27 @@ fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
 /// A client over TCP: another peer than those on the unix socket of this process.
 fn other_peer(address: std::net::SocketAddr) -> std::net::TcpStream {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    stream
+        .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+        .unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
-    stream.write_all(&[&[0, 0, 0, 3][..], b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()].concat()).unwrap();
+    stream
+        .write_all(
+            &[
+                &[0, 0, 0, 3][..],
+                b"IHAVEOPT",
+                &1u32.to_be_bytes(),
+                &0u32.to_be_bytes(),
+            ]
+            .concat(),
+        )
+        .unwrap();
     stream.read_exact(&mut [0; 10]).unwrap();
     stream
 }
 
-/// Each connection had bounds of its own: sixty clients that read the largest pieces and took nothing held four GiB.
+/// Each connection had bounds of its own: sixty clients that read the largest pieces and took
+/// nothing held four GiB.
 #[test]
 fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,18 +213,35 @@ fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
     let source = Arc::new(RamSource::single(64 << 20));
     let options = ServerOptions::default();
     let (memory_max, per_peer) = (options.memory_bytes, options.connections_per_peer);
-    let listen = vec![Listen::Unix(path.clone()), "tcp:127.0.0.1:0".parse().unwrap()];
-    let fixture = Fixture::around(Server::start(source.clone(), listen, options).unwrap(), path, folder);
-    let Listen::Tcp(address) = fixture.server().addresses()[1] else { panic!() };
-    // All that one peer can get. A third reads and takes nothing, a third begins to write and stops in the middle, a third has many small requests.
+    let listen = vec![
+        Listen::Unix(path.clone()),
+        "tcp:127.0.0.1:0".parse().unwrap(),
+    ];
+    let fixture = Fixture::around(
+        Server::start(source.clone(), listen, options).unwrap(),
+        path,
+        folder,
+    );
+    let Listen::Tcp(address) = fixture.server().addresses()[1] else {
+        panic!()
+    };
+    // All that one peer can get. A third reads and takes nothing, a third begins to write and stops
+    // in the middle, a third has many small requests.
     let greedy: Vec<Client> = (0..per_peer).map(|_| fixture.client("")).collect();
     let floods: Vec<_> = greedy
         .iter()
         .enumerate()
         .map(|(index, client)| {
-            let reads = |length| (0..1000).flat_map(|cookie| header(READ, cookie, 0, length)).collect();
+            let reads = |length| {
+                (0..1000)
+                    .flat_map(|cookie| header(READ, cookie, 0, length))
+                    .collect()
+            };
             let half = || [header(WRITE, 1, 0, LARGEST), vec![1; LARGEST as usize / 64]].concat();
-            flood(&client.stream, [reads(LARGEST), half(), reads(1 << 20)][index % 3].clone())
+            flood(
+                &client.stream,
+                [reads(LARGEST), half(), reads(1 << 20)][index % 3].clone(),
+            )
         })
         .collect();
     let usage = || fixture.server().watch().usage().unwrap();
@@ -172,14 +253,22 @@ fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
     for round in 0..50u64 {
         for length in [4096, 1 << 20, 8 << 20] {
             decent.write_all(&header(READ, round, 0, length)).unwrap();
-            decent.read_exact(&mut vec![0; 16 + length as usize]).unwrap();
+            decent
+                .read_exact(&mut vec![0; 16 + length as usize])
+                .unwrap();
         }
     }
     let usage = usage();
     assert!(usage.memory_peak_bytes <= memory_max, "{usage:?}");
     assert_eq!(usage.peers.len(), 2);
-    assert!(usage.peers[0].connections == per_peer && usage.peers[0].memory_bytes >= usage.peers[1].memory_bytes);
-    assert!(source.counters().reads < 1000, "what has no room for its reply is not read");
+    assert!(
+        usage.peers[0].connections == per_peer
+            && usage.peers[0].memory_bytes >= usage.peers[1].memory_bytes
+    );
+    assert!(
+        source.counters().reads < 1000,
+        "what has no room for its reply is not read"
+    );
     drop(greedy);
     floods.into_iter().for_each(|flood| flood.join().unwrap());
     drop(decent);
@@ -190,7 +279,10 @@ fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
 /// With memory for two of the largest requests only, every client with such requests gets its turn.
 #[test]
 fn the_smallest_budget_serves_the_largest_requests_of_all() {
-    let options = ServerOptions { memory_bytes: *ServerOptions::MEMORY_BYTES.start(), ..ServerOptions::default() };
+    let options = ServerOptions {
+        memory_bytes: *ServerOptions::MEMORY_BYTES.start(),
+        ..ServerOptions::default()
+    };
     let fixture = Fixture::with_size(options, 32 << 20);
     std::thread::scope(|scope| {
         for number in 0..4u8 {
@@ -206,5 +298,8 @@ fn the_smallest_budget_serves_the_largest_requests_of_all() {
         }
     });
     let usage = fixture.server().watch().usage().unwrap();
-    assert!(usage.memory_peak_bytes <= *ServerOptions::MEMORY_BYTES.start(), "{usage:?}");
+    assert!(
+        usage.memory_peak_bytes <= *ServerOptions::MEMORY_BYTES.start(),
+        "{usage:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Hostile clients, many of them: random programs, and decent ones with random changes. The same functions are fuzz targets in `fuzz/`.
+//! Hostile clients, many of them: random programs, and decent ones with random changes. The same
+//! functions are fuzz targets in `fuzz/`.
 
 #[path = "../support/hostile.rs"]
 mod programs;
@@ -9,10 +10,18 @@ use proptest::prelude::*;
 /// Random bytes, or a decent program with some bytes changed.
 fn program() -> impl Strategy<Value = Vec<u8>> {
     let random = prop::collection::vec(any::<u8>(), 0..200);
-    let entered = random.clone().prop_map(|program| [vec![3], program].concat());
-    let change = (prop::sample::select(seeds()), prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), random.clone());
+    let entered = random
+        .clone()
+        .prop_map(|program| [vec![3], program].concat());
+    let change = (
+        prop::sample::select(seeds()),
+        prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        random.clone(),
+    );
     let changed = change.prop_map(|(mut program, changes, rest)| {
-        changes.iter().for_each(|(at, byte)| *at.get_mut(&mut program) = *byte);
+        changes
+            .iter()
+            .for_each(|(at, byte)| *at.get_mut(&mut program) = *byte);
         [program, rest].concat()
     });
     prop_oneof![random, entered, changed]
@@ -44,7 +53,9 @@ fn a_connection_dies_alone() {
     let target = std::cell::RefCell::new(target);
     runner
         .run(&(program(), any::<bool>()), |(program, raw)| {
-            target.borrow_mut().attack(&if raw { program } else { wire(&program) });
+            target
+                .borrow_mut()
+                .attack(&if raw { program } else { wire(&program) });
             Ok(())
         })
         .unwrap();
@@ -54,6 +65,18 @@ fn a_connection_dies_alone() {
 #[test]
 fn seeds_are_decent() {
     let whole: Vec<Vec<u8>> = seeds().iter().map(|seed| wire(seed)).collect();
-    assert!(whole.iter().all(|wire| wire.windows(8).any(|part| part == b"IHAVEOPT")));
-    assert!(whole.iter().filter(|wire| wire.windows(4).any(|part| part == 0x2560_9513u32.to_be_bytes())).count() >= 4);
+    assert!(
+        whole
+            .iter()
+            .all(|wire| wire.windows(8).any(|part| part == b"IHAVEOPT"))
+    );
+    assert!(
+        whole
+            .iter()
+            .filter(|wire| wire
+                .windows(4)
+                .any(|part| part == 0x2560_9513u32.to_be_bytes()))
+            .count()
+            >= 4
+    );
 }

@@ -1,8 +1,10 @@
-//! What hostile clients may send, and what must hold whatever they send. Used by the tests of this crate with random programs, and by the
-//! fuzz targets of `fuzz/`, where libFuzzer writes the programs.
+//! What hostile clients may send, and what must hold whatever they send. Used by the tests of this
+//! crate with random programs, and by the fuzz targets of `fuzz/`, where libFuzzer writes the
+//! programs.
 //!
-//! A *program* is any string of bytes. [`wire`] turns it into what goes over the wire: each instruction emits a message that is right, nearly
-//! right, or plain bytes. So random bytes get far behind the first check, and every byte string is reachable all the same.
+//! A *program* is any string of bytes. [`wire`] turns it into what goes over the wire: each
+//! instruction emits a message that is right, nearly right, or plain bytes. So random bytes get far
+//! behind the first check, and every byte string is reachable all the same.
 #![allow(dead_code)]
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -14,8 +16,8 @@ use windrow_export::ExportInfo;
 use windrow_export::ram::{RamExport, RamSource};
 use windrow_io::{BufPool, Extent, ExtentState, Op, Reply, RequestError};
 use windrow_nbd::protocol::{
-    Action, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, MAX_OPTION_BYTES, MAX_REQUEST_BYTES, Refusal, ReplyQueue, RequestParser, RequestStep,
-    Rules,
+    Action, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, MAX_OPTION_BYTES,
+    MAX_REQUEST_BYTES, Refusal, ReplyQueue, RequestParser, RequestStep, Rules,
 };
 use windrow_nbd::{Event, Listen, Server, ServerOptions};
 use windrow_units::VolumeId;
@@ -34,7 +36,9 @@ struct Program<'a>(&'a [u8]);
 
 impl Program<'_> {
     fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         *first
     }
@@ -51,7 +55,17 @@ impl Program<'_> {
 
     /// A number near the borders that matter.
     fn interesting(&mut self) -> u64 {
-        let base = [0, 512, 4096, 64 << 10, VOLUME_BYTES, MAX_REQUEST_BYTES.into(), 4 * u64::from(MAX_REQUEST_BYTES), u32::MAX.into(), u64::MAX];
+        let base = [
+            0,
+            512,
+            4096,
+            64 << 10,
+            VOLUME_BYTES,
+            MAX_REQUEST_BYTES.into(),
+            4 * u64::from(MAX_REQUEST_BYTES),
+            u32::MAX.into(),
+            u64::MAX,
+        ];
         match self.byte() {
             kind @ 0..=8 => base[usize::from(kind)],
             kind @ 9..=17 => base[usize::from(kind) - 9].wrapping_sub(512),
@@ -83,13 +97,30 @@ pub fn wire(program: &[u8]) -> Vec<u8> {
 
 /// Client flags and the option that enters an export: GO (7) or EXPORT_NAME (1).
 fn entry(export: &str, kind: u32) -> Vec<u8> {
-    let data = if kind == 1 { export.as_bytes().to_vec() } else { [&(export.len() as u32).to_be_bytes(), export.as_bytes(), &[0, 0]].concat() };
-    [&[0, 0, 0, 3], b"IHAVEOPT" as &[u8], &kind.to_be_bytes(), &(data.len() as u32).to_be_bytes(), &data].concat()
+    let data = if kind == 1 {
+        export.as_bytes().to_vec()
+    } else {
+        [
+            &(export.len() as u32).to_be_bytes(),
+            export.as_bytes(),
+            &[0, 0],
+        ]
+        .concat()
+    };
+    [
+        &[0, 0, 0, 3],
+        b"IHAVEOPT" as &[u8],
+        &kind.to_be_bytes(),
+        &(data.len() as u32).to_be_bytes(),
+        &data,
+    ]
+    .concat()
 }
 
 fn option(program: &mut Program<'_>, out: &mut Vec<u8>) {
     let kind = u32::from(program.byte() % 13);
-    let name: &[u8] = [&b""[..], b"fixed", b"nothing", b"\xff\xfe"][usize::from(program.byte() % 4)];
+    let name: &[u8] =
+        [&b""[..], b"fixed", b"nothing", b"\xff\xfe"][usize::from(program.byte() % 4)];
     let name_data = [&(name.len() as u32).to_be_bytes(), name].concat();
     let data = match (kind, program.byte() % 4) {
         (_, 3) => {
@@ -97,39 +128,93 @@ fn option(program: &mut Program<'_>, out: &mut Vec<u8>) {
             program.take(length)
         }
         (1, _) => name.to_vec(),
-        (6 | 7, count) => [&name_data, &[0, count][..], &(0..count).flat_map(|info| [0, info]).collect::<Vec<u8>>()].concat(),
+        (6 | 7, count) => [
+            &name_data,
+            &[0, count][..],
+            &(0..count).flat_map(|info| [0, info]).collect::<Vec<u8>>(),
+        ]
+        .concat(),
         (9 | 10, count) => {
             let query = [&15u32.to_be_bytes()[..], b"base:allocation"].concat();
-            [name_data, u32::from(count).to_be_bytes().to_vec(), query.repeat(count.into())].concat()
+            [
+                name_data,
+                u32::from(count).to_be_bytes().to_vec(),
+                query.repeat(count.into()),
+            ]
+            .concat()
         }
         (_, 2) => vec![program.byte(); 40 << 10],
         _ => Vec::new(),
     };
-    let length = if program.byte() < 32 { program.interesting() as u32 } else { data.len() as u32 };
-    out.extend([b"IHAVEOPT" as &[u8], &kind.to_be_bytes(), &length.to_be_bytes(), &data].concat());
+    let length = if program.byte() < 32 {
+        program.interesting() as u32
+    } else {
+        data.len() as u32
+    };
+    out.extend(
+        [
+            b"IHAVEOPT" as &[u8],
+            &kind.to_be_bytes(),
+            &length.to_be_bytes(),
+            &data,
+        ]
+        .concat(),
+    );
 }
 
 fn request(program: &mut Program<'_>, out: &mut Vec<u8>) {
     let kind = u16::from(program.byte() % 10);
-    let flags = if program.byte() < 64 { u16::from(program.byte()) } else { 0 };
+    let flags = if program.byte() < 64 {
+        u16::from(program.byte())
+    } else {
+        0
+    };
     let (offset, length) = (program.interesting(), program.interesting() as u32);
-    let magic: u32 = if program.byte() == 1 { program.number() as u32 } else { 0x2560_9513 };
-    out.extend([&magic.to_be_bytes()[..], &flags.to_be_bytes(), &kind.to_be_bytes(), &(out.len() as u64).to_be_bytes()].concat());
+    let magic: u32 = if program.byte() == 1 {
+        program.number() as u32
+    } else {
+        0x2560_9513
+    };
+    out.extend(
+        [
+            &magic.to_be_bytes()[..],
+            &flags.to_be_bytes(),
+            &kind.to_be_bytes(),
+            &(out.len() as u64).to_be_bytes(),
+        ]
+        .concat(),
+    );
     out.extend([&offset.to_be_bytes()[..], &length.to_be_bytes()].concat());
     if kind == 1 {
         // Mostly whole; a longer one is cut short, and what follows is taken for its rest.
-        out.extend(std::iter::repeat_n(program.byte(), (length as usize).min(PAYLOAD_BYTES_MAX)));
+        out.extend(std::iter::repeat_n(
+            program.byte(),
+            (length as usize).min(PAYLOAD_BYTES_MAX),
+        ));
     }
 }
 
 /// Programs of decent sessions, to start from.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let read_and_write: &[u8] = &[4, 1, 255, 28, 2, 0, 9, 4, 0, 255, 28, 2, 0, 4, 3, 255, 0, 0, 0, 4, 2, 255, 0, 0, 0];
-    let others: &[u8] = &[4, 4, 255, 0, 4, 0, 4, 6, 255, 28, 28, 0, 4, 7, 255, 0, 4, 0, 4, 5, 255, 0, 1, 0];
+    let read_and_write: &[u8] = &[
+        4, 1, 255, 28, 2, 0, 9, 4, 0, 255, 28, 2, 0, 4, 3, 255, 0, 0, 0, 4, 2, 255, 0, 0, 0,
+    ];
+    let others: &[u8] = &[
+        4, 4, 255, 0, 4, 0, 4, 6, 255, 28, 28, 0, 4, 7, 255, 0, 4, 0, 4, 5, 255, 0, 1, 0,
+    ];
     let large: &[u8] = &[4, 1, 255, 0, 48, 0, 7, 4, 0, 255, 0, 48, 0];
-    let haggling: &[u8] = &[0, 3, 1, 8, 0, 0, 255, 1, 10, 0, 1, 255, 1, 3, 0, 0, 255, 1, 6, 1, 2, 255, 1, 7, 0, 1, 255];
+    let haggling: &[u8] = &[
+        0, 3, 1, 8, 0, 0, 255, 1, 10, 0, 1, 255, 1, 3, 0, 0, 255, 1, 6, 1, 2, 255, 1, 7, 0, 1, 255,
+    ];
     let enter: &[u8] = &[3];
-    [[enter, read_and_write].concat(), [enter, others].concat(), [enter, large].concat(), [haggling, read_and_write, others].concat(), haggling.to_vec()].into()
+    [
+        [enter, read_and_write].concat(),
+        [enter, others].concat(),
+        [enter, large].concat(),
+        [haggling, read_and_write, others].concat(),
+        haggling.to_vec(),
+    ]
+    .into()
 }
 
 struct Two;
@@ -153,7 +238,10 @@ impl Exports for Two {
     }
 
     fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-        self.list().into_iter().find(|export| export.name == name).ok_or(RequestError::NoVolume)
+        self.list()
+            .into_iter()
+            .find(|export| export.name == name)
+            .ok_or(RequestError::NoVolume)
     }
 
     fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
@@ -169,21 +257,39 @@ fn negotiate(input: &[u8], piece: usize) -> (Vec<u8>, usize, String) {
         let (step_used, step) = handshake.advance(&input[used..there], &mut Two, &mut output);
         used += step_used;
         assert!(used <= there, "more was used than was there");
-        assert!(output.len() - before <= ANSWER_BYTES_MAX, "an answer of {} bytes", output.len() - before);
+        assert!(
+            output.len() - before <= ANSWER_BYTES_MAX,
+            "an answer of {} bytes",
+            output.len() - before
+        );
         match step {
-            HandshakeStep::Continue => assert!(step_used > 0 || output.len() > before, "a step without progress"),
-            HandshakeStep::More if there == input.len() => return (output, used, "more".to_owned()),
+            HandshakeStep::Continue => assert!(
+                step_used > 0 || output.len() > before,
+                "a step without progress"
+            ),
+            HandshakeStep::More if there == input.len() => {
+                return (output, used, "more".to_owned());
+            }
             HandshakeStep::More => {
                 // A connection's buffer holds one option and no more.
-                assert!(there - used <= MAX_OPTION_BYTES as usize + 16, "{} bytes are not enough for an option", there - used);
+                assert!(
+                    there - used <= MAX_OPTION_BYTES as usize + 16,
+                    "{} bytes are not enough for an option",
+                    there - used
+                );
                 there = input.len().min(there + piece);
             }
             HandshakeStep::Enter(agreement) => {
                 assert!(!agreement.base_allocation || agreement.structured);
-                assert!(Two.info(&agreement.info.name).is_ok(), "an export that does not exist was entered");
+                assert!(
+                    Two.info(&agreement.info.name).is_ok(),
+                    "an export that does not exist was entered"
+                );
                 return (output, used, format!("{agreement:?}"));
             }
-            last @ (HandshakeStep::Abort | HandshakeStep::Reject(_)) => return (output, used, format!("{last:?}")),
+            last @ (HandshakeStep::Abort | HandshakeStep::Reject(_)) => {
+                return (output, used, format!("{last:?}"));
+            }
         }
     }
 }
@@ -191,7 +297,11 @@ fn negotiate(input: &[u8], piece: usize) -> (Vec<u8>, usize, String) {
 /// Negotiation is total, bounded, and depends on the bytes only, not on how they were cut.
 pub fn handshake(input: &[u8]) {
     let whole = negotiate(input, 1 << 10);
-    assert_eq!(whole, negotiate(input, 1 + input.len() % 61), "the pieces make a difference");
+    assert_eq!(
+        whole,
+        negotiate(input, 1 + input.len() % 61),
+        "the pieces make a difference"
+    );
 }
 
 /// The transmission phase of a client: every request is checked, every reply is well-formed.
@@ -210,7 +320,11 @@ pub fn requests(input: &[u8], mode: u8) {
     let (mut used, mut there) = (0, 0);
     loop {
         if let Some(space) = parser.payload_space().filter(|_| bit(4)) {
-            assert!(space.len() <= MAX_REQUEST_BYTES as usize, "a buffer of {} bytes", space.len());
+            assert!(
+                space.len() <= MAX_REQUEST_BYTES as usize,
+                "a buffer of {} bytes",
+                space.len()
+            );
             let length = space.len().min(there - used);
             space[..length].copy_from_slice(&input[used..used + length]);
             parser.payload_received(length);
@@ -234,16 +348,24 @@ pub fn requests(input: &[u8], mode: u8) {
     while !queue.is_empty() {
         let mut slices = [IoSlice::new(&[]); 3];
         let count = queue.slices(&mut slices);
-        slices[..count].iter().for_each(|slice| bytes.extend_from_slice(slice));
+        slices[..count]
+            .iter()
+            .for_each(|slice| bytes.extend_from_slice(slice));
         let length = slices[..count].iter().map(|slice| slice.len()).sum();
         queue.sent(length);
     }
-    assert_eq!(cookies(&bytes, rules.structured), expected, "every request has its reply");
+    assert_eq!(
+        cookies(&bytes, rules.structured),
+        expected,
+        "every request has its reply"
+    );
 }
 
 /// What reaches the volume is inside the rules.
 fn check_request(incoming: &Incoming, rules: &Rules) {
-    let Action::Submit(op) = &incoming.action else { return };
+    let Action::Submit(op) = &incoming.action else {
+        return;
+    };
     let (length, changes) = match op {
         Op::Write { data, .. } => (data.len() as u64, true),
         Op::Read { length, .. } => (u64::from(*length), false),
@@ -255,36 +377,55 @@ fn check_request(incoming: &Incoming, rules: &Rules) {
     assert!(length > 0 && incoming.offset.checked_add(length).is_some());
     assert!((incoming.offset | length).is_multiple_of(rules.min_block.into()));
     assert!(!changes || !rules.read_only);
-    assert!(!matches!(incoming.command, Command::Read | Command::Write) || length <= rules.max_block.into());
+    assert!(
+        !matches!(incoming.command, Command::Read | Command::Write)
+            || length <= rules.max_block.into()
+    );
     assert!(rules.base_allocation || incoming.command != Command::BlockStatus);
 }
 
 /// Answers as a volume does, sometimes as a broken one.
 fn answer(queue: &mut ReplyQueue, incoming: &Incoming, mode: u8) {
     let broken = mode >> 5 == incoming.cookie as u8 & 7;
-    let extent = |length: u64| Extent { length, state: ExtentState::Hole };
+    let extent = |length: u64| Extent {
+        length,
+        state: ExtentState::Hole,
+    };
     let result = match &incoming.action {
         Action::Refuse(refusal) => Err(*refusal),
-        Action::Submit(_) if mode & 0xc0 == 0xc0 && broken => Err(Refusal::Volume(RequestError::Io)),
+        Action::Submit(_) if mode & 0xc0 == 0xc0 && broken => {
+            Err(Refusal::Volume(RequestError::Io))
+        }
         // Megabytes of zeroes would only make it slow.
-        Action::Submit(Op::Read { length, .. }) if *length > 1 << 16 => Err(Refusal::Volume(RequestError::Io)),
+        Action::Submit(Op::Read { length, .. }) if *length > 1 << 16 => {
+            Err(Refusal::Volume(RequestError::Io))
+        }
         Action::Submit(Op::Read { length, .. }) => {
             let length = if broken { 512 } else { *length as usize };
             Ok(Reply::Data(vec![BufPool::new(0).get(length).freeze()]))
         }
-        Action::Submit(Op::BlockStatus { length, .. }) if broken => Ok(Reply::Extents(vec![extent(0), extent(u64::MAX), extent(*length)])),
+        Action::Submit(Op::BlockStatus { length, .. }) if broken => Ok(Reply::Extents(vec![
+            extent(0),
+            extent(u64::MAX),
+            extent(*length),
+        ])),
         Action::Submit(Op::BlockStatus { length, .. }) => Ok(Reply::Extents(vec![extent(*length)])),
         Action::Submit(_) | Action::Cache => Ok(Reply::Done),
     };
     queue.answer(incoming, result);
 }
 
-/// The cookies of well-formed replies. Where structured replies were agreed on, a simple one may say plain success and nothing else. Without
-/// them simple replies to reads say nothing of their length, which is looked for in the next magic.
+/// The cookies of well-formed replies. Where structured replies were agreed on, a simple one may
+/// say plain success and nothing else. Without them simple replies to reads say nothing of their
+/// length, which is looked for in the next magic.
 fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
     const SIMPLE: u64 = 0x6744_6698;
     const STRUCTURED: u64 = 0x668e_33ef;
-    let number = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
     let mut list = Vec::new();
     while !bytes.is_empty() {
         list.push(number(&bytes[8..16]));
@@ -299,7 +440,10 @@ fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
             }
             (SIMPLE, false) => {
                 // Data is zeroes, so the next magic cannot lie in it.
-                let end = bytes[16..].iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 16);
+                let end = bytes[16..]
+                    .iter()
+                    .position(|byte| *byte != 0)
+                    .unwrap_or(bytes.len() - 16);
                 bytes = &bytes[16 + end..];
             }
             (magic, _) => panic!("a reply begins with {magic:#x}"),
@@ -322,20 +466,42 @@ impl Target {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let fixed = RamExport { read_only: true, ..RamExport::new("fixed", VOLUME_BYTES) };
-        let source = RamSource::new(&[RamExport::new("", VOLUME_BYTES), fixed, RamExport::new("decent", VOLUME_BYTES)]);
+        let fixed = RamExport {
+            read_only: true,
+            ..RamExport::new("fixed", VOLUME_BYTES)
+        };
+        let source = RamSource::new(&[
+            RamExport::new("", VOLUME_BYTES),
+            fixed,
+            RamExport::new("decent", VOLUME_BYTES),
+        ]);
         let ended = Arc::new(Mutex::new(0));
         let seen = ended.clone();
-        let observer = move |event: &Event| *seen.lock().unwrap() += u64::from(matches!(event, Event::Ended { .. }));
-        let options = ServerOptions { observer: Some(Arc::new(observer)), requests_in_flight_max: 16, ..ServerOptions::default() };
-        let server = Server::start(Arc::new(source), vec![Listen::Unix(path.clone())], options).unwrap();
+        let observer = move |event: &Event| {
+            *seen.lock().unwrap() += u64::from(matches!(event, Event::Ended { .. }))
+        };
+        let options = ServerOptions {
+            observer: Some(Arc::new(observer)),
+            requests_in_flight_max: 16,
+            ..ServerOptions::default()
+        };
+        let server =
+            Server::start(Arc::new(source), vec![Listen::Unix(path.clone())], options).unwrap();
         let mut decent = dial(&path);
         decent.write_all(&entry("decent", 1)).unwrap();
         decent.read_exact(&mut [0; 18 + 10]).unwrap();
-        Self { server, path, decent, ended, attacks: 0, _folder: folder }
+        Self {
+            server,
+            path,
+            decent,
+            ended,
+            attacks: 0,
+            _folder: folder,
+        }
     }
 
-    /// Sends `bytes` over a new connection, and no more; returns when the server has closed it. Nobody else notices.
+    /// Sends `bytes` over a new connection, and no more; returns when the server has closed it.
+    /// Nobody else notices.
     pub fn attack(&mut self, bytes: &[u8]) {
         let stream = dial(&self.path);
         let mut writing = stream.try_clone().unwrap();
@@ -350,9 +516,13 @@ impl Target {
         });
         self.attacks += 1;
         let begin = Instant::now();
-        // The observer is told at the very end of the connection's thread: not if that has panicked.
+        // The observer is told at the very end of the connection's thread: not if that has
+        // panicked.
         while *self.ended.lock().unwrap() < self.attacks {
-            assert!(begin.elapsed() < Duration::from_secs(10), "a connection never ended, or its thread panicked");
+            assert!(
+                begin.elapsed() < Duration::from_secs(10),
+                "a connection never ended, or its thread panicked"
+            );
             std::thread::sleep(Duration::from_micros(100));
         }
         self.check_decent();
@@ -361,18 +531,35 @@ impl Target {
     fn check_decent(&mut self) {
         let number = self.attacks;
         let header = |kind: u16, length: u32| {
-            [&0x2560_9513u32.to_be_bytes()[..], &[0, 0], &kind.to_be_bytes(), &number.to_be_bytes(), &4096u64.to_be_bytes(), &length.to_be_bytes()].concat()
+            [
+                &0x2560_9513u32.to_be_bytes()[..],
+                &[0, 0],
+                &kind.to_be_bytes(),
+                &number.to_be_bytes(),
+                &4096u64.to_be_bytes(),
+                &length.to_be_bytes(),
+            ]
+            .concat()
         };
         let data = [number as u8; 512];
-        self.decent.write_all(&[&header(1, 512)[..], &data, &header(0, 512)].concat()).unwrap();
+        self.decent
+            .write_all(&[&header(1, 512)[..], &data, &header(0, 512)].concat())
+            .unwrap();
         let mut answers = [0; 16 + 16 + 512];
         self.decent.read_exact(&mut answers).unwrap();
         assert_eq!(answers[32..], data, "another client has noticed");
-        assert_eq!((&answers[4..8], &answers[20..24]), (&[0; 4][..], &[0; 4][..]));
-        // A connection leaves the table just after its end was told: a shutdown that finds the table empty has told everything.
+        assert_eq!(
+            (&answers[4..8], &answers[20..24]),
+            (&[0; 4][..], &[0; 4][..])
+        );
+        // A connection leaves the table just after its end was told: a shutdown that finds the
+        // table empty has told everything.
         let begin = Instant::now();
         while self.server.connections().len() > 1 {
-            assert!(begin.elapsed() < Duration::from_secs(10), "only the decent client is left");
+            assert!(
+                begin.elapsed() < Duration::from_secs(10),
+                "only the decent client is left"
+            );
             std::thread::sleep(Duration::from_micros(100));
         }
     }
@@ -380,8 +567,12 @@ impl Target {
 
 fn dial(path: &std::path::Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     stream
 }
 

@@ -29,15 +29,29 @@ impl Fixture {
     pub fn with_size(options: ServerOptions, size_bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let fixed = RamExport { read_only: true, ..RamExport::new("fixed", 1 << 20) };
+        let fixed = RamExport {
+            read_only: true,
+            ..RamExport::new("fixed", 1 << 20)
+        };
         let source = Arc::new(RamSource::new(&[RamExport::new("", size_bytes), fixed]));
-        let server = Server::start(source.clone(), vec![Listen::Unix(path.clone())], options).unwrap();
-        Self { source, server: Some(server), path, _folder: folder }
+        let server =
+            Server::start(source.clone(), vec![Listen::Unix(path.clone())], options).unwrap();
+        Self {
+            source,
+            server: Some(server),
+            path,
+            _folder: folder,
+        }
     }
 
     /// A server over something else; `source` is not served.
     pub fn around(server: Server, path: PathBuf, folder: tempfile::TempDir) -> Self {
-        Self { source: Arc::new(RamSource::single(512)), server: Some(server), path, _folder: folder }
+        Self {
+            source: Arc::new(RamSource::single(512)),
+            server: Some(server),
+            path,
+            _folder: folder,
+        }
     }
 
     pub fn server(&self) -> &Server {
@@ -50,8 +64,12 @@ impl Fixture {
 
     pub fn dial(&self) -> UnixStream {
         let stream = UnixStream::connect(&self.path).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         stream
     }
 
@@ -59,28 +77,55 @@ impl Fixture {
     pub fn client(&self, export: &str) -> Client {
         let mut stream = self.dial();
         stream.read_exact(&mut [0; 18]).unwrap();
-        stream.write_all(&[&[0, 0, 0, 3][..], b"IHAVEOPT", &1u32.to_be_bytes(), &(export.len() as u32).to_be_bytes(), export.as_bytes()].concat()).unwrap();
+        stream
+            .write_all(
+                &[
+                    &[0, 0, 0, 3][..],
+                    b"IHAVEOPT",
+                    &1u32.to_be_bytes(),
+                    &(export.len() as u32).to_be_bytes(),
+                    export.as_bytes(),
+                ]
+                .concat(),
+            )
+            .unwrap();
         let mut answer = [0; 10];
         stream.read_exact(&mut answer).unwrap();
-        Client { stream, size_bytes: u64::from_be_bytes(answer[..8].try_into().unwrap()) }
+        Client {
+            stream,
+            size_bytes: u64::from_be_bytes(answer[..8].try_into().unwrap()),
+        }
     }
 
     /// Waits until the server has no connection.
     pub fn wait_empty(&self) {
-        eventually("all connections end", || self.server().connections().is_empty());
+        eventually("all connections end", || {
+            self.server().connections().is_empty()
+        });
     }
 }
 
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain: {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "waited in vain: {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 pub fn header(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    [&0x2560_9513u32.to_be_bytes()[..], &[0, 0], &kind.to_be_bytes(), &cookie.to_be_bytes(), &offset.to_be_bytes(), &length.to_be_bytes()].concat()
+    [
+        &0x2560_9513u32.to_be_bytes()[..],
+        &[0, 0],
+        &kind.to_be_bytes(),
+        &cookie.to_be_bytes(),
+        &offset.to_be_bytes(),
+        &length.to_be_bytes(),
+    ]
+    .concat()
 }
 
 pub struct Client {
@@ -98,7 +143,10 @@ impl Client {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).unwrap();
         assert_eq!(head[..4], 0x6744_6698u32.to_be_bytes());
-        (u64::from_be_bytes(head[8..].try_into().unwrap()), u32::from_be_bytes(head[4..8].try_into().unwrap()))
+        (
+            u64::from_be_bytes(head[8..].try_into().unwrap()),
+            u32::from_be_bytes(head[4..8].try_into().unwrap()),
+        )
     }
 
     pub fn data(&mut self, length: usize) -> Vec<u8> {

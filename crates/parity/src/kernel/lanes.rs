@@ -1,14 +1,16 @@
 //! Lane types: some bytes side by side, each an element of the field.
 //!
-//! The methods are `#[inline(always)]` and carry no target feature themselves: they take the features of the function that they
-//! are inlined into (see the `run_*` functions one module up), which is why they are unsafe to call anywhere else.
+//! The methods are `#[inline(always)]` and carry no target feature themselves: they take the
+//! features of the function that they are inlined into (see the `run_*` functions one module up),
+//! which is why they are unsafe to call anywhere else.
 
 use crate::gf;
 
 /// Bytes side by side in a register.
 ///
 /// # Safety of the methods
-/// The processor has the instructions of the type, and pointers are good for `BYTES` bytes (of any alignment).
+/// The processor has the instructions of the type, and pointers are good for `BYTES` bytes (of any
+/// alignment).
 pub(super) trait Lanes: Copy {
     /// Bytes of a lane group.
     const BYTES: usize;
@@ -75,7 +77,8 @@ const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 
 #[inline(always)]
 fn double_word(word: u64) -> u64 {
-    // A product with a byte constant stays inside each byte because the other factor has at most one bit per byte.
+    // A product with a byte constant stays inside each byte because the other factor has at most
+    // one bit per byte.
     ((word & !(LOW_BITS << 7)) << 1) ^ (((word >> 7) & LOW_BITS) * gf::REDUCTION as u64)
 }
 
@@ -112,7 +115,8 @@ impl Lanes for u64 {
     }
     #[inline(always)]
     unsafe fn scale(self, factor: u8) -> Self {
-        // All eight bits always, by masks: without branches the compiler can put several words into one vector register.
+        // All eight bits always, by masks: without branches the compiler can put several words into
+        // one vector register.
         let (mut power, mut product) = (self, 0);
         for bit in 0..8 {
             product ^= power & 0u64.wrapping_sub(u64::from(factor >> bit & 1));

@@ -1,8 +1,8 @@
 //! One pass over the columns, generic over the lane type.
 //!
-//! The outer loop goes along the columns in groups of `N` lanes, the inner loop over the columns; sums stay in registers, so
-//! every data byte is loaded once and every output byte is stored once. P and Q use Horner's rule from the last column to the
-//! first, which needs doubling only.
+//! The outer loop goes along the columns in groups of `N` lanes, the inner loop over the columns;
+//! sums stay in registers, so every data byte is loaded once and every output byte is stored once.
+//! P and Q use Horner's rule from the last column to the first, which needs doubling only.
 
 use super::lanes::{Byte, Lanes};
 
@@ -11,13 +11,28 @@ pub(super) enum Job<'a> {
     /// `dst += src`.
     AddInto { dst: &'a mut [u8], src: &'a [u8] },
     /// `out = sum of columns`.
-    Sum { columns: &'a [&'a [u8]], out: &'a mut [u8] },
+    Sum {
+        columns: &'a [&'a [u8]],
+        out: &'a mut [u8],
+    },
     /// `p = sum of columns`, `q = sum of 2^i * column i`.
-    SumAndPowers { columns: &'a [&'a [u8]], p: &'a mut [u8], q: &'a mut [u8] },
+    SumAndPowers {
+        columns: &'a [&'a [u8]],
+        p: &'a mut [u8],
+        q: &'a mut [u8],
+    },
     /// `out = sum of weight * column`.
-    Weighted { columns: &'a [&'a [u8]], weights: &'a [u8], out: &'a mut [u8] },
+    Weighted {
+        columns: &'a [&'a [u8]],
+        weights: &'a [u8],
+        out: &'a mut [u8],
+    },
     /// The same twice.
-    WeightedPair { columns: &'a [&'a [u8]], weights: [&'a [u8]; 2], outs: [&'a mut [u8]; 2] },
+    WeightedPair {
+        columns: &'a [&'a [u8]],
+        weights: [&'a [u8]; 2],
+        outs: [&'a mut [u8]; 2],
+    },
 }
 
 impl Job<'_> {
@@ -38,7 +53,8 @@ impl Job<'_> {
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
     let length = job.length();
-    // SAFETY: passed on; each step begins where the one before ended, and bytes end exactly at the length.
+    // SAFETY: passed on; each step begins where the one before ended, and bytes end exactly at the
+    // length.
     unsafe {
         let at = step::<L, N>(&mut job, 0, length);
         let at = step::<L, 1>(&mut job, at, length);
@@ -46,7 +62,8 @@ pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
     }
 }
 
-/// Does as many whole groups of `N` lanes as fit between `at` and `length`; returns where it stopped.
+/// Does as many whole groups of `N` lanes as fit between `at` and `length`; returns where it
+/// stopped.
 ///
 /// # Safety
 /// As for [`run`], and `length` is the length of the job's slices.
@@ -54,14 +71,23 @@ pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
 unsafe fn step<L: Lanes, const N: usize>(job: &mut Job<'_>, mut at: usize, length: usize) -> usize {
     let group = N * L::BYTES;
     while length - at >= group {
-        // SAFETY: `at + group <= length`, the length of every slice of the job; features as promised by the caller.
+        // SAFETY: `at + group <= length`, the length of every slice of the job; features as
+        // promised by the caller.
         unsafe {
             match job {
                 Job::AddInto { dst, src } => add_into::<L, N>(dst, src, at),
                 Job::Sum { columns, out } => sum::<L, N>(columns, out, at),
                 Job::SumAndPowers { columns, p, q } => sum_and_powers::<L, N>(columns, p, q, at),
-                Job::Weighted { columns, weights, out } => weighted::<L, N>(columns, weights, out, at),
-                Job::WeightedPair { columns, weights, outs: [first, second] } => weighted_pair::<L, N>(columns, *weights, first, second, at),
+                Job::Weighted {
+                    columns,
+                    weights,
+                    out,
+                } => weighted::<L, N>(columns, weights, out, at),
+                Job::WeightedPair {
+                    columns,
+                    weights,
+                    outs: [first, second],
+                } => weighted_pair::<L, N>(columns, *weights, first, second, at),
             }
         }
         at += group;
@@ -70,7 +96,8 @@ unsafe fn step<L: Lanes, const N: usize>(job: &mut Job<'_>, mut at: usize, lengt
 }
 
 /// # Safety
-/// As for [`step`]; `at + N * L::BYTES` is at most the length of the slices. The same holds for the functions below.
+/// As for [`step`]; `at + N * L::BYTES` is at most the length of the slices. The same holds for the
+/// functions below.
 #[inline(always)]
 unsafe fn add_into<L: Lanes, const N: usize>(dst: &mut [u8], src: &[u8], at: usize) {
     // SAFETY: see above.
@@ -94,7 +121,12 @@ unsafe fn sum<L: Lanes, const N: usize>(columns: &[&[u8]], out: &mut [u8], at: u
 }
 
 #[inline(always)]
-unsafe fn sum_and_powers<L: Lanes, const N: usize>(columns: &[&[u8]], p: &mut [u8], q: &mut [u8], at: usize) {
+unsafe fn sum_and_powers<L: Lanes, const N: usize>(
+    columns: &[&[u8]],
+    p: &mut [u8],
+    q: &mut [u8],
+    at: usize,
+) {
     // SAFETY: see `add_into`.
     unsafe {
         let mut sum = [L::zero(); N];
@@ -112,7 +144,12 @@ unsafe fn sum_and_powers<L: Lanes, const N: usize>(columns: &[&[u8]], p: &mut [u
 }
 
 #[inline(always)]
-unsafe fn weighted<L: Lanes, const N: usize>(columns: &[&[u8]], weights: &[u8], out: &mut [u8], at: usize) {
+unsafe fn weighted<L: Lanes, const N: usize>(
+    columns: &[&[u8]],
+    weights: &[u8],
+    out: &mut [u8],
+    at: usize,
+) {
     // SAFETY: see `add_into`.
     unsafe {
         let mut sum = [L::zero(); N];
@@ -128,7 +165,13 @@ unsafe fn weighted<L: Lanes, const N: usize>(columns: &[&[u8]], weights: &[u8], 
 }
 
 #[inline(always)]
-unsafe fn weighted_pair<L: Lanes, const N: usize>(columns: &[&[u8]], weights: [&[u8]; 2], first: &mut [u8], second: &mut [u8], at: usize) {
+unsafe fn weighted_pair<L: Lanes, const N: usize>(
+    columns: &[&[u8]],
+    weights: [&[u8]; 2],
+    first: &mut [u8],
+    second: &mut [u8],
+    at: usize,
+) {
     // SAFETY: see `add_into`.
     unsafe {
         let mut sums = [[L::zero(); N]; 2];

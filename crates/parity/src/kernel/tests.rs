@@ -39,13 +39,18 @@ impl Columns {
     }
 
     fn slices(&self) -> Vec<&[u8]> {
-        self.buffers.iter().map(|(bytes, offset)| &bytes[*offset..*offset + self.length]).collect()
+        self.buffers
+            .iter()
+            .map(|(bytes, offset)| &bytes[*offset..*offset + self.length])
+            .collect()
     }
 }
 
 /// Lengths around every group size, and some random ones.
 fn lengths(random: &mut Random) -> Vec<usize> {
-    let mut lengths = vec![0, 1, 7, 8, 15, 16, 31, 33, 63, 64, 65, 127, 511, 512, 513, 1023];
+    let mut lengths = vec![
+        0, 1, 7, 8, 15, 16, 31, 33, 63, 64, 65, 127, 511, 512, 513, 1023,
+    ];
     lengths.extend((0..4).map(|_| random.below(1500)));
     lengths
 }
@@ -55,8 +60,13 @@ fn encoding_equals_oracle() {
     let mut random = Random(0x5eed);
     for count in 0..=62 {
         let all = lengths(&mut random);
-        // All lengths for a few counts, two random ones for the rest: the loops do not depend on both together.
-        let chosen = if count < 9 || count == 62 { all } else { vec![all[random.below(16)], all[16 + random.below(4)]] };
+        // All lengths for a few counts, two random ones for the rest: the loops do not depend on
+        // both together.
+        let chosen = if count < 9 || count == 62 {
+            all
+        } else {
+            vec![all[random.below(16)], all[16 + random.below(4)]]
+        };
         for length in chosen {
             let columns = Columns::random(&mut random, count, length);
             let data = columns.slices();
@@ -65,15 +75,41 @@ fn encoding_equals_oracle() {
             for kernel in Kernel::available() {
                 let offset = random.below(17);
                 let (mut p_found, mut q_found) = (vec![0xa5; length + 64], vec![0xa5; length + 64]);
-                kernel.encode_pq(&data, &mut p_found[offset..offset + length], &mut q_found[offset..offset + length]);
-                assert_eq!(&p_found[offset..offset + length], p, "P, {}, {count} columns of {length}", kernel.name());
-                assert_eq!(&q_found[offset..offset + length], q, "Q, {}, {count} columns of {length}", kernel.name());
+                kernel.encode_pq(
+                    &data,
+                    &mut p_found[offset..offset + length],
+                    &mut q_found[offset..offset + length],
+                );
+                assert_eq!(
+                    &p_found[offset..offset + length],
+                    p,
+                    "P, {}, {count} columns of {length}",
+                    kernel.name()
+                );
+                assert_eq!(
+                    &q_found[offset..offset + length],
+                    q,
+                    "Q, {}, {count} columns of {length}",
+                    kernel.name()
+                );
                 for found in [&p_found, &q_found] {
-                    assert!(found[..offset].iter().chain(&found[offset + length..]).all(|b| *b == 0xa5), "written outside, {}", kernel.name());
+                    assert!(
+                        found[..offset]
+                            .iter()
+                            .chain(&found[offset + length..])
+                            .all(|b| *b == 0xa5),
+                        "written outside, {}",
+                        kernel.name()
+                    );
                 }
                 let mut p_alone = vec![0xa5; length];
                 kernel.encode_p(&data, &mut p_alone);
-                assert_eq!(p_alone, p, "P alone, {}, {count} columns of {length}", kernel.name());
+                assert_eq!(
+                    p_alone,
+                    p,
+                    "P alone, {}, {count} columns of {length}",
+                    kernel.name()
+                );
             }
         }
     }
@@ -94,10 +130,20 @@ fn weighted_sums_equal_oracle() {
         for kernel in Kernel::available() {
             let (mut first, mut second) = (vec![1; length], vec![1; length]);
             kernel.weighted_sums(&data, [&weights[0], &weights[1]], [&mut first, &mut second]);
-            assert_eq!([&first, &second], [&wanted[0], &wanted[1]], "{}, {count} columns of {length}", kernel.name());
+            assert_eq!(
+                [&first, &second],
+                [&wanted[0], &wanted[1]],
+                "{}, {count} columns of {length}",
+                kernel.name()
+            );
             first.fill(2);
             kernel.weighted_sum(&data, &weights[0], &mut first);
-            assert_eq!(first, wanted[0], "{}, {count} columns of {length}", kernel.name());
+            assert_eq!(
+                first,
+                wanted[0],
+                "{}, {count} columns of {length}",
+                kernel.name()
+            );
         }
     }
 }
@@ -106,7 +152,10 @@ fn weighted_sums_equal_oracle() {
 fn every_weight_times_every_byte() {
     let bytes: Vec<u8> = (0..=255).collect();
     for weight in 0..=255u8 {
-        let wanted: Vec<u8> = bytes.iter().map(|byte| crate::gf::multiply(*byte, weight)).collect();
+        let wanted: Vec<u8> = bytes
+            .iter()
+            .map(|byte| crate::gf::multiply(*byte, weight))
+            .collect();
         for kernel in Kernel::available() {
             let mut found = vec![0; 256];
             kernel.weighted_sum(&[&bytes], &[weight], &mut found);

@@ -7,7 +7,9 @@ fn word(data_columns: usize, code: Parity, length: usize) -> Vec<Vec<u8>> {
         .map(|_| {
             (0..length)
                 .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     (state >> 56) as u8
                 })
                 .collect()
@@ -39,8 +41,15 @@ fn check(kernel: Kernel, code: Parity, word: &[Vec<u8>], lost: &[usize], absent:
         })
         .collect();
     let data_columns = word.len() - code.columns();
-    assert_eq!(reconstruct_with(kernel, code, data_columns, &mut columns), Ok(()));
-    assert!(damaged == word, "{}, {code:?}, {data_columns} data columns, lost {lost:?}, absent {absent:?}", kernel.name());
+    assert_eq!(
+        reconstruct_with(kernel, code, data_columns, &mut columns),
+        Ok(())
+    );
+    assert!(
+        damaged == word,
+        "{}, {code:?}, {data_columns} data columns, lost {lost:?}, absent {absent:?}",
+        kernel.name()
+    );
 }
 
 #[test]
@@ -90,18 +99,29 @@ fn too_many_are_refused_and_nothing_is_written() {
     for (code, tolerance) in [(Parity::P, 1), (Parity::PQ, 2)] {
         let mut lost = vec![vec![7; 16]; tolerance];
         let present = vec![1; 16];
-        let mut columns: Vec<Column<'_>> = lost.iter_mut().map(|bytes| Column::Lost(bytes)).collect();
+        let mut columns: Vec<Column<'_>> =
+            lost.iter_mut().map(|bytes| Column::Lost(bytes)).collect();
         columns.push(Column::Absent);
         columns.push(Column::Present(&present));
         let data_columns = columns.len() - code.columns();
         let found = reconstruct(code, data_columns, &mut columns);
-        assert_eq!(found, Err(TooManyErasures { missing: tolerance + 1, tolerance }));
+        assert_eq!(
+            found,
+            Err(TooManyErasures {
+                missing: tolerance + 1,
+                tolerance
+            })
+        );
         assert!(lost.iter().all(|bytes| bytes == &[7; 16]));
     }
 }
 
 #[test]
 fn error_says_how_many() {
-    let text = TooManyErasures { missing: 3, tolerance: 2 }.to_string();
+    let text = TooManyErasures {
+        missing: 3,
+        tolerance: 2,
+    }
+    .to_string();
     assert_eq!(text, "3 columns are missing, the code can do without 2");
 }

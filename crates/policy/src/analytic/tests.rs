@@ -13,10 +13,17 @@ const TABLE: [(f64, f64, [f64; 3]); 6] = [
 #[test]
 fn known_values() {
     for (utilisation, limit, by_size) in TABLE {
-        assert!((fifo_waf(utilisation) - limit).abs() < 6e-4, "{utilisation}: {}", fifo_waf(utilisation));
+        assert!(
+            (fifo_waf(utilisation) - limit).abs() < 6e-4,
+            "{utilisation}: {}",
+            fifo_waf(utilisation)
+        );
         for (blocks, wanted) in [512, 128, 64].into_iter().zip(by_size) {
             let found = greedy_waf(utilisation, blocks);
-            assert!((found - wanted).abs() < 6e-4, "{utilisation}, {blocks} blocks: {found}, {wanted}");
+            assert!(
+                (found - wanted).abs() < 6e-4,
+                "{utilisation}, {blocks} blocks: {found}, {wanted}"
+            );
         }
     }
 }
@@ -25,15 +32,25 @@ fn known_values() {
 fn greedy_tends_to_the_limit() {
     for utilisation in [0.3, 0.5, 0.9, 0.98] {
         let found = greedy_waf(utilisation, 1 << 24);
-        assert!((found / fifo_waf(utilisation) - 1.0).abs() < 1e-4, "{utilisation}: {found}");
+        assert!(
+            (found / fifo_waf(utilisation) - 1.0).abs() < 1e-4,
+            "{utilisation}: {found}"
+        );
     }
 }
 
 #[test]
 fn ends_of_the_range() {
     assert_eq!((fifo_waf(0.0), greedy_waf(-1.0, 512)), (1.0, 1.0));
-    assert_eq!((fifo_waf(1.0), greedy_waf(2.0, 512)), (f64::INFINITY, f64::INFINITY));
-    assert!(fifo_waf(f64::NAN).is_nan() && greedy_waf(f64::NAN, 512).is_nan() && greedy_waf(0.5, 0).is_nan());
+    assert_eq!(
+        (fifo_waf(1.0), greedy_waf(2.0, 512)),
+        (f64::INFINITY, f64::INFINITY)
+    );
+    assert!(
+        fifo_waf(f64::NAN).is_nan()
+            && greedy_waf(f64::NAN, 512).is_nan()
+            && greedy_waf(0.5, 0).is_nan()
+    );
     // So much room that victims are empty: nothing is moved.
     assert!((greedy_waf(0.01, 512) - 1.0).abs() < 1e-9);
     assert!((fifo_waf(0.01) - 1.0).abs() < 1e-9);

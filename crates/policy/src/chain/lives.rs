@@ -1,7 +1,10 @@
-//! How long versions of blocks live: hazards by age, of those that were written as hot ones and of the others.
+//! How long versions of blocks live: hazards by age, of those that were written as hot ones and of
+//! the others.
 //!
-//! A life counts from the age that it had when the epoch began (or from 0) to the age at which it ended, or that it has when the epoch ends. Deaths over lives that reach
-//! an age are the chance to die at it (the product-limit estimate of Kaplan and Meier, with late entry), so lives that are longer than an epoch are counted rightly.
+//! A life counts from the age that it had when the epoch began (or from 0) to the age at which it
+//! ended, or that it has when the epoch ends. Deaths over lives that reach an age are the chance to
+//! die at it (the product-limit estimate of Kaplan and Meier, with late entry), so lives that are
+//! longer than an epoch are counted rightly.
 
 /// Ages are cut at eighths of powers of two.
 pub const AGES: usize = 8 + 29 * 8;
@@ -29,7 +32,8 @@ pub fn edge(part: usize) -> f64 {
 
 #[derive(Debug)]
 struct Counts {
-    /// Lives that begin to count, and that end to count, within a part; those of the latter that died.
+    /// Lives that begin to count, and that end to count, within a part; those of the latter that
+    /// died.
     enter: Vec<f64>,
     leave: Vec<f64>,
     deaths: Vec<f64>,
@@ -39,7 +43,12 @@ struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { enter: vec![0.0; AGES], leave: vec![0.0; AGES], deaths: vec![0.0; AGES], born: 0.0 }
+        Self {
+            enter: vec![0.0; AGES],
+            leave: vec![0.0; AGES],
+            deaths: vec![0.0; AGES],
+            born: 0.0,
+        }
     }
 }
 
@@ -62,7 +71,14 @@ impl Lives {
     }
 
     #[inline]
-    fn count(&mut self, hot: bool, written: u32, now: u32, epoch_began: u32, number: f64) -> &mut Counts {
+    fn count(
+        &mut self,
+        hot: bool,
+        written: u32,
+        now: u32,
+        epoch_began: u32,
+        number: f64,
+    ) -> &mut Counts {
         let age = now.wrapping_sub(written);
         // (Differences, because time wraps.)
         let before = age.saturating_sub(now.wrapping_sub(epoch_began));
@@ -75,7 +91,8 @@ impl Lives {
     /// A version died.
     #[inline]
     pub fn died(&mut self, hot: bool, written: u32, now: u32, epoch_began: u32) {
-        self.count(hot, written, now, epoch_began, 1.0).deaths[part(now.wrapping_sub(written))] += 1.0;
+        self.count(hot, written, now, epoch_began, 1.0).deaths[part(now.wrapping_sub(written))] +=
+            1.0;
     }
 
     /// The epoch ends, and a version lives, which stands for so many.
@@ -87,7 +104,10 @@ impl Lives {
     pub fn fade(&mut self) {
         for counts in [&mut self.others, &mut self.hot] {
             counts.born *= KEEP;
-            [&mut counts.enter, &mut counts.leave, &mut counts.deaths].into_iter().flatten().for_each(|count| *count *= KEEP);
+            [&mut counts.enter, &mut counts.leave, &mut counts.deaths]
+                .into_iter()
+                .flatten()
+                .for_each(|count| *count *= KEEP);
         }
     }
 
@@ -111,7 +131,8 @@ impl Lives {
             survival.push(alive);
             let (enter, leave, deaths) = (counts.enter[at], counts.leave[at], counts.deaths[at]);
             // Who enters or leaves within the part counts half, but for those that are born.
-            let exposed = reach + if at == 0 { enter } else { enter / 2.0 } - (leave - deaths) / 2.0;
+            let exposed =
+                reach + if at == 0 { enter } else { enter / 2.0 } - (leave - deaths) / 2.0;
             if deaths > 0.0 {
                 alive *= (1.0 - deaths / exposed.max(deaths)).max(0.0);
             }

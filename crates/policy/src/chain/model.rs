@@ -1,16 +1,19 @@
 //! What write amplification a chain of groups has, and the chain that has the least.
 //!
-//! Time is the number of blocks that users write. Let `R(t)` be the blocks, for each one that users write, that have been in the chain for `t` and live: the writes
-//! that are not hot, by their survival, and what group 0 passed on. A group that is cleaned first in, first out holds a block from one age to the next, so with ages
-//! `0 = A0 < A1 < ... < Ak` at which blocks leave the groups
+//! Time is the number of blocks that users write. Let `R(t)` be the blocks, for each one that users
+//! write, that have been in the chain for `t` and live: the writes that are not hot, by their
+//! survival, and what group 0 passed on. A group that is cleaned first in, first out holds a block
+//! from one age to the next, so with ages `0 = A0 < A1 < ... < Ak` at which blocks leave the groups
 //! ```text
 //! size of group i   = R(A[i-1]) (A[i] - A[i-1])        blocks, dead ones among them
 //! moved on          = R(A[i])                          for each block of users
 //! live in it        = integral of R from A[i-1] to A[i]
 //! ```
-//! The tail has the rest of the space and the rest of what lives: `u` of it is live, and if blocks die there without regard to their age a share `v` of its victims is,
-//! with `u = (v - 1) / ln v` ([`fifo_waf`] is `1 / (1 - v)`); so each block that comes to it is moved `v / (1 - v)` times more.
-//! It keeps half of the space at least: of great ages little is known, and where groups were to hold nearly all that lives, the least error left the tail without garbage.
+//! The tail has the rest of the space and the rest of what lives: `u` of it is live, and if blocks
+//! die there without regard to their age a share `v` of its victims is, with `u = (v - 1) / ln v`
+//! ([`fifo_waf`] is `1 / (1 - v)`); so each block that comes to it is moved `v / (1 - v)` times
+//! more. It keeps half of the space at least: of great ages little is known, and where groups were
+//! to hold nearly all that lives, the least error left the tail without garbage.
 
 use super::GROUPS;
 use super::lives::{AGES, Lives, edge, part};
@@ -28,7 +31,8 @@ pub struct Pool {
 /// Groups in force.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
-    /// Ages at which blocks leave groups 1, 2, ...: one for each group but the hot one and the tail.
+    /// Ages at which blocks leave groups 1, 2, ...: one for each group but the hot one and the
+    /// tail.
     pub ages: Vec<usize>,
     /// Age (its part) at which blocks leave group 0; 0: there is none.
     pub hot: usize,
@@ -45,7 +49,14 @@ pub struct Layout {
 impl Default for Layout {
     /// Nothing is known: users' writes and moved blocks.
     fn default() -> Self {
-        Self { ages: Vec::new(), hot: 0, blocks: [0.0; GROUPS], live_share: [0.0; GROUPS], waf: f64::INFINITY, filter_age: 0 }
+        Self {
+            ages: Vec::new(),
+            hot: 0,
+            blocks: [0.0; GROUPS],
+            live_share: [0.0; GROUPS],
+            waf: f64::INFINITY,
+            filter_age: 0,
+        }
     }
 }
 
@@ -62,7 +73,11 @@ impl Layout {
 
     /// Age up to which a version died young, for the hot filter.
     pub fn hot_age(&self) -> u32 {
-        if self.has_hot() { edge(self.hot) as u32 } else { self.filter_age }
+        if self.has_hot() {
+            edge(self.hot) as u32
+        } else {
+            self.filter_age
+        }
     }
 }
 
@@ -95,24 +110,38 @@ fn at_age(curve: &[f64], age: f64) -> f64 {
 
 impl Model<'_> {
     fn curve(&self, hot: usize) -> Curve {
-        let (mut alive, mut sum, mut total) = (Vec::with_capacity(AGES), Vec::with_capacity(AGES), 0.0);
+        let (mut alive, mut sum, mut total) =
+            (Vec::with_capacity(AGES), Vec::with_capacity(AGES), 0.0);
         let (share, hot_age) = (self.hot_share, edge(hot));
         for at in 0..AGES {
-            let now = (1.0 - share) * self.others[at] + share * at_age(&self.hot, hot_age + edge(at));
+            let now =
+                (1.0 - share) * self.others[at] + share * at_age(&self.hot, hot_age + edge(at));
             if let Some(before) = alive.last() {
                 total += (before + now) / 2.0 * (edge(at) - edge(at - 1));
             }
             alive.push(now);
             sum.push(total);
         }
-        let hot_live: f64 = (0..hot).map(|at| share * (self.hot[at] + self.hot[at + 1]) / 2.0 * (edge(at + 1) - edge(at))).sum();
+        let hot_live: f64 = (0..hot)
+            .map(|at| share * (self.hot[at] + self.hot[at + 1]) / 2.0 * (edge(at + 1) - edge(at)))
+            .sum();
         let hot_passed = if hot == 0 { 0.0 } else { share * self.hot[hot] };
-        Curve { alive, sum, hot_blocks: share * hot_age, hot_live, hot_passed }
+        Curve {
+            alive,
+            sum,
+            hot_blocks: share * hot_age,
+            hot_live,
+            hot_passed,
+        }
     }
 
     /// The layout of these ages, or `None` if it has no room.
     fn layout(&self, curve: &Curve, hot: usize, ages: &[usize]) -> Option<Layout> {
-        let mut layout = Layout { hot, ages: ages.to_vec(), ..Layout::default() };
+        let mut layout = Layout {
+            hot,
+            ages: ages.to_vec(),
+            ..Layout::default()
+        };
         layout.blocks[0] = curve.hot_blocks;
         layout.live_share[0] = self.hot[hot];
         let (mut moved, mut from, mut taken) = (curve.hot_passed, 0, curve.hot_blocks);
@@ -124,7 +153,8 @@ impl Model<'_> {
             taken += size;
             from = *age;
         }
-        layout.waf = 1.0 + moved + self.tail(curve, from, taken, ages.len() + 1 + usize::from(hot > 0))?;
+        layout.waf =
+            1.0 + moved + self.tail(curve, from, taken, ages.len() + 1 + usize::from(hot > 0))?;
         Some(layout)
     }
 
@@ -146,37 +176,73 @@ impl Model<'_> {
             moved += curve.alive[*age];
             from = *age;
         }
-        self.tail(curve, from, taken, ages.len() + 1 + usize::from(hot > 0)).map_or(f64::INFINITY, |tail| 1.0 + moved + tail)
+        self.tail(curve, from, taken, ages.len() + 1 + usize::from(hot > 0))
+            .map_or(f64::INFINITY, |tail| 1.0 + moved + tail)
     }
 }
 
 /// A further group must save so much of the write amplification.
 const WORTH: f64 = 0.002;
 
-/// The chain with the least write amplification, with at most so many groups before the tail but the hot one.
-pub fn choose(lives: &Lives, pool: &Pool, segment: f64, groups_most: usize, now: &Layout) -> Layout {
-    let model = Model { pool, segment, hot_share: lives.hot_share(), hot: lives.survival(true), others: lives.survival(false) };
+/// The chain with the least write amplification, with at most so many groups before the tail but
+/// the hot one.
+pub fn choose(
+    lives: &Lives,
+    pool: &Pool,
+    segment: f64,
+    groups_most: usize,
+    now: &Layout,
+) -> Layout {
+    let model = Model {
+        pool,
+        segment,
+        hot_share: lives.hot_share(),
+        hot: lives.survival(true),
+        others: lives.survival(false),
+    };
     let least = part(segment.max(8.0) as u32);
     let most = part((pool.live * 4.0).min(f64::from(u32::MAX)) as u32).min(AGES - 1);
     let mut hot = now.hot;
     let (mut best, mut ages) = (f64::INFINITY, Vec::new());
     for _ in 0..3 {
         let curve = model.curve(hot);
-        (ages, best) = best_ages(&model, &curve, hot, groups_most.saturating_sub(1), least..most);
+        (ages, best) = best_ages(
+            &model,
+            &curve,
+            hot,
+            groups_most.saturating_sub(1),
+            least..most,
+        );
         let candidates = std::iter::once(0).chain(least..most);
-        let better = candidates.map(|hot| (model.waf(&model.curve(hot), hot, &ages), hot)).min_by(|a, b| a.0.total_cmp(&b.0));
+        let better = candidates
+            .map(|hot| (model.waf(&model.curve(hot), hot, &ages), hot))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
         match better {
             Some((waf, found)) if waf < best - 1e-6 && found != hot => hot = found,
             _ => break,
         }
     }
-    let found = if best.is_finite() { model.layout(&model.curve(hot), hot, &ages) } else { None };
+    let found = if best.is_finite() {
+        model.layout(&model.curve(hot), hot, &ages)
+    } else {
+        None
+    };
     // Half of the time in which users write all the spare space.
-    Layout { filter_age: ((pool.space - pool.live) / 2.0) as u32, ..found.unwrap_or_default() }
+    Layout {
+        filter_age: ((pool.space - pool.live) / 2.0) as u32,
+        ..found.unwrap_or_default()
+    }
 }
 
-/// The best ages for a hot group: one after the other where it saves most, then each moved to where it is best.
-fn best_ages(model: &Model<'_>, curve: &Curve, hot: usize, most: usize, parts: std::ops::Range<usize>) -> (Vec<usize>, f64) {
+/// The best ages for a hot group: one after the other where it saves most, then each moved to where
+/// it is best.
+fn best_ages(
+    model: &Model<'_>,
+    curve: &Curve,
+    hot: usize,
+    most: usize,
+    parts: std::ops::Range<usize>,
+) -> (Vec<usize>, f64) {
     let (mut ages, mut best) = (Vec::new(), model.waf(curve, hot, &[]));
     while ages.len() < most {
         let mut tried: Vec<usize> = Vec::new();
@@ -191,12 +257,20 @@ fn best_ages(model: &Model<'_>, curve: &Curve, hot: usize, most: usize, parts: s
             }
         }
         for at in (0..tried.len()).cycle().take(3 * tried.len()) {
-            let from = if at == 0 { parts.start } else { tried[at - 1] + 1 };
+            let from = if at == 0 {
+                parts.start
+            } else {
+                tried[at - 1] + 1
+            };
             let to = tried.get(at + 1).copied().unwrap_or(parts.end);
             for age in from..to {
                 let before = std::mem::replace(&mut tried[at], age);
                 let waf = model.waf(curve, hot, &tried);
-                if waf < found { found = waf } else { tried[at] = before }
+                if waf < found {
+                    found = waf
+                } else {
+                    tried[at] = before
+                }
             }
         }
         if found >= best - WORTH * best.min(1e9) {

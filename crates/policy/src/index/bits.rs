@@ -1,5 +1,5 @@
-//! A set of bucket numbers with fast search for the next member: three levels of 64-bit words, each bit of an upper level says that
-//! the word below it is not zero.
+//! A set of bucket numbers with fast search for the next member: three levels of 64-bit words, each
+//! bit of an upper level says that the word below it is not zero.
 
 /// The set. Holds numbers below 64^3.
 pub(super) struct BucketBits {
@@ -11,7 +11,13 @@ impl BucketBits {
     pub(super) fn new(bound: u32) -> Self {
         assert!(bound <= 64 * 64 * 64, "{bound} buckets");
         let bound = bound as usize;
-        Self { words: [vec![0; bound.div_ceil(64)], vec![0; bound.div_ceil(64 * 64)], vec![0; 1]] }
+        Self {
+            words: [
+                vec![0; bound.div_ceil(64)],
+                vec![0; bound.div_ceil(64 * 64)],
+                vec![0; 1],
+            ],
+        }
     }
 
     pub(super) fn clear(&mut self) {

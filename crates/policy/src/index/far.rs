@@ -1,13 +1,16 @@
 //! Segments that are far from being cleaned, without a list.
 //!
-//! Nearly every block that dies lies in a segment that is not cleaned for long. A lazy index ([`VictimIndex::new_lazy`], greedy only) keeps lists for the
-//! buckets below `near_below` alone. A segment beyond has only its numbers stored, which is one write to memory instead of six, and a stamp of when it
-//! came into its bucket.
+//! Nearly every block that dies lies in a segment that is not cleaned for long. A lazy index
+//! ([`VictimIndex::new_lazy`], greedy only) keeps lists for the buckets below `near_below` alone. A
+//! segment beyond has only its numbers stored, which is one write to memory instead of six, and a
+//! stamp of when it came into its bucket.
 //!
-//! 1. Whatever is below the bound is in a list; whatever is not is marked [`FAR`]. If anything can be offered, something is below the bound: so the best is found
-//!    where it always was, and [`VictimIndex::peek_best`] needs not know.
-//! 2. When the last segment below the bound goes, all segments are gone through once and the bound is raised, so that about one in sixteen is below it
-//!    ([`VictimIndex::raise_bound`]). They are put into their lists by their stamps: ties go to the same segment as with lists for all.
+//! 1. Whatever is below the bound is in a list; whatever is not is marked [`FAR`]. If anything can
+//!    be offered, something is below the bound: so the best is found where it always was, and
+//!    [`VictimIndex::peek_best`] needs not know.
+//! 2. When the last segment below the bound goes, all segments are gone through once and the bound
+//!    is raised, so that about one in sixteen is below it ([`VictimIndex::raise_bound`]). They are
+//!    put into their lists by their stamps: ties go to the same segment as with lists for all.
 //! 3. When more than one in eight is below the bound, it is lowered.
 //!
 //! In a steady load as many segments come below the bound as are cleaned, and it stays where it is.
@@ -27,19 +30,31 @@ pub(super) struct Near {
     pub(super) beyond: u32,
     /// Buckets that the bound is raised by beyond the first that holds anything.
     width: u32,
-    /// Number of the next stamp. It wraps: segments that nothing died in for 2^32 deaths may lose a tie that they should win.
+    /// Number of the next stamp. It wraps: segments that nothing died in for 2^32 deaths may lose a
+    /// tie that they should win.
     clock: u32,
     lazy: bool,
 }
 
 impl Near {
     pub(super) fn new(lazy: bool) -> Self {
-        Self { below: FAR, len: 0, beyond: 0, width: 1, clock: 0, lazy }
+        Self {
+            below: FAR,
+            len: 0,
+            beyond: 0,
+            width: 1,
+            clock: 0,
+            lazy,
+        }
     }
 
     /// All segments are out of the lists; from now on the lists are for this policy.
     pub(super) fn reset(&mut self, policy: VictimPolicy) {
-        self.below = if self.lazy && policy == VictimPolicy::Greedy { 0 } else { FAR };
+        self.below = if self.lazy && policy == VictimPolicy::Greedy {
+            0
+        } else {
+            FAR
+        };
         (self.len, self.beyond) = (0, 0);
     }
 
@@ -55,17 +70,25 @@ impl Near {
 }
 
 impl VictimIndex {
-    /// Nothing is below the bound any more: raises it, if anything beyond can be offered. Takes time in proportion to the number of segments.
+    /// Nothing is below the bound any more: raises it, if anything beyond can be offered. Takes
+    /// time in proportion to the number of segments.
     pub(super) fn raise_bound(&mut self) {
         if self.near.len > 0 || self.near.beyond == 0 {
             return;
         }
         let bucket_of = |index: &Self, segment: u32| {
             let node = &index.nodes[segment as usize];
-            (node.bucket == FAR).then(|| index.bucket_of(node.live_units, node.capacity_units)).filter(|bucket| *bucket < index.full_bucket)
+            (node.bucket == FAR)
+                .then(|| index.bucket_of(node.live_units, node.capacity_units))
+                .filter(|bucket| *bucket < index.full_bucket)
         };
         let segments = self.nodes.len() as u32;
-        let Some(lowest) = (0..segments).filter_map(|segment| bucket_of(self, segment)).min() else { return };
+        let Some(lowest) = (0..segments)
+            .filter_map(|segment| bucket_of(self, segment))
+            .min()
+        else {
+            return;
+        };
         self.near.below = (lowest + self.near.width).min(self.full_bucket);
         let (mut chain, mut found) = (NONE, 0);
         for segment in 0..segments {
@@ -109,7 +132,8 @@ impl VictimIndex {
         }
     }
 
-    /// Sorts a chain of nodes, oldest stamp first, by merging chains of like length: no memory beside the links.
+    /// Sorts a chain of nodes, oldest stamp first, by merging chains of like length: no memory
+    /// beside the links.
     fn sorted_by_stamp(&mut self, mut chain: u32) -> u32 {
         let mut sorted = [NONE; 32];
         while chain != NONE {
@@ -124,12 +148,20 @@ impl VictimIndex {
             }
             sorted[size] = carry;
         }
-        sorted.into_iter().filter(|chain| *chain != NONE).fold(NONE, |all, chain| self.merged(chain, all))
+        sorted
+            .into_iter()
+            .filter(|chain| *chain != NONE)
+            .fold(NONE, |all, chain| self.merged(chain, all))
     }
 
     fn merged(&mut self, mut one: u32, mut other: u32) -> u32 {
         // How long ago, so that a clock that wrapped does no harm.
-        let ago = |index: &Self, segment: u32| index.near.clock.wrapping_sub(index.nodes[segment as usize].stamp);
+        let ago = |index: &Self, segment: u32| {
+            index
+                .near
+                .clock
+                .wrapping_sub(index.nodes[segment as usize].stamp)
+        };
         let (mut first, mut last) = (NONE, NONE);
         while one != NONE || other != NONE {
             let takes_one = other == NONE || (one != NONE && ago(self, one) > ago(self, other));
@@ -160,17 +192,46 @@ impl VictimIndex {
             self.bucket_of(node.live_units, node.capacity_units)
         };
         let segments = 0..self.nodes.len() as u32;
-        if let Some(segment) = segments.clone().filter(far).find(|segment| right(segment) < self.near.below) {
-            return Err(format!("segment {segment} in no list, belongs in {}", right(&segment)));
+        if let Some(segment) = segments
+            .clone()
+            .filter(far)
+            .find(|segment| right(segment) < self.near.below)
+        {
+            return Err(format!(
+                "segment {segment} in no list, belongs in {}",
+                right(&segment)
+            ));
         }
-        if !self.near.has_no_bound() && self.near.len == 0 && segments.clone().filter(far).any(|segment| right(&segment) < self.full_bucket) {
+        if !self.near.has_no_bound()
+            && self.near.len == 0
+            && segments
+                .clone()
+                .filter(far)
+                .any(|segment| right(&segment) < self.full_bucket)
+        {
             return Err("nothing is offered, though something could be".into());
         }
-        let beyond = segments.clone().filter(far).filter(|segment| right(segment) < self.full_bucket).count();
+        let beyond = segments
+            .clone()
+            .filter(far)
+            .filter(|segment| right(segment) < self.full_bucket)
+            .count();
         if beyond != self.near.beyond as usize {
-            return Err(format!("{beyond} segments beyond the lists, {} counted", self.near.beyond));
+            return Err(format!(
+                "{beyond} segments beyond the lists, {} counted",
+                self.near.beyond
+            ));
         }
-        let listed = segments.filter(|segment| self.nodes[*segment as usize].bucket < FAR).count();
-        if listed == self.near.len as usize { Ok(()) } else { Err(format!("{listed} segments in lists, {} counted", self.near.len)) }
+        let listed = segments
+            .filter(|segment| self.nodes[*segment as usize].bucket < FAR)
+            .count();
+        if listed == self.near.len as usize {
+            Ok(())
+        } else {
+            Err(format!(
+                "{listed} segments in lists, {} counted",
+                self.near.len
+            ))
+        }
     }
 }

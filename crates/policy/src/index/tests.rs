@@ -4,7 +4,11 @@ use crate::victim::cost_benefit;
 mod simulation;
 
 fn stats(live_units: u32, capacity_units: u32, sealed_at: u64) -> SegmentStats {
-    SegmentStats { live_units, capacity_units, sealed_at }
+    SegmentStats {
+        live_units,
+        capacity_units,
+        sealed_at,
+    }
 }
 
 /// A small generator, so that the tests are the same on every run.
@@ -42,15 +46,26 @@ fn greedy_equals_model(capacity_max: u32, capacities: &[u32]) {
             3..6 => {
                 let live = slot.map_or(5, |old| random.below(old.live_units + 1));
                 assert_eq!(index.update(segment, live), slot.is_some());
-                *slot = slot.map(|old| SegmentStats { live_units: live, ..old });
+                *slot = slot.map(|old| SegmentStats {
+                    live_units: live,
+                    ..old
+                });
             }
             6 => assert_eq!(index.remove(segment), slot.take()),
             _ => {
-                let least = model.iter().flatten().filter(|s| s.live_units < s.capacity_units).min_by(|a, b| a.compare_utilisation(b)).copied();
+                let least = model
+                    .iter()
+                    .flatten()
+                    .filter(|s| s.live_units < s.capacity_units)
+                    .min_by(|a, b| a.compare_utilisation(b))
+                    .copied();
                 let popped = index.pop_best(step);
                 match (popped, least) {
                     (Some((segment, found)), Some(least)) => {
-                        assert!(found.compare_utilisation(&least).is_eq(), "{found:?}, {least:?}");
+                        assert!(
+                            found.compare_utilisation(&least).is_eq(),
+                            "{found:?}, {least:?}"
+                        );
                         assert_eq!(model[segment as usize].take(), Some(found));
                     }
                     (None, None) => {}
@@ -89,20 +104,37 @@ fn ties_go_to_the_longest_waiting() {
     for segment in [5, 2, 7] {
         index.insert(segment, stats(100, 512, 0));
     }
-    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(0)).map(|(segment, _)| segment).collect();
+    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(0))
+        .map(|(segment, _)| segment)
+        .collect();
     assert_eq!(order, [5, 2, 7]);
 }
 
-/// A lazy index gives the same victims as one with lists for all, ties included, while loads come and go.
+/// A lazy index gives the same victims as one with lists for all, ties included, while loads come
+/// and go.
 #[test]
 fn lazy_is_the_same_with_less_work() {
-    for (capacity, capacities) in [(64, &[64][..]), (5_000_000, &[5_000_000]), (512, &[512, 500, 3])] {
+    for (capacity, capacities) in [
+        (64, &[64][..]),
+        (5_000_000, &[5_000_000]),
+        (512, &[512, 500, 3]),
+    ] {
         const SEGMENTS: u32 = 700;
         let mut random = Random(0x5eed ^ u64::from(capacity));
-        let mut both = [VictimIndex::new(SEGMENTS, capacity, VictimPolicy::Greedy), VictimIndex::new_lazy(SEGMENTS, capacity, VictimPolicy::Greedy)];
+        let mut both = [
+            VictimIndex::new(SEGMENTS, capacity, VictimPolicy::Greedy),
+            VictimIndex::new_lazy(SEGMENTS, capacity, VictimPolicy::Greedy),
+        ];
         for step in 0..60_000u64 {
-            let segment = random.below(if step % 20_000 < 10_000 { SEGMENTS } else { SEGMENTS / 9 });
-            let (draw, of) = (random.below(64), capacities[random.below(capacities.len() as u32) as usize]);
+            let segment = random.below(if step % 20_000 < 10_000 {
+                SEGMENTS
+            } else {
+                SEGMENTS / 9
+            });
+            let (draw, of) = (
+                random.below(64),
+                capacities[random.below(capacities.len() as u32) as usize],
+            );
             let new = stats(of - random.below(of / 2 + 1) * random.below(2), of, step);
             let answers = both.each_mut().map(|index| match draw {
                 0 | 1 => index.pop_best(step),
@@ -119,11 +151,14 @@ fn lazy_is_the_same_with_less_work() {
             });
             assert_eq!(answers[0], answers[1], "step {step}");
             if step % 1000 == 0 {
-                both.iter().for_each(|index| assert_eq!(index.self_check(), Ok(()), "step {step}"));
+                both.iter()
+                    .for_each(|index| assert_eq!(index.self_check(), Ok(()), "step {step}"));
             }
             if step == 30_000 {
-                both.iter_mut().for_each(|index| index.set_policy(VictimPolicy::CostBenefit));
-                both.iter_mut().for_each(|index| index.set_policy(VictimPolicy::Greedy));
+                both.iter_mut()
+                    .for_each(|index| index.set_policy(VictimPolicy::CostBenefit));
+                both.iter_mut()
+                    .for_each(|index| index.set_policy(VictimPolicy::Greedy));
             }
         }
         assert!(both[1].near.below < FAR && both[0].near.below == FAR);
@@ -158,7 +193,10 @@ fn empty_segments_come_first() {
 fn unknown_segments_are_left_alone() {
     let mut index = VictimIndex::new(4, 512, VictimPolicy::Greedy);
     assert!(!index.update(2, 7) && !index.update(4, 7) && !index.update(u32::MAX, 7));
-    assert_eq!((index.remove(3), index.remove(4), index.get(9)), (None, None, None));
+    assert_eq!(
+        (index.remove(3), index.remove(4), index.get(9)),
+        (None, None, None)
+    );
     let mut none = VictimIndex::new(0, 0, VictimPolicy::CostBenefit);
     assert_eq!((none.pop_best(1), none.is_empty()), (None, true));
 }
@@ -169,7 +207,9 @@ fn cost_benefit_prefers_the_old() {
     index.insert(0, stats(200, 512, 990));
     index.insert(1, stats(400, 512, 0));
     index.insert(2, stats(400, 512, 10));
-    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(1000)).map(|(segment, _)| segment).collect();
+    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(1000))
+        .map(|(segment, _)| segment)
+        .collect();
     assert_eq!(order, [1, 2, 0]);
 }
 
@@ -190,17 +230,23 @@ fn policy_can_change() {
     let mut index = VictimIndex::new(1000, 5000, VictimPolicy::Greedy);
     let mut random = Random(3);
     for segment in 0..1000 {
-        index.insert(segment, stats(1 + random.below(4999), 5000, u64::from(segment)));
+        index.insert(
+            segment,
+            stats(1 + random.below(4999), 5000, u64::from(segment)),
+        );
     }
     index.set_policy(VictimPolicy::CostBenefit);
     assert_eq!((index.self_check(), index.len()), (Ok(()), 1000));
     index.set_policy(VictimPolicy::Greedy);
     assert_eq!(index.self_check(), Ok(()));
-    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(0)).map(|(_, stats)| stats.live_units).collect();
+    let order: Vec<u32> = std::iter::from_fn(|| index.pop_best(0))
+        .map(|(_, stats)| stats.live_units)
+        .collect();
     assert!(order.len() >= 999 && order.is_sorted());
 }
 
-/// A bounded look at every class finds nearly the best score of a full scan, for random ages and utilisations.
+/// A bounded look at every class finds nearly the best score of a full scan, for random ages and
+/// utilisations.
 #[test]
 fn cost_benefit_is_close_to_a_full_scan() {
     const SEGMENTS: u32 = 20_000;
@@ -217,7 +263,10 @@ fn cost_benefit_is_close_to_a_full_scan() {
     }
     let now = u64::from(SEGMENTS);
     for _ in 0..100 {
-        let best = (0..SEGMENTS).filter_map(|s| index.get(s)).map(|s| cost_benefit(&s, now)).fold(0.0, f64::max);
+        let best = (0..SEGMENTS)
+            .filter_map(|s| index.get(s))
+            .map(|s| cost_benefit(&s, now))
+            .fold(0.0, f64::max);
         let (_, found) = index.pop_best(now).expect("segments with garbage are left");
         let score = cost_benefit(&found, now);
         assert!(score >= 0.95 * best, "{score} of {best}");

@@ -38,7 +38,15 @@ const DOUBT: f32 = 1.5;
 impl Lives {
     pub(super) fn new(blocks: u32) -> Self {
         let table = || Tally::new(CELLS * AGES);
-        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: Tally::new(CELLS), time: 0.0, passed: 0 }
+        Self {
+            blocks: blocks as f32,
+            deaths: table(),
+            seen: table(),
+            moved: table(),
+            born: Tally::new(CELLS),
+            time: 0.0,
+            passed: 0,
+        }
     }
 
     #[inline]
@@ -67,7 +75,9 @@ impl Lives {
     }
 
     pub(super) fn is_used(&self, cell: usize) -> bool {
-        self.born.get(cell) > 0.5 || (cell * AGES..(cell + 1) * AGES).any(|at| self.seen.get(at) > 0.2 || self.moved.get(at) > 0.2)
+        self.born.get(cell) > 0.5
+            || (cell * AGES..(cell + 1) * AGES)
+                .any(|at| self.seen.get(at) > 0.2 || self.moved.get(at) > 0.2)
     }
 
     /// Takes in what was counted since the last call.
@@ -77,7 +87,12 @@ impl Lives {
 
     /// Lets all counts fade.
     pub(super) fn fade(&mut self, keep: f32) {
-        for counts in [&mut self.deaths, &mut self.seen, &mut self.moved, &mut self.born] {
+        for counts in [
+            &mut self.deaths,
+            &mut self.seen,
+            &mut self.moved,
+            &mut self.born,
+        ] {
             counts.fade_all(keep);
         }
         self.time *= keep;
@@ -90,7 +105,8 @@ impl Lives {
         let mut later = 0.0;
         for age in (0..AGES).rev() {
             let width = edge(age + 1) - edge(age);
-            // Those that died at this age or later were exposed for certain; samples know those that did not die as well.
+            // Those that died at this age or later were exposed for certain; samples know those
+            // that did not die as well.
             let deaths = self.deaths.get(at(age));
             let certain = (later + 0.5 * deaths) * width;
             out[age] = (deaths, certain.max(self.seen.get(at(age)) * self.blocks));
@@ -99,7 +115,8 @@ impl Lives {
         out
     }
 
-    /// Chances of death per time, by age, of all cells with the same mean life; the guess for each of them.
+    /// Chances of death per time, by age, of all cells with the same mean life; the guess for each
+    /// of them.
     pub(super) fn row(&self, mean: usize) -> [f32; AGES] {
         let mut sum = [(0.0, 0.0); AGES];
         for last in 0..ROWS {

@@ -1,9 +1,11 @@
 //! From chances of death and the price of space to streams.
 //!
-//! For each cell and age the best plan is the age `T` at which a segment is to be cleaned that minimises `J` (see [`crate::learn`]). It is found from
-//! the greatest age downwards, because what comes after a move is then known. A plan that ends within the same bucket of ages as it began
-//! (half an octave is long beside the lives of cold segments) is followed by itself, so its cost is that of repeating it until the
-//! block dies: `(p G + S) / (1 - S)`. Without that, the guess for ages never seen would leak down through all buckets.
+//! For each cell and age the best plan is the age `T` at which a segment is to be cleaned that
+//! minimises `J` (see [`crate::learn`]). It is found from the greatest age downwards, because what
+//! comes after a move is then known. A plan that ends within the same bucket of ages as it began
+//! (half an octave is long beside the lives of cold segments) is followed by itself, so its cost is
+//! that of repeating it until the block dies: `(p G + S) / (1 - S)`. Without that, the guess for
+//! ages never seen would leak down through all buckets.
 
 use super::lives::{AGES, Lives, age_bucket, edge};
 use super::trail::{CELLS, ROWS, UNKNOWN};
@@ -15,9 +17,11 @@ pub const PLANS: usize = 64;
 const KEEP: f32 = 0.97;
 /// A further stream must save at least this share of all costs.
 const WORTH_A_STREAM: f64 = 0.0005;
-/// More than one stream must save at least this share of all costs. Where all blocks are alike, chance alone makes some cells look longer-lived, and the best cut
-/// seems to save some tenths of a percent; what it costs then is that blocks written together, which often die together, do not lie together any more. Where lives
-/// differ, the first cut saves some percent. (More than this makes a load slower to learn that begins to differ.)
+/// More than one stream must save at least this share of all costs. Where all blocks are alike,
+/// chance alone makes some cells look longer-lived, and the best cut seems to save some tenths of a
+/// percent; what it costs then is that blocks written together, which often die together, do not
+/// lie together any more. Where lives differ, the first cut saves some percent. (More than this
+/// makes a load slower to learn that begins to differ.)
 const WORTH_SEPARATING: f64 = 0.005;
 /// Plans may be this many half octaves longer than writing all live blocks takes.
 const LONGEST: usize = 12;
@@ -74,14 +78,24 @@ impl End {
     fn of(time: f32) -> Self {
         let bucket = age_bucket(time as u32);
         let (begin, end) = (edge(bucket), edge(bucket + 1));
-        Self { bucket, within: ((time - begin) / (end - begin)).clamp(0.0, 1.0) }
+        Self {
+            bucket,
+            within: ((time - begin) / (end - begin)).clamp(0.0, 1.0),
+        }
     }
 }
 
 /// Where plans end that begin at an age, and where they begin.
 fn ends() -> Vec<(End, [End; PLANS])> {
     let from = |age: usize| if age == 0 { 0.0 } else { edge(age) * 1.2 };
-    (0..AGES).map(|age| (End::of(from(age)), std::array::from_fn(|plan| End::of(from(age) + edge(plan))))).collect()
+    (0..AGES)
+        .map(|age| {
+            (
+                End::of(from(age)),
+                std::array::from_fn(|plan| End::of(from(age) + edge(plan))),
+            )
+        })
+        .collect()
 }
 
 impl Planner {
@@ -131,7 +145,9 @@ impl Planner {
             }
             for cell in cells {
                 match idle {
-                    Some(idle) if !lives.is_used(cell) => self.best.copy_within(idle * AGES..(idle + 1) * AGES, cell * AGES),
+                    Some(idle) if !lives.is_used(cell) => self
+                        .best
+                        .copy_within(idle * AGES..(idle + 1) * AGES, cell * AGES),
                     _ => self.weigh(lives, cell, &lives.cell(cell, &row), price as f32, longest),
                 }
                 planned.push(cell);
@@ -149,8 +165,16 @@ impl Planner {
         lives.fade(KEEP);
     }
 
-    /// The best plan of a cell for each age; adds what the cell's blocks would cost under each plan.
-    fn weigh(&mut self, lives: &Lives, cell: usize, chance: &[f32; AGES], price: f32, longest: usize) {
+    /// The best plan of a cell for each age; adds what the cell's blocks would cost under each
+    /// plan.
+    fn weigh(
+        &mut self,
+        lives: &Lives,
+        cell: usize,
+        chance: &[f32; AGES],
+        price: f32,
+        longest: usize,
+    ) {
         let law = Law::new(chance);
         let top = longest + 2;
         let mut worth = [0.0f32; AGES + 1];
@@ -193,7 +217,8 @@ impl Planner {
                 let row = &mut self.costs[least.1 * PLANS..][..PLANS];
                 for (plan, sum) in row.iter_mut().enumerate() {
                     let (garbage, left, bucket) = found[plan.min(longest)];
-                    *sum += flow * f64::from(price * garbage + left * (1.0 + worth[bucket.max(age)]));
+                    *sum +=
+                        flow * f64::from(price * garbage + left * (1.0 + worth[bucket.max(age)]));
                 }
             }
         }
@@ -202,7 +227,8 @@ impl Planner {
         }
     }
 
-    /// Cuts the best plans into streams, so that the sum of costs and of what open segments cost is least. Returns the stream of each plan.
+    /// Cuts the best plans into streams, so that the sum of costs and of what open segments cost is
+    /// least. Returns the stream of each plan.
     fn cut(&mut self, open_cost: f64) -> [u8; PLANS] {
         let group = self.groups();
         let most = self.streams_max;
@@ -221,9 +247,12 @@ impl Planner {
         }
         let step = open_cost + best[1][PLANS] * WORTH_A_STREAM;
         let total = |streams: usize| best[streams][PLANS] + step * streams as f64;
-        let mut streams = (1..=most).min_by(|a, b| total(*a).total_cmp(&total(*b))).expect("at least one");
+        let mut streams = (1..=most)
+            .min_by(|a, b| total(*a).total_cmp(&total(*b)))
+            .expect("at least one");
         if open_cost <= 0.0 {
-            // What has not been written of open segments is free here, and so is what dies in them: the more of them the better, whatever they separate.
+            // What has not been written of open segments is free here, and so is what dies in them:
+            // the more of them the better, whatever they separate.
             streams = most;
         } else if total(streams) > total(1) - best[1][PLANS] * WORTH_SEPARATING {
             streams = 1;
@@ -267,7 +296,11 @@ fn memoryless(y: f32) -> f32 {
     let (mut low, mut high) = (1e-4f32, 40.0f32);
     for _ in 0..30 {
         let middle = 0.5 * (low + high);
-        if y * (middle.exp_m1() - middle) < 1.0 { low = middle } else { high = middle }
+        if y * (middle.exp_m1() - middle) < 1.0 {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     let left = (-low).exp();
     y * (low / (1.0 - left) - 1.0) + left / (1.0 - left)

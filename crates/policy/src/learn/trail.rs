@@ -1,6 +1,7 @@
 //! What is remembered of a block's lives, in 16 bits.
 
-/// Low byte: fading mean of its lives, in eighths of octaves; high byte: its last life, likewise. 0: it has not died yet.
+/// Low byte: fading mean of its lives, in eighths of octaves; high byte: its last life, likewise.
+/// 0: it has not died yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trail(pub u16);
 
@@ -41,7 +42,8 @@ impl Trail {
 /// Eighths of octaves, rounded down, at least 1.
 #[inline]
 fn code(life: f32) -> u8 {
-    // The exponent and the upper bits of the mantissa of a float are a logarithm, linear between octaves.
+    // The exponent and the upper bits of the mantissa of a float are a logarithm, linear between
+    // octaves.
     let bits = life.max(1.0).to_bits();
     ((bits >> 20) - (127 << 3)).clamp(1, 255) as u8
 }

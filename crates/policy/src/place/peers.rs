@@ -1,5 +1,5 @@
-//! Placements from the literature, each from the idea of its paper with the constants of its authors' simulators where the paper leaves
-//! them open, so that figures can be compared.
+//! Placements from the literature, each from the idea of its paper with the constants of its
+//! authors' simulators where the paper leaves them open, so that figures can be compared.
 
 use super::{Place, Placement, Survey};
 
@@ -47,7 +47,8 @@ impl Placement for Separate {
 
 const UNKNOWN: u8 = u8::MAX;
 
-/// Dynamic data clustering (Chiang, Lee, Chang, 1999): a block climbs one stream with each overwrite and falls one with each move.
+/// Dynamic data clustering (Chiang, Lee, Chang, 1999): a block climbs one stream with each
+/// overwrite and falls one with each move.
 #[derive(Debug)]
 pub struct Clusters {
     level: Vec<u8>,
@@ -57,7 +58,10 @@ pub struct Clusters {
 impl Clusters {
     /// For blocks `0 .. blocks` and so many streams.
     pub fn new(blocks: u32, streams: u8) -> Self {
-        Self { level: vec![UNKNOWN; blocks as usize], streams }
+        Self {
+            level: vec![UNKNOWN; blocks as usize],
+            streams,
+        }
     }
 }
 
@@ -67,13 +71,21 @@ impl Placement for Clusters {
     }
     fn user(&mut self, block: u32, _now: u32) -> u8 {
         let level = &mut self.level[block as usize];
-        *level = if *level == UNKNOWN { 0 } else { (*level + 1).min(self.streams - 1) };
+        *level = if *level == UNKNOWN {
+            0
+        } else {
+            (*level + 1).min(self.streams - 1)
+        };
         *level
     }
     fn moved(&mut self, block: u32, _now: u32, _from: Place) -> u8 {
         let level = &mut self.level[block as usize];
         // (What an engine did not see written begins as cold.)
-        *level = if *level == UNKNOWN { 0 } else { level.saturating_sub(1) };
+        *level = if *level == UNKNOWN {
+            0
+        } else {
+            level.saturating_sub(1)
+        };
         *level
     }
     fn watches_deaths(&self) -> bool {
@@ -81,7 +93,8 @@ impl Placement for Clusters {
     }
 }
 
-/// Fading average (FADaC, Kremer and Brinkmann, SYSTOR 2019): writes less moves of a block; each decade above the average is a stream.
+/// Fading average (FADaC, Kremer and Brinkmann, SYSTOR 2019): writes less moves of a block; each
+/// decade above the average is a stream.
 #[derive(Debug)]
 pub struct Fading {
     count: Vec<u16>,
@@ -93,7 +106,12 @@ pub struct Fading {
 impl Fading {
     /// For blocks `0 .. blocks` and so many streams.
     pub fn new(blocks: u32, streams: u8) -> Self {
-        Self { count: vec![0; blocks as usize], average: 0.0, live: 0.0, streams }
+        Self {
+            count: vec![0; blocks as usize],
+            average: 0.0,
+            live: 0.0,
+            streams,
+        }
     }
 
     fn class(&self, block: u32) -> u8 {
@@ -134,8 +152,9 @@ impl Placement for Fading {
     }
 }
 
-/// Hot segments apart from cold ones (SFS, Min and others, FAST 2012): a block's hotness is its writes over the time since the last of them;
-/// streams are centres of the hotness of all segments, by three rounds of k-means at each cleaning.
+/// Hot segments apart from cold ones (SFS, Min and others, FAST 2012): a block's hotness is its
+/// writes over the time since the last of them; streams are centres of the hotness of all segments,
+/// by three rounds of k-means at each cleaning.
 #[derive(Debug)]
 pub struct Hotness {
     last: Vec<u32>,
@@ -171,7 +190,8 @@ impl Hotness {
     }
 
     fn hotness(&self, block: u32, now: u32) -> f64 {
-        f64::from(self.writes[block as usize]) / f64::from(now.wrapping_sub(self.last[block as usize]).max(1))
+        f64::from(self.writes[block as usize])
+            / f64::from(now.wrapping_sub(self.last[block as usize]).max(1))
     }
 }
 
@@ -183,7 +203,11 @@ impl Placement for Hotness {
     }
     fn user(&mut self, block: u32, now: u32) -> u8 {
         let at = block as usize;
-        let hotness = if self.writes[at] > 0 { self.hotness(block, now) } else { f64::MAX };
+        let hotness = if self.writes[at] > 0 {
+            self.hotness(block, now)
+        } else {
+            f64::MAX
+        };
         self.writes[at] = self.writes[at].saturating_add(1);
         self.last[at] = now;
         self.nearest(hotness)
@@ -193,7 +217,9 @@ impl Placement for Hotness {
     }
     fn placed(&mut self, block: u32, segment: u32, _now: u32) {
         // (An engine's segments may become more.)
-        let Some(sum) = self.sums.get_mut(segment as usize) else { return };
+        let Some(sum) = self.sums.get_mut(segment as usize) else {
+            return;
+        };
         sum.0 += u64::from(self.writes[block as usize]);
         sum.1 += u64::from(self.last[block as usize]);
     }
@@ -202,7 +228,9 @@ impl Placement for Hotness {
             return;
         }
         // (An engine does not know where a version is that is on its way.)
-        let Some(sum) = self.sums.get_mut(place.segment as usize) else { return };
+        let Some(sum) = self.sums.get_mut(place.segment as usize) else {
+            return;
+        };
         sum.0 = sum.0.saturating_sub(u64::from(self.writes[block as usize]));
         sum.1 = sum.1.saturating_sub(u64::from(self.last[block as usize]));
         if trimmed {
@@ -222,7 +250,11 @@ impl Placement for Hotness {
         self.cleaned = 0;
         let mut heats = Vec::new();
         log.sealed(&mut |place, live| {
-            let (writes, lasts) = self.sums.get(place.segment as usize).copied().unwrap_or_default();
+            let (writes, lasts) = self
+                .sums
+                .get(place.segment as usize)
+                .copied()
+                .unwrap_or_default();
             let time = f64::from(live) * f64::from(now) - lasts as f64;
             if live > 0 {
                 heats.push(writes as f64 / time.max(1.0));
@@ -235,15 +267,20 @@ impl Placement for Hotness {
                 *group = (group.0 + heat, group.1 + 1);
             }
             for (centre, (sum, number)) in self.centres.iter_mut().zip(groups) {
-                *centre = if number == 0 { 0.0 } else { sum / f64::from(number) };
+                *centre = if number == 0 {
+                    0.0
+                } else {
+                    sum / f64::from(number)
+                };
             }
         }
         self.centres.sort_by(|a, b| b.total_cmp(a));
     }
 }
 
-/// Block invalidation time (SepBIT, Wang and others, FAST 2022): a user's write that ends a short life goes to stream 0, others to 1. Moved
-/// blocks: 2 if they come from stream 0, else 3, 4, 5 by age. Short means below the mean life of the last 16 victims of stream 0.
+/// Block invalidation time (SepBIT, Wang and others, FAST 2022): a user's write that ends a short
+/// life goes to stream 0, others to 1. Moved blocks: 2 if they come from stream 0, else 3, 4, 5 by
+/// age. Short means below the mean life of the last 16 victims of stream 0.
 #[derive(Debug)]
 pub struct Invalidation {
     last: Vec<u32>,
@@ -257,7 +294,14 @@ pub struct Invalidation {
 impl Invalidation {
     /// For blocks `0 .. blocks`; six streams.
     pub fn new(blocks: u32) -> Self {
-        Self { last: vec![0; blocks as usize], known: vec![false; blocks as usize], threshold: f64::INFINITY, sum: 0.0, victims: 0, streams: 6 }
+        Self {
+            last: vec![0; blocks as usize],
+            known: vec![false; blocks as usize],
+            threshold: f64::INFINITY,
+            sum: 0.0,
+            victims: 0,
+            streams: 6,
+        }
     }
 }
 
@@ -300,8 +344,9 @@ impl Placement for Invalidation {
     }
 }
 
-/// Generations: what users write, then one stream further with each move, as in the chain of groups of MiDAS (Oh and others, FAST 2024).
-/// MiDAS also sizes its groups by a model and keeps the hottest blocks apart; this does neither.
+/// Generations: what users write, then one stream further with each move, as in the chain of groups
+/// of MiDAS (Oh and others, FAST 2024). MiDAS also sizes its groups by a model and keeps the
+/// hottest blocks apart; this does neither.
 #[derive(Debug)]
 pub struct Generations {
     streams: u8,

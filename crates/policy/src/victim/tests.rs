@@ -1,7 +1,11 @@
 use super::*;
 
 fn stats(live_units: u32, capacity_units: u32, sealed_at: u64) -> SegmentStats {
-    SegmentStats { live_units, capacity_units, sealed_at }
+    SegmentStats {
+        live_units,
+        capacity_units,
+        sealed_at,
+    }
 }
 
 #[test]
@@ -23,18 +27,34 @@ fn old_and_fuller_can_beat_young_and_emptier() {
 
 #[test]
 fn utilisation_compares_over_capacities() {
-    assert_eq!(stats(1, 3, 0).compare_utilisation(&stats(2, 6, 0)), Ordering::Equal);
-    assert_eq!(stats(1, 3, 0).compare_utilisation(&stats(3, 8, 0)), Ordering::Less);
-    assert_eq!(stats(u32::MAX - 1, u32::MAX, 0).compare_utilisation(&stats(u32::MAX, u32::MAX, 0)), Ordering::Less);
+    assert_eq!(
+        stats(1, 3, 0).compare_utilisation(&stats(2, 6, 0)),
+        Ordering::Equal
+    );
+    assert_eq!(
+        stats(1, 3, 0).compare_utilisation(&stats(3, 8, 0)),
+        Ordering::Less
+    );
+    assert_eq!(
+        stats(u32::MAX - 1, u32::MAX, 0).compare_utilisation(&stats(u32::MAX, u32::MAX, 0)),
+        Ordering::Less
+    );
 }
 
-/// A ring's young segment is dead as a whole and counts in full; hot data's is half alive, and counts half of what it is better by.
+/// A ring's young segment is dead as a whole and counts in full; hot data's is half alive, and
+/// counts half of what it is better by.
 #[test]
 fn what_is_partly_alive_counts_for_less_where_it_waits() {
     assert_eq!(regret(300, 512, 512), 300);
     assert_eq!(regret(300, 256, 512), 150);
-    assert_eq!((regret(0, 512, 512), regret(300, 0, 512), regret(300, 0, 0)), (0, 0, 0));
+    assert_eq!(
+        (regret(0, 512, 512), regret(300, 0, 512), regret(300, 0, 0)),
+        (0, 0, 0)
+    );
     // The largest segment there can be: 63 columns of 32 512 rows, in bytes and in units of 16.
     let units = 63 * 32_512 * 256;
-    assert_eq!(regret(u64::from(units) * 16, units, units), u64::from(units) * 16);
+    assert_eq!(
+        regret(u64::from(units) * 16, units, units),
+        u64::from(units) * 16
+    );
 }

@@ -2,11 +2,17 @@ use super::*;
 
 /// Bit by bit: the definition.
 fn slow(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 != 0 { 0x82f6_3b78 } else { 0 }))
+    !bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ if crc & 1 != 0 { 0x82f6_3b78 } else { 0 }
+        })
+    })
 }
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 23) as u8).collect()
+    (0..length as u32)
+        .map(|i| (i.wrapping_mul(0x9e37_79b1) >> 23) as u8)
+        .collect()
 }
 
 /// The test vectors of RFC 3720, appendix B.4, and the usual check string.
@@ -27,7 +33,11 @@ fn equals_definition_at_every_length_and_alignment() {
     let bytes = pattern(1200);
     for length in (0..300).chain([511, 512, 513, 1023, 1024, 1025]) {
         let offset = length % 67;
-        assert_eq!(checksum(&bytes[offset..offset + length]), slow(&bytes[offset..offset + length]), "length {length}");
+        assert_eq!(
+            checksum(&bytes[offset..offset + length]),
+            slow(&bytes[offset..offset + length]),
+            "length {length}"
+        );
     }
     let block = pattern(4096);
     assert_eq!(checksum(&block), slow(&block));

@@ -3,9 +3,21 @@ use super::*;
 #[test]
 fn fills_of_every_length() {
     for length in 1..300 {
-        assert_eq!(classify(&vec![0; length]), BlockClass::Zero, "length {length}");
-        assert_eq!(classify(&vec![0xff; length]), BlockClass::Ones, "length {length}");
-        assert_eq!(classify(&vec![0x55; length]), BlockClass::Data, "length {length}");
+        assert_eq!(
+            classify(&vec![0; length]),
+            BlockClass::Zero,
+            "length {length}"
+        );
+        assert_eq!(
+            classify(&vec![0xff; length]),
+            BlockClass::Ones,
+            "length {length}"
+        );
+        assert_eq!(
+            classify(&vec![0x55; length]),
+            BlockClass::Data,
+            "length {length}"
+        );
     }
     assert_eq!(classify(&[]), BlockClass::Data);
 }

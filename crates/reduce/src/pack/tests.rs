@@ -60,7 +60,8 @@ proptest! {
         }
     }
 
-    /// Whatever is packed anew is the same block in less, or just as much; and it is tried once only.
+    /// Whatever is packed anew is the same block in less, or just as much; and it is tried once
+    /// only.
     #[test]
     fn what_is_packed_anew_is_the_same(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
         let block = block(seed, random, period);
@@ -86,7 +87,8 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes, they are refused, or become just one block; nothing is written beyond it (which safe code could not, and the C library must not).
+    /// Whatever the bytes, they are refused, or become just one block; nothing is written beyond it
+    /// (which safe code could not, and the C library must not).
     #[test]
     fn rubbish_behind_a_mark_is_refused_or_fills_the_block(seed in any::<u64>(), random in 0usize..BLOCK, flips in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6), mark in 1u8..=48) {
         let block = block(seed, random, 7);
@@ -126,7 +128,11 @@ fn random_bytes_are_not_packed() {
 fn a_block_of_another_length_is_none() {
     let mut packer = Packer::default();
     let packed = packer.pack(&[7; BLOCK]).expect("regular").to_vec();
-    assert!(!unpack(&packed, &mut [0; 512]) && !unpack(&packed, &mut [0; 2 * BLOCK]) && !unpack(&packed[..packed.len() - 1], &mut [0; BLOCK]));
+    assert!(
+        !unpack(&packed, &mut [0; 512])
+            && !unpack(&packed, &mut [0; 2 * BLOCK])
+            && !unpack(&packed[..packed.len() - 1], &mut [0; BLOCK])
+    );
 }
 
 #[test]
@@ -146,15 +152,26 @@ fn random_blocks_look_so_and_others_do_not() {
     for random_bytes in [0, 1000, 3000, 3584] {
         let mut block = random(random_bytes);
         block.resize(BLOCK, 0x20);
-        assert!(!looks_random(&block), "{random_bytes} random bytes, and spaces");
+        assert!(
+            !looks_random(&block),
+            "{random_bytes} random bytes, and spaces"
+        );
     }
-    let text: Vec<u8> = b"Nothing is acknowledged that depends on it before it is in force. ".iter().copied().cycle().take(BLOCK).collect();
+    let text: Vec<u8> = b"Nothing is acknowledged that depends on it before it is in force. "
+        .iter()
+        .copied()
+        .cycle()
+        .take(BLOCK)
+        .collect();
     assert!(!looks_random(&text));
-    let numbers: Vec<u8> = (0..512u64).flat_map(|n| (n * 7919 % 65_536).to_le_bytes()).collect();
+    let numbers: Vec<u8> = (0..512u64)
+        .flat_map(|n| (n * 7919 % 65_536).to_le_bytes())
+        .collect();
     assert!(!looks_random(&numbers));
 }
 
-/// A block of a few distinct values in random order: entropy coding makes little of it, and repetitions are none for LZ4.
+/// A block of a few distinct values in random order: entropy coding makes little of it, and
+/// repetitions are none for LZ4.
 fn entropy(distinct: u64) -> Vec<u8> {
     let mut x = 88_172_645_463_325_252u64;
     let next = || {
@@ -171,24 +188,36 @@ fn entropy(distinct: u64) -> Vec<u8> {
 fn zstd_packs_what_has_no_repetitions() {
     let (block, mut packer, mut out) = (entropy(16), Packer::default(), Vec::new());
     assert_eq!(packer.pack_stored(Codec::Lz4, &block, &mut out), None);
-    let length = packer.pack_stored(Codec::Zstd, &block, &mut out).expect("four bits for each byte");
+    let length = packer
+        .pack_stored(Codec::Zstd, &block, &mut out)
+        .expect("four bits for each byte");
     assert!((2048..2048 + 160).contains(&length), "{length} bytes");
 }
 
-/// What zstd saves of a payload of LZ4 is too little: it stays, says that it was tried, and is not tried again.
+/// What zstd saves of a payload of LZ4 is too little: it stays, says that it was tried, and is not
+/// tried again.
 #[test]
 fn lz4_that_zstd_does_not_better_says_so() {
-    // Random bytes, and then one byte again and again: both codecs store the random ones as they are.
+    // Random bytes, and then one byte again and again: both codecs store the random ones as they
+    // are.
     let mut block = entropy(255);
     block[2000..].fill(5);
     let (mut packer, mut stored, mut anew) = (Packer::default(), Vec::new(), Vec::new());
-    let length = packer.pack_stored(Codec::Lz4, &block, &mut stored).expect("half of it");
-    assert_eq!(packer.repack_stored(&stored, BLOCK, &mut anew), Repacked::InVain(length));
+    let length = packer
+        .pack_stored(Codec::Lz4, &block, &mut stored)
+        .expect("half of it");
+    assert_eq!(
+        packer.repack_stored(&stored, BLOCK, &mut anew),
+        Repacked::InVain(length)
+    );
     assert_eq!(anew[..length - 1], stored[..length - 1]);
     assert_eq!(Made::of(&anew).map(|(made, _)| made), Some(Made::Lz4Final));
     let mut out = vec![0; BLOCK];
     assert!(Codecs::default().unpack_stored(&anew, &mut out) && out == block);
-    assert_eq!(packer.repack_stored(&anew, BLOCK, &mut Vec::new()), Repacked::Kept);
+    assert_eq!(
+        packer.repack_stored(&anew, BLOCK, &mut Vec::new()),
+        Repacked::Kept
+    );
 }
 
 /// A whole block that looks random is not tried, nor what is too small to save anything.
@@ -197,22 +226,49 @@ fn what_promises_nothing_is_not_tried() {
     let mut packer = Packer::default();
     let random: Vec<u8> = entropy(256 - 1);
     assert!(looks_random(&random));
-    assert_eq!(packer.repack_stored(&random, BLOCK, &mut Vec::new()), Repacked::Kept);
+    assert_eq!(
+        packer.repack_stored(&random, BLOCK, &mut Vec::new()),
+        Repacked::Kept
+    );
     let mut small = Vec::new();
-    let length = packer.pack_stored(Codec::Lz4, &[7; BLOCK], &mut small).expect("regular");
+    let length = packer
+        .pack_stored(Codec::Lz4, &[7; BLOCK], &mut small)
+        .expect("regular");
     assert!(length <= REPACK_LEAST);
-    assert_eq!(packer.repack_stored(&small, BLOCK, &mut Vec::new()), Repacked::Kept);
+    assert_eq!(
+        packer.repack_stored(&small, BLOCK, &mut Vec::new()),
+        Repacked::Kept
+    );
 }
 
 /// What is on members stays readable: payloads as earlier versions stored them.
 #[test]
 fn payloads_of_earlier_versions_are_unpacked() {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at / 9 * 31 % 251) as u8).collect();
-    for (name, made) in [("lz4", Made::Lz4), ("zstd", Made::Zstd), ("lz4-final", Made::Lz4Final)] {
-        let path = format!("{}/tests/fixtures/payload-{name}-v1.bin", env!("CARGO_MANIFEST_DIR"));
-        if !std::path::Path::new(&path).exists() && std::env::var_os("WINDROW_WRITE_FIXTURES").is_some() {
+    for (name, made) in [
+        ("lz4", Made::Lz4),
+        ("zstd", Made::Zstd),
+        ("lz4-final", Made::Lz4Final),
+    ] {
+        let path = format!(
+            "{}/tests/fixtures/payload-{name}-v1.bin",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        if !std::path::Path::new(&path).exists()
+            && std::env::var_os("WINDROW_WRITE_FIXTURES").is_some()
+        {
             let (mut packer, mut stored) = (Packer::default(), Vec::new());
-            packer.pack_stored(if made == Made::Zstd { Codec::Zstd } else { Codec::Lz4 }, &block, &mut stored).expect("regular");
+            packer
+                .pack_stored(
+                    if made == Made::Zstd {
+                        Codec::Zstd
+                    } else {
+                        Codec::Lz4
+                    },
+                    &block,
+                    &mut stored,
+                )
+                .expect("regular");
             if made == Made::Lz4Final {
                 *stored.last_mut().expect("not empty") += 32;
             }
@@ -221,6 +277,9 @@ fn payloads_of_earlier_versions_are_unpacked() {
         let stored = std::fs::read(&path).expect("a fixture");
         assert_eq!(Made::of(&stored).map(|(made, _)| made), Some(made));
         let mut out = vec![0; BLOCK];
-        assert!(Codecs::default().unpack_stored(&stored, &mut out) && out == block, "{name}");
+        assert!(
+            Codecs::default().unpack_stored(&stored, &mut out) && out == block,
+            "{name}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The engine by itself, on members that keep in memory what was written: no thread, no clock, so that every figure is the same each time.
+//! The engine by itself, on members that keep in memory what was written: no thread, no clock, so
+//! that every figure is the same each time.
 
 use super::failed;
 use std::collections::HashMap;
@@ -72,22 +73,49 @@ impl Driver {
             segment_rows: None,
             align_bytes: 4096,
             pool: Uuid([9; 16]),
-            members: (0..MEMBERS as u8).map(|i| (Uuid([i; 16]), member_bytes)).collect(),
+            members: (0..MEMBERS as u8)
+                .map(|i| (Uuid([i; 16]), member_bytes))
+                .collect(),
             created_unix_s: 0,
             journal: None,
-            properties: Properties { spare_per_mille: 100, ..Properties::DEFAULT },
+            properties: Properties {
+                spare_per_mille: 100,
+                ..Properties::DEFAULT
+            },
         };
-        let mut io = Stores { bytes: member_bytes, blocks: vec![HashMap::new(); MEMBERS] };
+        let mut io = Stores {
+            bytes: member_bytes,
+            blocks: vec![HashMap::new(); MEMBERS],
+        };
         Engine::format(&mut io, &spec).map_err(failed)?;
-        let limits = Limits { index_bytes, ..Limits::default() };
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
-        let (engine, _) = Engine::open(&mut io, BufPool::new(BUFFER_BYTES), &options).map_err(failed)?;
-        Ok(Self { engine, io, options, events: Vec::new(), out: Outbox::default(), control: Vec::new(), now_ns: 1 })
+        let limits = Limits {
+            index_bytes,
+            ..Limits::default()
+        };
+        let options = OpenOptions {
+            host: Uuid([1; 16]),
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits,
+        };
+        let (engine, _) =
+            Engine::open(&mut io, BufPool::new(BUFFER_BYTES), &options).map_err(failed)?;
+        Ok(Self {
+            engine,
+            io,
+            options,
+            events: Vec::new(),
+            out: Outbox::default(),
+            control: Vec::new(),
+            now_ns: 1,
+        })
     }
 
     /// Starts the pool anew as after a crash.
     pub fn restart(&mut self) -> Result<(), Failure> {
-        let (engine, _) = Engine::open(&mut self.io, BufPool::new(BUFFER_BYTES), &self.options).map_err(failed)?;
+        let (engine, _) = Engine::open(&mut self.io, BufPool::new(BUFFER_BYTES), &self.options)
+            .map_err(failed)?;
         (self.engine, self.out) = (engine, Outbox::default());
         self.pass()
     }
@@ -103,7 +131,11 @@ impl Driver {
 
     /// Asks for something; it is carried out by [`Driver::settle`].
     pub fn request(&mut self, volume: VolumeId, op: Op) {
-        self.events.push(Event::Request(Request { id: RequestId(0), volume, op }));
+        self.events.push(Event::Request(Request {
+            id: RequestId(0),
+            volume,
+            op,
+        }));
     }
 
     /// Carries out what there is, to its end.
@@ -112,12 +144,21 @@ impl Driver {
             self.engine.apply(&mut self.events, &mut self.out);
             for MemberCommand { member, tag, op } in self.out.commands.drain(..) {
                 let buf = match op {
-                    MemberOp::Read { offset, mut buf } => self.io.read(member, offset, &mut buf).map(|()| Some(buf)),
-                    MemberOp::Write { offset, buf } => self.io.write(member, offset, &buf).map(|()| Some(buf)),
+                    MemberOp::Read { offset, mut buf } => {
+                        self.io.read(member, offset, &mut buf).map(|()| Some(buf))
+                    }
+                    MemberOp::Write { offset, buf } => {
+                        self.io.write(member, offset, &buf).map(|()| Some(buf))
+                    }
                     MemberOp::Flush | MemberOp::Discard { .. } => Ok(None),
                 };
                 let buf = buf.map_err(failed)?;
-                self.events.push(Event::Member(MemberDone { member, tag, buf, result: Ok(()) }));
+                self.events.push(Event::Member(MemberDone {
+                    member,
+                    tag,
+                    buf,
+                    result: Ok(()),
+                }));
             }
             for mut job in self.out.jobs.drain(..) {
                 job.run();
@@ -133,12 +174,19 @@ impl Driver {
 
     /// An administrator's command, and its answer.
     pub fn command(&mut self, command: Control) -> Result<ControlReply, Failure> {
-        self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        self.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command,
+        }));
         self.settle()?;
         if self.control.is_empty() {
             // It waits for something in the background.
             self.pass()?;
         }
-        self.control.pop().ok_or_else(|| failed("no answer"))?.result.map_err(failed)
+        self.control
+            .pop()
+            .ok_or_else(|| failed("no answer"))?
+            .result
+            .map_err(failed)
     }
 }

@@ -16,7 +16,8 @@ enum Block {
 pub enum Content {
     /// Random bytes: each block takes a block.
     Random,
-    /// 32 random bytes, repeated: some hundred blocks in one, so that an index can be tried at its full size.
+    /// 32 random bytes, repeated: some hundred blocks in one, so that an index can be tried at its
+    /// full size.
     Repeated,
 }
 
@@ -34,12 +35,23 @@ const REPEATED: usize = 32;
 const PIECE: usize = 256;
 
 impl Image {
-    /// Of a file, or else generated: files of 1 to 2048 blocks, most of them small, one in twenty like another one.
+    /// Of a file, or else generated: files of 1 to 2048 blocks, most of them small, one in twenty
+    /// like another one.
     pub fn new(file: Option<Vec<u8>>, generated_blocks: usize, content: Content) -> Self {
         let mut random = Random::new(1);
         match file {
-            Some(file) => Self { blocks: (0..file.len() / BLOCK_SIZE).map(Block::OfFile).collect(), file, content, random },
-            None => Self { blocks: generated(generated_blocks, &mut random), file: Vec::new(), content, random },
+            Some(file) => Self {
+                blocks: (0..file.len() / BLOCK_SIZE).map(Block::OfFile).collect(),
+                file,
+                content,
+                random,
+            },
+            None => Self {
+                blocks: generated(generated_blocks, &mut random),
+                file: Vec::new(),
+                content,
+                random,
+            },
         }
     }
 
@@ -51,7 +63,9 @@ impl Image {
     /// Copies a block; false if it is one that is stored nowhere, of only 0x00 or only 0xFF.
     pub fn copy(&self, at: usize, target: &mut [u8]) -> bool {
         match self.blocks[at] {
-            Block::OfFile(from) => target.copy_from_slice(&self.file[from * BLOCK_SIZE..][..BLOCK_SIZE]),
+            Block::OfFile(from) => {
+                target.copy_from_slice(&self.file[from * BLOCK_SIZE..][..BLOCK_SIZE])
+            }
             Block::Made(number) => {
                 let (first, rest) = target.split_at_mut(match self.content {
                     Content::Random => BLOCK_SIZE,
@@ -59,7 +73,8 @@ impl Image {
                 });
                 Random::new(number).fill(first);
                 first[..8].copy_from_slice(&(number + 1).to_le_bytes());
-                rest.chunks_exact_mut(REPEATED).for_each(|part| part.copy_from_slice(first));
+                rest.chunks_exact_mut(REPEATED)
+                    .for_each(|part| part.copy_from_slice(first));
             }
         }
         !([0, 0xff].contains(&target[0]) && target.iter().all(|byte| *byte == target[0]))
@@ -70,7 +85,10 @@ impl Image {
         let random = &mut self.random;
         let (mut changed, wanted) = (0, self.blocks.len() / 50);
         while changed < wanted {
-            let (at, run) = (random.below(self.blocks.len() as u64) as usize, 1 + random.below(8) as usize);
+            let (at, run) = (
+                random.below(self.blocks.len() as u64) as usize,
+                1 + random.below(8) as usize,
+            );
             let end = (at + run).min(self.blocks.len());
             self.blocks[at..end].fill_with(|| Block::Made(random.word() >> 1));
             changed += end - at;
@@ -110,8 +128,15 @@ mod tests {
         let mut image = Image::new(None, 10_000, Content::Random);
         let before = image.blocks.clone();
         image.change();
-        let same = before.iter().zip(&image.blocks).filter(|(before, now)| before == now).count();
-        assert!(image.len() == 10_000 && (8_500..=9_800).contains(&same), "{same}");
+        let same = before
+            .iter()
+            .zip(&image.blocks)
+            .filter(|(before, now)| before == now)
+            .count();
+        assert!(
+            image.len() == 10_000 && (8_500..=9_800).contains(&same),
+            "{same}"
+        );
         let (mut one, mut other) = ([0; BLOCK_SIZE], [0; BLOCK_SIZE]);
         assert!(image.copy(0, &mut one) && image.copy(0, &mut other) && one == other);
         let zeroes = Image::new(Some(vec![0; 3 * BLOCK_SIZE]), 0, Content::Random);
@@ -122,10 +147,19 @@ mod tests {
     fn repeated_bytes_of_different_blocks_differ() {
         let image = Image::new(None, 1000, Content::Repeated);
         let mut block = [0; BLOCK_SIZE];
-        let numbers: HashSet<_> = image.blocks.iter().map(|block| format!("{block:?}")).collect();
+        let numbers: HashSet<_> = image
+            .blocks
+            .iter()
+            .map(|block| format!("{block:?}"))
+            .collect();
         let contents: HashSet<Vec<u8>> = (0..image.len())
             .map(|at| {
-                assert!(image.copy(at, &mut block) && block.chunks(REPEATED).all(|part| part == &block[..REPEATED]));
+                assert!(
+                    image.copy(at, &mut block)
+                        && block
+                            .chunks(REPEATED)
+                            .all(|part| part == &block[..REPEATED])
+                );
                 block[..REPEATED].to_vec()
             })
             .collect();

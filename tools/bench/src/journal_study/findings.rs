@@ -11,10 +11,17 @@ use windrow_wa_sim::load::{Durability, percentile};
 use windrow_wa_sim::study::{Configuration, Pressure, Row, StudySpec, Workload};
 
 /// Percentiles shown, of a million.
-const PARTS: [(&str, u64); 5] = [("50 %", 500_000), ("99 %", 990_000), ("99.9 %", 999_000), ("99.99 %", 999_900), ("99.9999 %", 999_999)];
+const PARTS: [(&str, u64); 5] = [
+    ("50 %", 500_000),
+    ("99 %", 990_000),
+    ("99.9 %", 999_000),
+    ("99.99 %", 999_900),
+    ("99.9999 %", 999_999),
+];
 /// The one that effects are judged by.
 const JUDGED: u64 = 999_900;
-/// What the talk reports of a journal on a device of its own: IOPS, 99.99 % of reads, 99.99 % of writes with an SSD and with memory; as factors.
+/// What the talk reports of a journal on a device of its own: IOPS, 99.99 % of reads, 99.99 % of
+/// writes with an SSD and with memory; as factors.
 const PUBLISHED: (f64, f64, f64, f64) = (1.36, 0.56, 0.25, 0.18);
 
 /// A configuration as a multiple of its baseline.
@@ -27,11 +34,17 @@ struct Effects {
 
 fn effects(rows: &[Row], row: &Row) -> Option<Effects> {
     let same = |other: &&Row| {
-        (other.workload, other.pressure, other.durability) == (row.workload, row.pressure, row.durability)
+        (other.workload, other.pressure, other.durability)
+            == (row.workload, row.pressure, row.durability)
             && other.configuration == row.configuration.baseline()
     };
-    let base = rows.iter().find(same).filter(|_| row.configuration != row.configuration.baseline())?;
-    let times = |mine: &[u32], others: &[u32]| Some(f64::from(percentile(mine, JUDGED)?) / f64::from(percentile(others, JUDGED)?.max(1)));
+    let base = rows
+        .iter()
+        .find(same)
+        .filter(|_| row.configuration != row.configuration.baseline())?;
+    let times = |mine: &[u32], others: &[u32]| {
+        Some(f64::from(percentile(mine, JUDGED)?) / f64::from(percentile(others, JUDGED)?.max(1)))
+    };
     Some(Effects {
         rate: row.outcome.per_second() / base.outcome.per_second().max(1e-9),
         read: times(&row.outcome.reads, &base.outcome.reads),
@@ -48,7 +61,9 @@ fn published_write(configuration: Configuration) -> Option<f64> {
 }
 
 fn percent(times: Option<f64>) -> String {
-    times.map_or("-".to_owned(), |times| format!("{:+.0} %", (times - 1.0) * 100.0))
+    times.map_or("-".to_owned(), |times| {
+        format!("{:+.0} %", (times - 1.0) * 100.0)
+    })
 }
 
 fn per_user_byte(bytes: u64, row: &Row) -> f64 {
@@ -67,7 +82,10 @@ fn cases(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut cases: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
         let same = |case: &&mut Vec<&Row>| {
-            case.first().is_some_and(|first| (first.workload, first.pressure, first.durability) == (row.workload, row.pressure, row.durability))
+            case.first().is_some_and(|first| {
+                (first.workload, first.pressure, first.durability)
+                    == (row.workload, row.pressure, row.durability)
+            })
         };
         match cases.iter_mut().find(same) {
             Some(case) => case.push(row),
@@ -78,7 +96,12 @@ fn cases(rows: &[Row]) -> Vec<Vec<&Row>> {
 }
 
 fn case_name(row: &Row) -> String {
-    format!("{}, {}, {}", row.workload.name(), pressure_name(row.pressure), durability_name(row.durability))
+    format!(
+        "{}, {}, {}",
+        row.workload.name(),
+        pressure_name(row.pressure),
+        durability_name(row.durability)
+    )
 }
 
 /// Bytes written each second as a share of what the baseline writes at full load.
@@ -88,19 +111,38 @@ fn share_of_full(rows: &[Row], row: &Row) -> Option<f64> {
             && other.durability == Durability::Each
             && (other.configuration, other.workload) == (row.configuration.baseline(), row.workload)
     };
-    rows.iter().find(is_full).map(|full| row.outcome.write_bytes_per_second() / full.outcome.write_bytes_per_second().max(1e-9))
+    rows.iter().find(is_full).map(|full| {
+        row.outcome.write_bytes_per_second() / full.outcome.write_bytes_per_second().max(1e-9)
+    })
 }
 
 fn latency_cells(sorted: &[u32]) -> impl Iterator<Item = String> + '_ {
-    PARTS.iter().map(|(_, part)| percentile(sorted, *part).map_or("-".to_owned(), |ns| nanoseconds(u64::from(ns))))
+    PARTS.iter().map(|(_, part)| {
+        percentile(sorted, *part).map_or("-".to_owned(), |ns| nanoseconds(u64::from(ns)))
+    })
 }
 
 fn table(rows: &[Row], case: &[&Row]) -> String {
-    let mut heading: Vec<String> = ["CONFIGURATION", "TASKS", "IOPS", "MB/S", "WRITTEN"].map(str::to_owned).to_vec();
+    let mut heading: Vec<String> = ["CONFIGURATION", "TASKS", "IOPS", "MB/S", "WRITTEN"]
+        .map(str::to_owned)
+        .to_vec();
     for kind in ["R", "W"] {
         heading.extend(PARTS.iter().map(|(name, _)| format!("{kind} {name}")));
     }
-    heading.extend(["F 50 %", "F 99.99 %", "WAF", "PROGRAMMED", "FLUSHES/WRITE", "IOPS +-", "R 99.99 +-", "W 99.99 +-", "PUBLISHED"].map(str::to_owned));
+    heading.extend(
+        [
+            "F 50 %",
+            "F 99.99 %",
+            "WAF",
+            "PROGRAMMED",
+            "FLUSHES/WRITE",
+            "IOPS +-",
+            "R 99.99 +-",
+            "W 99.99 +-",
+            "PUBLISHED",
+        ]
+        .map(str::to_owned),
+    );
     let mut table = Table::new(&heading.iter().map(String::as_str).collect::<Vec<_>>());
     for row in case {
         let outcome = &row.outcome;
@@ -109,19 +151,46 @@ fn table(rows: &[Row], case: &[&Row]) -> String {
             row.tasks.to_string(),
             format!("{:.0}", outcome.per_second()),
             format!("{:.0}", outcome.bytes_per_second() / 1e6),
-            share_of_full(rows, row).map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+            share_of_full(rows, row)
+                .map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
         ];
         cells.extend(latency_cells(&outcome.reads).chain(latency_cells(&outcome.writes)));
-        let flush = |part| percentile(&outcome.flushes, part).map_or("-".to_owned(), |ns| nanoseconds(u64::from(ns)));
+        let flush = |part| {
+            percentile(&outcome.flushes, part)
+                .map_or("-".to_owned(), |ns| nanoseconds(u64::from(ns)))
+        };
         cells.extend([flush(500_000), flush(JUDGED)]);
-        cells.push(factor(ppm(per_user_byte(outcome.devices.written_bytes, row))));
+        cells.push(factor(ppm(per_user_byte(
+            outcome.devices.written_bytes,
+            row,
+        ))));
         let programmed = outcome.devices.programmed_bytes;
-        cells.push(if programmed == 0 { "-".to_owned() } else { factor(ppm(per_user_byte(programmed, row))) });
-        cells.push(factor(ppm(outcome.devices.flushes as f64 / outcome.writes.len().max(1) as f64)));
+        cells.push(if programmed == 0 {
+            "-".to_owned()
+        } else {
+            factor(ppm(per_user_byte(programmed, row)))
+        });
+        cells.push(factor(ppm(
+            outcome.devices.flushes as f64 / outcome.writes.len().max(1) as f64
+        )));
         let found = effects(rows, row);
-        cells.extend([found.map(|e| e.rate), found.and_then(|e| e.read), found.and_then(|e| e.write)].map(percent));
+        cells.extend(
+            [
+                found.map(|e| e.rate),
+                found.and_then(|e| e.read),
+                found.and_then(|e| e.write),
+            ]
+            .map(percent),
+        );
         let published = published_write(row.configuration).filter(|_| is_judged(row));
-        cells.push(published.map_or(String::new(), |write| format!("{} {} {}", percent(Some(PUBLISHED.0)), percent(Some(PUBLISHED.1)), percent(Some(write)))));
+        cells.push(published.map_or(String::new(), |write| {
+            format!(
+                "{} {} {}",
+                percent(Some(PUBLISHED.0)),
+                percent(Some(PUBLISHED.1)),
+                percent(Some(write))
+            )
+        }));
         table.row(cells);
     }
     table.render()
@@ -138,8 +207,11 @@ fn latency_json(sorted: &[u32]) -> Value {
 
 fn row_json(rows: &[Row], row: &Row) -> Value {
     let (outcome, found) = (&row.outcome, effects(rows, row));
-    let by_cause: serde_json::Map<String, Value> =
-        outcome.causes.iter().map(|(name, bytes)| ((*name).to_owned(), json!(ppm(per_user_byte(*bytes, row))))).collect();
+    let by_cause: serde_json::Map<String, Value> = outcome
+        .causes
+        .iter()
+        .map(|(name, bytes)| ((*name).to_owned(), json!(ppm(per_user_byte(*bytes, row)))))
+        .collect();
     let flush_after = match row.durability {
         Durability::Each => None,
         Durability::FlushAfter(after) => Some(after),
@@ -161,43 +233,102 @@ fn row_json(rows: &[Row], row: &Row) -> Value {
 
 /// The case that the talk measured.
 fn is_judged(row: &Row) -> bool {
-    (row.workload, row.pressure, row.durability) == (Workload::Both, Pressure::Tenth, Durability::Each)
+    (row.workload, row.pressure, row.durability)
+        == (Workload::Both, Pressure::Tenth, Durability::Each)
 }
 
 /// The three effects, as they were published: both loads at once, at a tenth of the load.
 fn goals(rows: &[Row]) -> Vec<Goal> {
     let mut goals = Vec::new();
     for row in rows.iter().filter(|row| is_judged(row)) {
-        let (Some(found), Some(write)) = (effects(rows, row), published_write(row.configuration)) else { continue };
-        let of = |what: &str| format!("{}, {what}, of that with the journal on the data drives:", row.configuration.name());
+        let (Some(found), Some(write)) = (effects(rows, row), published_write(row.configuration))
+        else {
+            continue;
+        };
+        let of = |what: &str| {
+            format!(
+                "{}, {what}, of that with the journal on the data drives:",
+                row.configuration.name()
+            )
+        };
         goals.push(Goal::at_least(of("IOPS"), found.rate, PUBLISHED.0));
         // Where there are too few samples for a percentile there is nothing to judge.
-        goals.extend(found.read.map(|read| Goal::at_most(of("99.99 % of reads"), read, PUBLISHED.1)));
-        goals.extend(found.write.map(|times| Goal::at_most(of("99.99 % of writes"), times, write)));
+        goals.extend(
+            found
+                .read
+                .map(|read| Goal::at_most(of("99.99 % of reads"), read, PUBLISHED.1)),
+        );
+        goals.extend(
+            found
+                .write
+                .map(|times| Goal::at_most(of("99.99 % of writes"), times, write)),
+        );
     }
     goals
 }
 
 fn picture(spec: &StudySpec, rows: &[Row]) -> String {
-    let names: Vec<&str> = spec.configurations.iter().map(|configuration| configuration.name()).collect();
+    let names: Vec<&str> = spec
+        .configurations
+        .iter()
+        .map(|configuration| configuration.name())
+        .collect();
     let mut bars = Vec::new();
-    for case in cases(rows).iter().filter(|case| case[0].durability == Durability::Each) {
+    for case in cases(rows)
+        .iter()
+        .filter(|case| case[0].durability == Durability::Each)
+    {
         let of = |value: &dyn Fn(&Row) -> Option<f64>| {
-            let find = |configuration: &Configuration| case.iter().find(|row| row.configuration == *configuration).and_then(|row| value(row));
+            let find = |configuration: &Configuration| {
+                case.iter()
+                    .find(|row| row.configuration == *configuration)
+                    .and_then(|row| value(row))
+            };
             spec.configurations.iter().map(find).collect::<Vec<_>>()
         };
         let is_base = |row: &Row| row.configuration == row.configuration.baseline();
-        let times = |row: &Row, effect: &dyn Fn(Effects) -> Option<f64>| if is_base(row) { Some(1.0) } else { effects(rows, row).and_then(effect) };
-        let label = |what: &str| format!("{} {}: {what}", case[0].workload.name(), pressure_name(case[0].pressure));
-        bars.push(Group { label: label("IOPS"), values: of(&|row| times(row, &|found| Some(found.rate))) });
-        bars.push(Group { label: label("read 99.99 %"), values: of(&|row| times(row, &|found| found.read)) });
-        bars.push(Group { label: label("write 99.99 %"), values: of(&|row| times(row, &|found| found.write)) });
+        let times = |row: &Row, effect: &dyn Fn(Effects) -> Option<f64>| {
+            if is_base(row) {
+                Some(1.0)
+            } else {
+                effects(rows, row).and_then(effect)
+            }
+        };
+        let label = |what: &str| {
+            format!(
+                "{} {}: {what}",
+                case[0].workload.name(),
+                pressure_name(case[0].pressure)
+            )
+        };
+        bars.push(Group {
+            label: label("IOPS"),
+            values: of(&|row| times(row, &|found| Some(found.rate))),
+        });
+        bars.push(Group {
+            label: label("read 99.99 %"),
+            values: of(&|row| times(row, &|found| found.read)),
+        });
+        bars.push(Group {
+            label: label("write 99.99 %"),
+            values: of(&|row| times(row, &|found| found.write)),
+        });
     }
-    groups("Multiples of the same with the journal on the data drives", &names, &bars)
+    groups(
+        "Multiples of the same with the journal on the data drives",
+        &names,
+        &bars,
+    )
 }
 
 /// All of it.
-pub fn make(spec: &StudySpec, what: &str, rows: &[Row], settling: &[(Configuration, Vec<f64>)], modelled: bool) -> Findings {
+pub fn make(
+    spec: &StudySpec,
+    what: &str,
+    rows: &[Row],
+    settling: &[(Configuration, Vec<f64>)],
+    modelled: bool,
+) -> Findings {
     let mut text = format!(
         "{what}.\n+-: against the journal on the data drives of the same kind of array (internal, in-place); PUBLISHED: the same of the talk.\n\
          WRITTEN: bytes written each second, of the baseline's at full load\n",
@@ -223,5 +354,11 @@ pub fn make(spec: &StudySpec, what: &str, rows: &[Row], settling: &[(Configurati
         })).collect::<Vec<_>>(),
         "results": rows.iter().map(|row| row_json(rows, row)).collect::<Vec<_>>(),
     });
-    Findings { name: "journal-study", value, text, picture: picture(spec, rows), goals: goals(rows) }
+    Findings {
+        name: "journal-study",
+        value,
+        text,
+        picture: picture(spec, rows),
+        goals: goals(rows),
+    }
 }

@@ -1,7 +1,9 @@
-//! Random reads in process, event driven: whoever delivers completions submits the next reads at once, so that no thread of the load has to be
-//! woken. (The load of the module `session` is one of threads that wait, as programs with blocking calls are.)
+//! Random reads in process, event driven: whoever delivers completions submits the next reads at
+//! once, so that no thread of the load has to be woken. (The load of the module `session` is one of
+//! threads that wait, as programs with blocking calls are.)
 //!
-//! A submission may itself end with completions, on the same thread: one call submits at a time, and looks again before it leaves.
+//! A submission may itself end with completions, on the same thread: one call submits at a time,
+//! and looks again before it leaves.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -33,8 +35,19 @@ pub struct ChainedReads {
 /// # Errors
 /// There is no such export.
 pub fn run(pool: &Pool, export: &str, spec: &ChainedReads) -> Result<LoadResult, Failure> {
-    let chain = Arc::new(Chain { spec: *spec, begin: Instant::now(), state: Mutex::new(State::new(spec)), ended: Condvar::new() });
-    let session = pool.open(export, chain.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+    let chain = Arc::new(Chain {
+        spec: *spec,
+        begin: Instant::now(),
+        state: Mutex::new(State::new(spec)),
+        ended: Condvar::new(),
+    });
+    let session = pool.open(export, chain.clone()).map_err(|error| {
+        Failure::new(
+            id::BENCH_LOAD,
+            format!("cannot open export '{export}'"),
+            error,
+        )
+    })?;
     let volume = session.info().volume;
     let mut state = chain.state();
     state.volume = volume;
@@ -42,7 +55,10 @@ pub fn run(pool: &Pool, export: &str, spec: &ChainedReads) -> Result<LoadResult,
     state.free.extend(0..spec.depth as u64);
     let mut state = chain.go_on(state);
     while state.free.len() < spec.depth {
-        state = chain.ended.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        state = chain
+            .ended
+            .wait(state)
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     state.result.elapsed = chain.begin.elapsed();
     // Session and sink hold each other until here.
@@ -94,7 +110,9 @@ struct Chain {
 
 impl Chain {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn now_ns(&self) -> u64 {
@@ -107,7 +125,10 @@ impl Chain {
             let slot = completion.id.0;
             state.result.requests += 1;
             state.result.bytes += u64::from(self.spec.block_bytes);
-            state.result.latency.record(now.saturating_sub(state.starts[slot as usize]));
+            state
+                .result
+                .latency
+                .record(now.saturating_sub(state.starts[slot as usize]));
             if let Err(error) = completion.result {
                 state.result.errors += 1;
                 state.result.error = state.result.error.or(Some(error));
@@ -116,13 +137,21 @@ impl Chain {
         }
     }
 
-    /// Submits as many reads as there are free slots, unless somebody else is at it or the load is over.
+    /// Submits as many reads as there are free slots, unless somebody else is at it or the load is
+    /// over.
     fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let blocks = (self.spec.span_bytes / u64::from(self.spec.block_bytes)).max(1);
-        let Some(session) = state.session.clone().filter(|_| !std::mem::replace(&mut state.submitting, true)) else { return state };
+        let Some(session) = state
+            .session
+            .clone()
+            .filter(|_| !std::mem::replace(&mut state.submitting, true))
+        else {
+            return state;
+        };
         loop {
             let now = self.now_ns();
-            let over = state.result.errors > 0 || (u128::from(now) >= self.spec.time.as_nanos() && state.result.requests > 0);
+            let over = state.result.errors > 0
+                || (u128::from(now) >= self.spec.time.as_nanos() && state.result.requests > 0);
             if over || state.free.is_empty() {
                 break;
             }
@@ -130,7 +159,14 @@ impl Chain {
             while let Some(slot) = state.free.pop() {
                 let offset = state.random.below(blocks) * u64::from(self.spec.block_bytes);
                 state.starts[slot as usize] = now;
-                requests.push(Request { id: RequestId(slot), volume: state.volume, op: Op::Read { offset, length: self.spec.block_bytes } });
+                requests.push(Request {
+                    id: RequestId(slot),
+                    volume: state.volume,
+                    op: Op::Read {
+                        offset,
+                        length: self.spec.block_bytes,
+                    },
+                });
             }
             let mut ready = std::mem::take(&mut state.ready);
             drop(state);

@@ -1,4 +1,5 @@
-//! Tasks of the journal study on a running pool: each has a thread and a session, draws a request of its mix, waits for the answer, and goes on.
+//! Tasks of the journal study on a running pool: each has a thread and a session, draws a request
+//! of its mix, waits for the answer, and goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,16 +39,23 @@ pub fn run(pool: &Pool, export: &str, spec: &MixedSpec) -> Result<Outcome, Failu
         let task = |number: usize| {
             let (noise, failed) = (&noise, &failed);
             scope.spawn(move || {
-                let result = Task::open(pool, export, spec, noise, number).and_then(|task| task.run(begin, failed));
+                let result = Task::open(pool, export, spec, noise, number)
+                    .and_then(|task| task.run(begin, failed));
                 failed.fetch_or(result.is_err(), Ordering::Relaxed);
                 result
             })
         };
         let threads: Vec<_> = (0..spec.tasks.len()).map(task).collect();
         let panicked = |_| Err(Failure::new(id::BENCH, "a task failed", "it panicked"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(panicked))
+            .collect::<Vec<_>>()
     });
-    let mut sum = Outcome { elapsed_ns: begin.elapsed().as_nanos() as u64, ..Outcome::default() };
+    let mut sum = Outcome {
+        elapsed_ns: begin.elapsed().as_nanos() as u64,
+        ..Outcome::default()
+    };
     for result in results {
         let part = result?;
         sum.reads.extend(part.reads);
@@ -56,7 +64,9 @@ pub fn run(pool: &Pool, export: &str, spec: &MixedSpec) -> Result<Outcome, Failu
         sum.read_bytes += part.read_bytes;
         sum.write_bytes += part.write_bytes;
     }
-    [&mut sum.reads, &mut sum.writes, &mut sum.flushes].into_iter().for_each(|latencies| latencies.sort_unstable());
+    [&mut sum.reads, &mut sum.writes, &mut sum.flushes]
+        .into_iter()
+        .for_each(|latencies| latencies.sort_unstable());
     Ok(sum)
 }
 
@@ -72,12 +82,33 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn open(pool: &Pool, export: &str, spec: &'a MixedSpec, noise: &'a Payload, number: usize) -> Result<Self, Failure> {
+    fn open(
+        pool: &Pool,
+        export: &str,
+        spec: &'a MixedSpec,
+        noise: &'a Payload,
+        number: usize,
+    ) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| {
+            Failure::new(
+                id::BENCH_LOAD,
+                format!("cannot open export '{export}'"),
+                error,
+            )
+        })?;
         let volume = session.info().volume;
         let rng = Rng::stream(spec.seed + number as u64, "task");
-        Ok(Self { spec, mix: spec.tasks[number], noise, session, arrivals, volume, rng, ready: Vec::new() })
+        Ok(Self {
+            spec,
+            mix: spec.tasks[number],
+            noise,
+            session,
+            arrivals,
+            volume,
+            rng,
+            ready: Vec::new(),
+        })
     }
 
     fn run(mut self, begin: Instant, failed: &AtomicBool) -> Result<Outcome, Failure> {
@@ -87,17 +118,29 @@ impl<'a> Task<'a> {
         while begin.elapsed() < self.spec.time && !failed.load(Ordering::Relaxed) {
             let (is_read, blocks) = self.mix.draw(&mut self.rng);
             let bytes = blocks * BLOCK_BYTES;
-            let offset = self.rng.below(self.spec.span_bytes / BLOCK_BYTES - blocks + 1) * BLOCK_BYTES;
+            let offset = self
+                .rng
+                .below(self.spec.span_bytes / BLOCK_BYTES - blocks + 1)
+                * BLOCK_BYTES;
             let since = Instant::now();
             if is_read {
-                self.ask(Op::Read { offset, length: bytes as u32 }).map_err(failure)?;
+                self.ask(Op::Read {
+                    offset,
+                    length: bytes as u32,
+                })
+                .map_err(failure)?;
                 outcome.reads.push(short(since));
                 outcome.read_bytes += bytes;
                 continue;
             }
             let at = self.rng.below((NOISE_BYTES as u64 - bytes) / 512) as usize * 512;
             let data = self.noise.slice(at, bytes as usize);
-            self.ask(Op::Write { offset, data, fua: self.spec.durability == Durability::Each }).map_err(failure)?;
+            self.ask(Op::Write {
+                offset,
+                data,
+                fua: self.spec.durability == Durability::Each,
+            })
+            .map_err(failure)?;
             unflushed += 1;
             if let Durability::FlushAfter(after) = self.spec.durability
                 && unflushed >= after
@@ -114,8 +157,17 @@ impl<'a> Task<'a> {
     }
 
     fn ask(&mut self, op: Op) -> Result<(), RequestError> {
-        self.session.submit(&mut vec![Request { id: RequestId(0), volume: self.volume, op }], &mut self.ready);
+        self.session.submit(
+            &mut vec![Request {
+                id: RequestId(0),
+                volume: self.volume,
+                op,
+            }],
+            &mut self.ready,
+        );
         collect(&self.arrivals, &mut self.ready, true);
-        self.ready.drain(..).try_for_each(|completion| completion.result.map(|_| ()))
+        self.ready
+            .drain(..)
+            .try_for_each(|completion| completion.result.map(|_| ()))
     }
 }

@@ -1,5 +1,6 @@
-//! Requests at a fixed rate, whatever happens to those before (an open loop): their latency counts from the moment at which they were due, so that
-//! a pool that stands still is not asked less often.
+//! Requests at a fixed rate, whatever happens to those before (an open loop): their latency counts
+//! from the moment at which they were due, so that a pool that stands still is not asked less
+//! often.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -52,7 +53,10 @@ struct Arrivals {
 impl Arrivals {
     fn add(&self, completions: &mut Vec<Completion>) {
         let now = self.begin.elapsed();
-        self.done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(completions.drain(..).map(|completion| (completion, now)));
+        self.done
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .extend(completions.drain(..).map(|completion| (completion, now)));
         self.changed.notify_one();
     }
 }
@@ -67,12 +71,30 @@ impl Sink for Arrivals {
 ///
 /// # Errors
 /// There is no such export.
-pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Result<PacedResult, Failure> {
+pub fn run(
+    pool: &Pool,
+    export: &str,
+    spec: &PacedSpec,
+    stop: &AtomicBool,
+) -> Result<PacedResult, Failure> {
     let data: Payload = noise(spec.seed, 8 << 20);
-    let arrivals = Arc::new(Arrivals { begin: Instant::now(), done: Mutex::default(), changed: Condvar::new() });
-    let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+    let arrivals = Arc::new(Arrivals {
+        begin: Instant::now(),
+        done: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let session = pool.open(export, arrivals.clone()).map_err(|error| {
+        Failure::new(
+            id::BENCH_LOAD,
+            format!("cannot open export '{export}'"),
+            error,
+        )
+    })?;
     let volume = session.info().volume;
-    let (block, blocks) = (u64::from(spec.block_bytes), (spec.span_bytes / u64::from(spec.block_bytes)).max(1));
+    let (block, blocks) = (
+        u64::from(spec.block_bytes),
+        (spec.span_bytes / u64::from(spec.block_bytes)).max(1),
+    );
     let mut random = Random::new(spec.seed);
     let due = |number: u64| Duration::from_nanos(number * 1_000_000_000 / spec.per_second.max(1));
     let (mut requests, mut ready, mut result) = (Vec::new(), Vec::new(), PacedResult::default());
@@ -83,12 +105,23 @@ pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Re
         while !over && due(sent) <= now {
             let offset = random.below(blocks) * block;
             let op = if spec.reads && sent % 2 == 0 {
-                Op::Read { offset, length: spec.block_bytes }
+                Op::Read {
+                    offset,
+                    length: spec.block_bytes,
+                }
             } else {
                 let at = random.below((data.len() as u64 - block) / 512) as usize * 512;
-                Op::Write { offset, data: data.slice(at, spec.block_bytes as usize), fua: false }
+                Op::Write {
+                    offset,
+                    data: data.slice(at, spec.block_bytes as usize),
+                    fua: false,
+                }
             };
-            requests.push(Request { id: RequestId(sent), volume, op });
+            requests.push(Request {
+                id: RequestId(sent),
+                volume,
+                op,
+            });
             sent += 1;
         }
         if !over {
@@ -98,14 +131,29 @@ pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Re
             session.submit(&mut requests, &mut ready);
             arrivals.add(&mut ready);
         }
-        let mut done = arrivals.done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut done = arrivals
+            .done
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if done.is_empty() {
-            let patience = if over { Duration::from_millis(100) } else { due(sent).saturating_sub(arrivals.begin.elapsed()) };
-            done = arrivals.changed.wait_timeout(done, patience).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let patience = if over {
+                Duration::from_millis(100)
+            } else {
+                due(sent).saturating_sub(arrivals.begin.elapsed())
+            };
+            done = arrivals
+                .changed
+                .wait_timeout(done, patience)
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .0;
         }
         for (completion, at) in done.drain(..) {
             let number = completion.id.0;
-            let histogram = if spec.reads && number % 2 == 0 { &mut result.reads } else { &mut result.writes };
+            let histogram = if spec.reads && number % 2 == 0 {
+                &mut result.reads
+            } else {
+                &mut result.writes
+            };
             histogram.record(at.saturating_sub(due(number)).as_nanos() as u64);
             if let Err(error) = completion.result {
                 result.errors += 1;

@@ -1,5 +1,6 @@
-//! The members' own random reads: a number of reads in flight over all of them together, past the page cache, through the same queue that
-//! the pool uses. Ends are handled in groups, as the pool does: a member that reports its reads in a burst gets new ones before all are handled.
+//! The members' own random reads: a number of reads in flight over all of them together, past the
+//! page cache, through the same queue that the pool uses. Ends are handled in groups, as the pool
+//! does: a member that reports its reads in a burst gets new ones before all are handled.
 
 use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
@@ -20,7 +21,8 @@ pub struct RawReadSpec {
     pub time: Duration,
     /// Seed.
     pub seed: u64,
-    /// Look at every byte, as anybody does who has a use for it or checks it: that alone takes memory from where the device puts it.
+    /// Look at every byte, as anybody does who has a use for it or checks it: that alone takes
+    /// memory from where the device puts it.
     pub look: bool,
 }
 
@@ -32,10 +34,20 @@ const GROUP_READS: usize = 4;
 /// # Errors
 /// A member fails, or is smaller than one read.
 pub fn measure(members: &Members, spec: &RawReadSpec) -> Result<LoadResult, Failure> {
-    let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_IO, "cannot read the members", error);
-    let (mut submitter, mut reaper) = queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
+    let failure = |error: &dyn std::fmt::Display| {
+        Failure::new(id::MEMBER_IO, "cannot read the members", error)
+    };
+    let (mut submitter, mut reaper) =
+        queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
     let block = u64::from(spec.block_bytes);
-    let blocks: Vec<u64> = members.iter().map(|member| member.as_ref().map_or(0, |member| member.info().size_bytes / block)).collect();
+    let blocks: Vec<u64> = members
+        .iter()
+        .map(|member| {
+            member
+                .as_ref()
+                .map_or(0, |member| member.info().size_bytes / block)
+        })
+        .collect();
     if blocks.contains(&0) || blocks.is_empty() {
         return Err(failure(&"a member is smaller than one read"));
     }
@@ -43,13 +55,18 @@ pub fn measure(members: &Members, spec: &RawReadSpec) -> Result<LoadResult, Fail
     let mut read = |slot: usize, buf: Buf| {
         let member = random.below(blocks.len() as u64) as usize;
         let offset = random.below(blocks[member]) * block;
-        MemberCommand { member: MemberId(member as u8), tag: IoTag(slot as u64), op: MemberOp::Read { offset, buf } }
+        MemberCommand {
+            member: MemberId(member as u8),
+            tag: IoTag(slot as u64),
+            op: MemberOp::Read { offset, buf },
+        }
     };
     let (mut commands, mut done) = (Vec::new(), Vec::new());
     let begin = Instant::now();
     let mut starts = vec![Duration::ZERO; spec.depth];
     let mut result = LoadResult::default();
-    commands.extend((0..spec.depth).map(|slot| read(slot, Buf::unpooled(spec.block_bytes as usize))));
+    commands
+        .extend((0..spec.depth).map(|slot| read(slot, Buf::unpooled(spec.block_bytes as usize))));
     let mut in_flight = commands.len();
     submitter.submit(&mut commands, &mut done);
     while in_flight > 0 {
@@ -63,11 +80,18 @@ pub fn measure(members: &Members, spec: &RawReadSpec) -> Result<LoadResult, Fail
             end.result.map_err(|error| failure(&error))?;
             in_flight -= 1;
             if let Some(buf) = end.buf.as_ref().filter(|_| spec.look) {
-                std::hint::black_box(buf.as_chunks::<8>().0.iter().fold(0u64, |sum, word| sum ^ u64::from_ne_bytes(*word)));
+                std::hint::black_box(
+                    buf.as_chunks::<8>()
+                        .0
+                        .iter()
+                        .fold(0u64, |sum, word| sum ^ u64::from_ne_bytes(*word)),
+                );
             }
             result.requests += 1;
             result.bytes += block;
-            result.latency.record((now - starts[slot]).as_nanos() as u64);
+            result
+                .latency
+                .record((now - starts[slot]).as_nanos() as u64);
             if let Some(buf) = end.buf.filter(|_| now < spec.time) {
                 starts[slot] = now;
                 commands.push(read(slot, buf));

@@ -1,5 +1,6 @@
-//! What a rebuild has to do at least, done by the members alone: for each chunk of one member the same chunk of `reads` others is read, then it is
-//! written. Past the page cache, through the queue that the pool uses; the bytes are not looked at.
+//! What a rebuild has to do at least, done by the members alone: for each chunk of one member the
+//! same chunk of `reads` others is read, then it is written. Past the page cache, through the queue
+//! that the pool uses; the bytes are not looked at.
 
 use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
@@ -36,27 +37,52 @@ struct Chunk {
 /// # Errors
 /// A member fails.
 pub fn measure(members: &Members, spec: &RawRebuildSpec) -> Result<(u64, Duration), Failure> {
-    let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_IO, "cannot read and write the members", error);
-    let (mut submitter, mut reaper) = queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
-    let others: Vec<usize> = (0..members.len()).filter(|member| *member != spec.target).collect();
-    let least = members.iter().flatten().map(|member| member.info().size_bytes).min().unwrap_or(0);
-    let count = (spec.bytes.min(least.saturating_sub(spec.begin)) / spec.chunk_bytes as u64) as usize;
+    let failure = |error: &dyn std::fmt::Display| {
+        Failure::new(id::MEMBER_IO, "cannot read and write the members", error)
+    };
+    let (mut submitter, mut reaper) =
+        queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
+    let others: Vec<usize> = (0..members.len())
+        .filter(|member| *member != spec.target)
+        .collect();
+    let least = members
+        .iter()
+        .flatten()
+        .map(|member| member.info().size_bytes)
+        .min()
+        .unwrap_or(0);
+    let count =
+        (spec.bytes.min(least.saturating_sub(spec.begin)) / spec.chunk_bytes as u64) as usize;
     let (mut commands, mut done, mut idle) = (Vec::new(), Vec::new(), Vec::<Buf>::new());
     let mut chunks: Vec<Option<Chunk>> = (0..AHEAD).map(|_| None).collect();
     let (mut begun, mut ended) = (0, 0);
     let begin = Instant::now();
     while ended < count {
-        for (slot, chunk) in chunks.iter_mut().enumerate().filter(|(_, chunk)| chunk.is_none()) {
+        for (slot, chunk) in chunks
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, chunk)| chunk.is_none())
+        {
             if begun == count {
                 break;
             }
             let at = spec.begin + (begun * spec.chunk_bytes) as u64;
             for turn in 0..spec.reads {
                 let member = others[(begun + turn) % others.len()];
-                let buf = idle.pop().unwrap_or_else(|| Buf::unpooled(spec.chunk_bytes));
-                commands.push(MemberCommand { member: MemberId(member as u8), tag: IoTag(slot as u64), op: MemberOp::Read { offset: at, buf } });
+                let buf = idle
+                    .pop()
+                    .unwrap_or_else(|| Buf::unpooled(spec.chunk_bytes));
+                commands.push(MemberCommand {
+                    member: MemberId(member as u8),
+                    tag: IoTag(slot as u64),
+                    op: MemberOp::Read { offset: at, buf },
+                });
             }
-            *chunk = Some(Chunk { at, left: spec.reads, buf: None });
+            *chunk = Some(Chunk {
+                at,
+                left: spec.reads,
+                buf: None,
+            });
             begun += 1;
         }
         submitter.submit(&mut commands, &mut done);
@@ -66,7 +92,9 @@ pub fn measure(members: &Members, spec: &RawRebuildSpec) -> Result<(u64, Duratio
         for end in done.drain(..) {
             end.result.map_err(|error| failure(&error))?;
             let slot = end.tag.0 as usize;
-            let Some(chunk) = chunks[slot].as_mut() else { continue };
+            let Some(chunk) = chunks[slot].as_mut() else {
+                continue;
+            };
             idle.extend(chunk.buf.take());
             if chunk.left == 0 {
                 idle.extend(end.buf);
@@ -77,8 +105,15 @@ pub fn measure(members: &Members, spec: &RawRebuildSpec) -> Result<(u64, Duratio
             chunk.left -= 1;
             chunk.buf = end.buf;
             if let Some(buf) = (chunk.left == 0).then(|| chunk.buf.take()).flatten() {
-                let op = MemberOp::Write { offset: chunk.at, buf };
-                commands.push(MemberCommand { member: MemberId(spec.target as u8), tag: end.tag, op });
+                let op = MemberOp::Write {
+                    offset: chunk.at,
+                    buf,
+                };
+                commands.push(MemberCommand {
+                    member: MemberId(spec.target as u8),
+                    tag: end.tag,
+                    op,
+                });
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Synchronous writers: each has a thread and a session, writes a few blocks, makes them durable, and only then goes on.
+//! Synchronous writers: each has a thread and a session, writes a few blocks, makes them durable,
+//! and only then goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,8 @@ pub enum Commit {
     Flush(u32),
     /// One block at random that is durable when it is answered.
     Fua,
-    /// As a database with a write-ahead log does it: one block behind the last one, the header in front of them again, then a flush.
+    /// As a database with a write-ahead log does it: one block behind the last one, the header in
+    /// front of them again, then a flush.
     Log,
 }
 
@@ -84,18 +86,29 @@ const LOG_BYTES: u64 = 4 << 20;
 ///
 /// # Errors
 /// There is no such export, or a request failed.
-pub fn run(pool: &Pool, export: &str, spec: &SyncSpec, stop: &AtomicBool) -> Result<SyncResult, Failure> {
+pub fn run(
+    pool: &Pool,
+    export: &str,
+    spec: &SyncSpec,
+    stop: &AtomicBool,
+) -> Result<SyncResult, Failure> {
     let noise = diluted(spec.random_percent);
     let begin = Instant::now();
     let results = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..spec.writers as u64)
             .map(|number| {
                 let noise = &noise;
-                scope.spawn(move || Writer::open(pool, export, spec, noise, number).map(|writer| writer.run(begin, stop)))
+                scope.spawn(move || {
+                    Writer::open(pool, export, spec, noise, number)
+                        .map(|writer| writer.run(begin, stop))
+                })
             })
             .collect();
         let panicked = |_| Err(Failure::new(id::BENCH, "a writer failed", "it panicked"));
-        writers.into_iter().map(|writer| writer.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap_or_else(panicked))
+            .collect::<Vec<_>>()
     });
     let mut sum = SyncResult::default();
     for result in results {
@@ -108,7 +121,11 @@ pub fn run(pool: &Pool, export: &str, spec: &SyncSpec, stop: &AtomicBool) -> Res
     }
     match sum.error {
         None => Ok(sum),
-        Some(error) => Err(Failure::new(id::BENCH_LOAD, "a synchronous write failed", pool.stop_reason().unwrap_or(error.to_string()))),
+        Some(error) => Err(Failure::new(
+            id::BENCH_LOAD,
+            "a synchronous write failed",
+            pool.stop_reason().unwrap_or(error.to_string()),
+        )),
     }
 }
 
@@ -128,14 +145,37 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn open(pool: &Pool, export: &str, spec: &'a SyncSpec, noise: &'a Payload, number: u64) -> Result<Self, Failure> {
+    fn open(
+        pool: &Pool,
+        export: &str,
+        spec: &'a SyncSpec,
+        noise: &'a Payload,
+        number: u64,
+    ) -> Result<Self, Failure> {
         let arrivals = Arc::new(Arrivals::default());
-        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH_LOAD, format!("cannot open export '{export}'"), error))?;
+        let session = pool.open(export, arrivals.clone()).map_err(|error| {
+            Failure::new(
+                id::BENCH_LOAD,
+                format!("cannot open export '{export}'"),
+                error,
+            )
+        })?;
         let volume = session.info().volume;
         let random = Random::new(spec.seed ^ (number + 1).wrapping_mul(0x1234_5678_9abc_def1));
         let blocks = (spec.span_bytes / BLOCK_BYTES / spec.writers as u64).max(2);
         let part = (number * blocks, blocks.min(LOG_BYTES / BLOCK_BYTES));
-        Ok(Self { spec, noise, session, arrivals, volume, random, part, appended: 0, requests: Vec::new(), ready: Vec::new() })
+        Ok(Self {
+            spec,
+            noise,
+            session,
+            arrivals,
+            volume,
+            random,
+            part,
+            appended: 0,
+            requests: Vec::new(),
+            ready: Vec::new(),
+        })
     }
 
     fn run(mut self, begin: Instant, stop: &AtomicBool) -> SyncResult {
@@ -150,7 +190,9 @@ impl<'a> Writer<'a> {
             }
             result.commits += 1;
             result.blocks += self.spec.commit.blocks();
-            result.latency.record((result.elapsed - start).as_nanos() as u64);
+            result
+                .latency
+                .record((result.elapsed - start).as_nanos() as u64);
             if result.elapsed >= self.spec.time || stop.load(Ordering::Relaxed) {
                 return result;
             }
@@ -173,19 +215,33 @@ impl<'a> Writer<'a> {
             }
         }
         self.wait_for_all()?;
-        self.requests.push(Request { id: RequestId(0), volume: self.volume, op: Op::Flush });
+        self.requests.push(Request {
+            id: RequestId(0),
+            volume: self.volume,
+            op: Op::Flush,
+        });
         self.wait_for_all()
     }
 
     fn write_at_random(&mut self, fua: bool) {
-        let block = self.random.below((self.spec.span_bytes / BLOCK_BYTES).max(1));
+        let block = self
+            .random
+            .below((self.spec.span_bytes / BLOCK_BYTES).max(1));
         self.write(block, fua);
     }
 
     fn write(&mut self, block: u64, fua: bool) {
         let at = self.random.below((NOISE_BYTES as u64 - BLOCK_BYTES) / 512) as usize * 512;
-        let op = Op::Write { offset: block * BLOCK_BYTES, data: self.noise.slice(at, BLOCK_BYTES as usize), fua };
-        self.requests.push(Request { id: RequestId(self.requests.len() as u64), volume: self.volume, op });
+        let op = Op::Write {
+            offset: block * BLOCK_BYTES,
+            data: self.noise.slice(at, BLOCK_BYTES as usize),
+            fua,
+        };
+        self.requests.push(Request {
+            id: RequestId(self.requests.len() as u64),
+            volume: self.volume,
+            op,
+        });
     }
 
     /// Gives what is prepared, and waits until all of it is answered.

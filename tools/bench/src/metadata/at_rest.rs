@@ -1,4 +1,5 @@
-//! File systems at rest: images that `mke2fs` and `mkfs.xfs` fill themselves. Nothing is mounted, nothing is journalled.
+//! File systems at rest: images that `mke2fs` and `mkfs.xfs` fill themselves. Nothing is mounted,
+//! nothing is journalled.
 
 use super::classes::Classes;
 use super::files::Sample;
@@ -20,13 +21,26 @@ struct Folder<'a> {
 }
 
 /// Makes an image of so many bytes with the samples in it, and tells its blocks apart.
-pub fn look(system: System, samples: &[Sample], image_bytes: u64) -> Result<(Classes, Totals), Failure> {
+pub fn look(
+    system: System,
+    samples: &[Sample],
+    image_bytes: u64,
+) -> Result<(Classes, Totals), Failure> {
     let failure = |error: &dyn std::fmt::Display| cannot("make an image of", system.name(), error);
-    let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir().map_err(|error| failure(&error))?;
-    let (tree, image, list) = (folder.path().join("tree"), folder.path().join("image"), folder.path().join("list"));
+    let folder = tempfile::Builder::new()
+        .prefix("windrow-bench-")
+        .tempdir()
+        .map_err(|error| failure(&error))?;
+    let (tree, image, list) = (
+        folder.path().join("tree"),
+        folder.path().join("image"),
+        folder.path().join("list"),
+    );
     let mut classes = Classes::new();
     let totals = stage(&tree, samples, &mut classes).map_err(|error| failure(&error))?;
-    File::create(&image).and_then(|image| image.set_len(image_bytes)).map_err(|error| failure(&error))?;
+    File::create(&image)
+        .and_then(|image| image.set_len(image_bytes))
+        .map_err(|error| failure(&error))?;
     match system {
         System::Ext4 => system.make(&image, &["-d", &tree.to_string_lossy()])?,
         System::Xfs => {
@@ -37,7 +51,8 @@ pub fn look(system: System, samples: &[Sample], image_bytes: u64) -> Result<(Cla
     let mut file = File::open(&image).map_err(|error| failure(&error))?;
     let mut block = [0; BLOCK_SIZE];
     for number in 0..image_bytes / BLOCK_SIZE as u64 {
-        file.read_exact(&mut block).map_err(|error| failure(&error))?;
+        file.read_exact(&mut block)
+            .map_err(|error| failure(&error))?;
         if number == 0 {
             classes.set_journal(system.journal(&image, &block)?);
         }
@@ -65,8 +80,20 @@ fn of_xfs(tree: &Path, samples: &[Sample]) -> String {
     let mut root = Folder::default();
     for sample in samples {
         let mut at = &mut root;
-        let names: Vec<&str> = sample.name.components().filter_map(|part| if let Component::Normal(name) = part { name.to_str() } else { None }).collect();
-        let Some((file, folders)) = names.split_last() else { continue };
+        let names: Vec<&str> = sample
+            .name
+            .components()
+            .filter_map(|part| {
+                if let Component::Normal(name) = part {
+                    name.to_str()
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let Some((file, folders)) = names.split_last() else {
+            continue;
+        };
         for name in folders {
             at = at.folders.entry(name).or_default();
         }

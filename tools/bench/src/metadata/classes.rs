@@ -1,8 +1,11 @@
 //! What a block is that a file system writes, and what the codecs make of each kind.
 //!
-//! 1 *Journal*: it lies where the file system has its journal, whatever it holds. 2 *Data*: its bytes are a block of a file, as the load wrote it (its last block filled up with zeroes): the
-//! fingerprints of these are noted before they are written. 3 *Metadata*: all else. So no structure of a file system has to be understood but the place of its journal, and content that is
-//! deleted later is still known for what it was. A file that holds the image of another file system would be told wrong; trees of files do not hold such.
+//! 1 *Journal*: it lies where the file system has its journal, whatever it holds. 2 *Data*: its
+//!   bytes are a block of a file, as the load wrote it (its last block filled up with zeroes): the
+//! fingerprints of these are noted before they are written. 3 *Metadata*: all else. So no structure
+//! of a file system has to be understood but the place of its journal, and content that is deleted
+//! later is still known for what it was. A file that holds the image of another file system would
+//! be told wrong; trees of files do not hold such.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -49,12 +52,20 @@ pub struct Bytes {
 impl Bytes {
     /// Both together.
     pub fn and(self, other: Self) -> Self {
-        Self { written: self.written + other.written, lz4: self.lz4 + other.lz4, zstd: self.zstd + other.zstd }
+        Self {
+            written: self.written + other.written,
+            lz4: self.lz4 + other.lz4,
+            zstd: self.zstd + other.zstd,
+        }
     }
 
     /// What a codec saves, of 1; nothing of nothing.
     pub fn saved(&self, stored: u64) -> f64 {
-        if self.written == 0 { 0.0 } else { 1.0 - stored as f64 / self.written as f64 }
+        if self.written == 0 {
+            0.0
+        } else {
+            1.0 - stored as f64 / self.written as f64
+        }
     }
 }
 
@@ -68,8 +79,16 @@ pub struct Classes {
 impl Classes {
     /// Nothing is known yet.
     pub fn new() -> Self {
-        let plan = Plan { codecs: vec![Codec::Lz4, Codec::Zstd], dedup: false, entries_max: 0 };
-        Self { known: HashSet::new(), journal: Vec::new(), tallies: [(); 3].map(|()| Tally::new(plan.clone())) }
+        let plan = Plan {
+            codecs: vec![Codec::Lz4, Codec::Zstd],
+            dedup: false,
+            entries_max: 0,
+        };
+        Self {
+            known: HashSet::new(),
+            journal: Vec::new(),
+            tallies: [(); 3].map(|()| Tally::new(plan.clone())),
+        }
     }
 
     /// Where the journal is: ranges of blocks.
@@ -80,7 +99,11 @@ impl Classes {
     /// Notes the blocks of a file, or of a piece of one that begins at a block.
     pub fn note_file(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(BLOCK_SIZE) {
-            let print = if part.len() == BLOCK_SIZE { Print::Fast.of(part) } else { Print::Fast.of(&filled_up(part)) };
+            let print = if part.len() == BLOCK_SIZE {
+                Print::Fast.of(part)
+            } else {
+                Print::Fast.of(&filled_up(part))
+            };
             self.known.insert(print);
         }
     }
@@ -102,12 +125,20 @@ impl Classes {
     /// What was counted of a kind.
     pub fn bytes(&self, class: Class) -> Bytes {
         let tally = &self.tallies[class as usize];
-        Bytes { written: tally.data_blocks * BLOCK_BYTES, lz4: tally.stored(0).bytes, zstd: tally.stored(1).bytes }
+        Bytes {
+            written: tally.data_blocks * BLOCK_BYTES,
+            lz4: tally.stored(0).bytes,
+            zstd: tally.stored(1).bytes,
+        }
     }
 
-    /// Bytes of blocks of only 0x00 or only 0xFF: they are states of the map, and nothing is stored of them.
+    /// Bytes of blocks of only 0x00 or only 0xFF: they are states of the map, and nothing is stored
+    /// of them.
     pub fn fill_bytes(&self) -> u64 {
-        self.tallies.iter().map(|tally| (tally.zero_blocks + tally.ones_blocks) * BLOCK_BYTES).sum()
+        self.tallies
+            .iter()
+            .map(|tally| (tally.zero_blocks + tally.ones_blocks) * BLOCK_BYTES)
+            .sum()
     }
 }
 
@@ -128,12 +159,30 @@ mod tests {
         classes.note_file(&[&[7; BLOCK_SIZE][..], b"the end"].concat());
         let mut end = [0; BLOCK_SIZE];
         end[..7].copy_from_slice(b"the end");
-        for (number, block) in [(3, [7; BLOCK_SIZE]), (4, end), (10, end), (11, [1; BLOCK_SIZE]), (12, [1; BLOCK_SIZE]), (13, [0; BLOCK_SIZE])] {
+        for (number, block) in [
+            (3, [7; BLOCK_SIZE]),
+            (4, end),
+            (10, end),
+            (11, [1; BLOCK_SIZE]),
+            (12, [1; BLOCK_SIZE]),
+            (13, [0; BLOCK_SIZE]),
+        ] {
             classes.count(number, &block);
         }
-        assert_eq!(CLASSES.map(|class| classes.bytes(class).written / BLOCK_BYTES), [2, 1, 2]);
-        assert_eq!(classes.fill_bytes(), BLOCK_BYTES, "what is all zero is stored nowhere");
+        assert_eq!(
+            CLASSES.map(|class| classes.bytes(class).written / BLOCK_BYTES),
+            [2, 1, 2]
+        );
+        assert_eq!(
+            classes.fill_bytes(),
+            BLOCK_BYTES,
+            "what is all zero is stored nowhere"
+        );
         let metadata = classes.bytes(Class::Metadata);
-        assert!(metadata.lz4 < 128 && metadata.saved(metadata.lz4) > 0.9 && Bytes::default().saved(0) == 0.0);
+        assert!(
+            metadata.lz4 < 128
+                && metadata.saved(metadata.lz4) > 0.9
+                && Bytes::default().saved(0) == 0.0
+        );
     }
 }

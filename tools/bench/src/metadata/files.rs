@@ -1,6 +1,7 @@
 //! The files that the loads write: some of a tree, with their content.
 //!
-//! Which ones: in the order of the fingerprints of their names, until there are bytes enough; so it is a fair sample of the tree, the same each time. Then they are sorted by their names.
+//! Which ones: in the order of the fingerprints of their names, until there are bytes enough; so it
+//! is a fair sample of the tree, the same each time. Then they are sorted by their names.
 
 use crate::metadata::cannot;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ impl Sample {
 /// Files of the tree, of some `bytes` in all.
 pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
     let mut found = Vec::new();
-    std::fs::read_dir(tree).map_err(|error| cannot("read the tree of files", tree.display(), error))?;
+    std::fs::read_dir(tree)
+        .map_err(|error| cannot("read the tree of files", tree.display(), error))?;
     walk(tree, tree, &mut found);
     found.sort_by_key(|file| Print::Fast.of(file.name.as_os_str().as_encoded_bytes()));
     let mut sum = 0;
@@ -41,8 +43,13 @@ pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found.dedup_by(|one, other| one.name == other.name);
     if found.is_empty() {
-        let why = format!("{} has no files of at most {} bytes", tree.display(), bytes / 8);
-        return Err(Failure::new(id::USAGE, "cannot choose files", why).remedy("name another tree with --tree, or more with --bytes"));
+        let why = format!(
+            "{} has no files of at most {} bytes",
+            tree.display(),
+            bytes / 8
+        );
+        return Err(Failure::new(id::USAGE, "cannot choose files", why)
+            .remedy("name another tree with --tree, or more with --bytes"));
     }
     Ok(found)
 }
@@ -50,14 +57,24 @@ pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
 /// All regular files below that can be read; links are not followed.
 fn walk(tree: &Path, dir: &Path, found: &mut Vec<Sample>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let Ok(about) = entry.metadata() else { continue };
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
         let source = entry.path();
         if about.is_dir() {
             walk(tree, &source, found);
         } else if about.is_file() && about.len() > 0 {
-            let Some(name) = source.strip_prefix(tree).ok().and_then(Path::to_str) else { continue };
-            let name = name.replace(|c: char| c.is_whitespace() || c.is_control(), "_").into();
-            found.push(Sample { name, source, bytes: about.len() });
+            let Some(name) = source.strip_prefix(tree).ok().and_then(Path::to_str) else {
+                continue;
+            };
+            let name = name
+                .replace(|c: char| c.is_whitespace() || c.is_control(), "_")
+                .into();
+            found.push(Sample {
+                name,
+                source,
+                bytes: about.len(),
+            });
         }
     }
 }

@@ -1,12 +1,16 @@
 //! What is written to a mounted file system.
 //!
-//! - *copy*: files with their folders, and nothing durable before the end: what is best for a file system.
-//! - *messages*: pieces of the files as files of their own; each is written under a passing name, made durable, renamed, and its folder made durable, as servers of mail, queues and object
+//! - *copy*: files with their folders, and nothing durable before the end: what is best for a file
+//!   system.
+//! - *messages*: pieces of the files as files of their own; each is written under a passing name,
+//!   made durable, renamed, and its folder made durable, as servers of mail, queues and object
 //!   stores do; beyond a number of them the oldest are removed.
-//! - *overwrite*: pieces of one file, which is there already, are written again at random places, each made durable, as databases do. They are some milliseconds apart: a file has a new time
-//!   of change only every few milliseconds, and without one there is nothing to journal.
+//! - *overwrite*: pieces of one file, which is there already, are written again at random places,
+//!   each made durable, as databases do. They are some milliseconds apart: a file has a new time of
+//!   change only every few milliseconds, and without one there is nothing to journal.
 //!
-//! All bytes come from real files. Places and sizes are the same each time; when the kernel writes is its own affair.
+//! All bytes come from real files. Places and sizes are the same each time; when the kernel writes
+//! is its own affair.
 
 use super::files::Sample;
 use super::{Totals, cannot};
@@ -40,18 +44,30 @@ const APART: Duration = Duration::from_millis(11);
 /// Messages that are kept.
 const KEPT: usize = 1000;
 
-/// Notes the blocks of a file, or of a part that begins at a block, before they are written; an error ends the load.
+/// Notes the blocks of a file, or of a part that begins at a block, before they are written; an
+/// error ends the load.
 pub type Note<'a> = &'a dyn Fn(&[u8]) -> std::io::Result<()>;
 
 impl Load {
     /// Writes what has to be there before.
     pub fn prepare(self, dir: &Path, samples: &[Sample], note: Note<'_>) -> Result<(), Failure> {
-        let done = if self == Self::Overwrite { fill(&dir.join(TABLE), samples, note) } else { Ok(()) };
+        let done = if self == Self::Overwrite {
+            fill(&dir.join(TABLE), samples, note)
+        } else {
+            Ok(())
+        };
         done.map_err(|error| cannot("write files in", dir.display(), error))
     }
 
     /// Runs it in a folder. `sizes`: of writes, in turn.
-    pub fn run(self, dir: &Path, samples: &[Sample], sizes: &[usize], note: Note<'_>, progress: &mut Progress) -> Result<Totals, Failure> {
+    pub fn run(
+        self,
+        dir: &Path,
+        samples: &[Sample],
+        sizes: &[usize],
+        note: Note<'_>,
+        progress: &mut Progress,
+    ) -> Result<Totals, Failure> {
         let done = match self {
             Self::Copy => copy(dir, samples, note, progress),
             Self::Messages => messages(dir, samples, sizes, note, progress),
@@ -65,7 +81,12 @@ fn all(samples: &[Sample]) -> u64 {
     samples.iter().map(|sample| sample.bytes).sum()
 }
 
-fn copy(dir: &Path, samples: &[Sample], note: Note<'_>, progress: &mut Progress) -> std::io::Result<Totals> {
+fn copy(
+    dir: &Path,
+    samples: &[Sample],
+    note: Note<'_>,
+    progress: &mut Progress,
+) -> std::io::Result<Totals> {
     let mut totals = Totals::default();
     for sample in samples {
         let bytes = sample.read();
@@ -89,7 +110,11 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn of(samples: &'a [Sample], sizes: &'a [usize]) -> Self {
-        Self { samples: samples.iter(), sizes: sizes.iter().cycle(), left: Vec::new() }
+        Self {
+            samples: samples.iter(),
+            sizes: sizes.iter().cycle(),
+            left: Vec::new(),
+        }
     }
 }
 
@@ -99,7 +124,9 @@ impl Iterator for Pieces<'_> {
     fn next(&mut self) -> Option<Vec<u8>> {
         let size = *self.sizes.next()?;
         while self.left.len() < size {
-            let Some(sample) = self.samples.next() else { break };
+            let Some(sample) = self.samples.next() else {
+                break;
+            };
             self.left.extend_from_slice(&sample.read());
         }
         let rest = self.left.split_off(size.min(self.left.len()));
@@ -107,12 +134,21 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-fn messages(dir: &Path, samples: &[Sample], sizes: &[usize], note: Note<'_>, progress: &mut Progress) -> std::io::Result<Totals> {
+fn messages(
+    dir: &Path,
+    samples: &[Sample],
+    sizes: &[usize],
+    note: Note<'_>,
+    progress: &mut Progress,
+) -> std::io::Result<Totals> {
     let mut totals = Totals::default();
     let passing = dir.join("passing");
     std::fs::create_dir(&passing)?;
     (0..FOLDERS).try_for_each(|folder| std::fs::create_dir(dir.join(format!("{folder}"))))?;
-    let place = |number: usize| dir.join(format!("{}", number % FOLDERS)).join(format!("message-{number}"));
+    let place = |number: usize| {
+        dir.join(format!("{}", number % FOLDERS))
+            .join(format!("message-{number}"))
+    };
     for (number, bytes) in Pieces::of(samples, sizes).enumerate() {
         note(&bytes)?;
         let (before, after) = (passing.join(format!("{number}")), place(number));
@@ -120,7 +156,9 @@ fn messages(dir: &Path, samples: &[Sample], sizes: &[usize], note: Note<'_>, pro
         file.write_all(&bytes)?;
         file.sync_all()?;
         std::fs::rename(&before, &after)?;
-        after.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
+        after
+            .parent()
+            .map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
         if number >= KEPT {
             std::fs::remove_file(place(number - KEPT))?;
         }
@@ -147,14 +185,22 @@ fn fill(path: &Path, samples: &[Sample], note: Note<'_>) -> std::io::Result<()> 
     file.sync_all()
 }
 
-fn overwrite(dir: &Path, samples: &[Sample], sizes: &[usize], note: Note<'_>, progress: &mut Progress) -> std::io::Result<Totals> {
+fn overwrite(
+    dir: &Path,
+    samples: &[Sample],
+    sizes: &[usize],
+    note: Note<'_>,
+    progress: &mut Progress,
+) -> std::io::Result<Totals> {
     let mut totals = Totals::default();
     let file = File::options().write(true).open(dir.join(TABLE))?;
     let blocks = file.metadata()?.len() / BLOCK_SIZE as u64;
     let mut random = Random::new(1);
     for bytes in Pieces::of(samples, sizes) {
         let whole = bytes.len() / BLOCK_SIZE;
-        let Some(room) = blocks.checked_sub(whole as u64).filter(|_| whole > 0) else { continue };
+        let Some(room) = blocks.checked_sub(whole as u64).filter(|_| whole > 0) else {
+            continue;
+        };
         let bytes = &bytes[..whole * BLOCK_SIZE];
         note(bytes)?;
         file.write_all_at(bytes, random.below(room + 1) * BLOCK_SIZE as u64)?;

@@ -1,6 +1,8 @@
-//! A watched disk with a file system that the kernel of this machine mounts: NBD server (here), nbdfuse (the disk as a file), loop device, mount.
+//! A watched disk with a file system that the kernel of this machine mounts: NBD server (here),
+//! nbdfuse (the disk as a file), loop device, mount.
 //!
-//! What is dropped undoes what was done, in the opposite order, also after a failure. Each step is a process of its own or a mount; nothing of the machine is changed that is not undone.
+//! What is dropped undoes what was done, in the opposite order, also after a failure. Each step is
+//! a process of its own or a mount; nothing of the machine is changed that is not undone.
 
 use super::system::System;
 use super::watch::{self, Disk};
@@ -73,10 +75,17 @@ pub struct Mounted {
 impl Mounted {
     /// Makes the file system on the disk, and mounts it with these options.
     pub fn new(disk: &Disk, system: System, options: &str) -> Result<Self, Failure> {
-        let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir().map_err(|error| cannot("make a folder", "for a mount", error))?;
+        let folder = tempfile::Builder::new()
+            .prefix("windrow-bench-")
+            .tempdir()
+            .map_err(|error| cannot("make a folder", "for a mount", error))?;
         let socket = folder.path().join("nbd.sock");
-        let server = Server::start(Arc::new(disk.clone()), vec![Listen::Unix(socket.clone())], ServerOptions::default())
-            .map_err(|error| Failure::new(id::SERVE, "cannot serve NBD", error))?;
+        let server = Server::start(
+            Arc::new(disk.clone()),
+            vec![Listen::Unix(socket.clone())],
+            ServerOptions::default(),
+        )
+        .map_err(|error| Failure::new(id::SERVE, "cannot serve NBD", error))?;
         let fuse = show(&socket, folder.path().join("disk"))?;
         let device = attach(&fuse.file)?;
         system.make(&device.0, &[])?;
@@ -84,10 +93,24 @@ impl Mounted {
         let journal = system.journal(&device.0, &first)?;
         disk.content().classes.set_journal(journal);
         let place = folder.path().join("files");
-        std::fs::create_dir(&place).map_err(|error| cannot("make the folder", place.display(), error))?;
-        let arguments = ["-t".as_ref(), system.name().as_ref(), "-o".as_ref(), options.as_ref(), device.0.as_os_str(), place.as_os_str()];
+        std::fs::create_dir(&place)
+            .map_err(|error| cannot("make the folder", place.display(), error))?;
+        let arguments = [
+            "-t".as_ref(),
+            system.name().as_ref(),
+            "-o".as_ref(),
+            options.as_ref(),
+            device.0.as_os_str(),
+            place.as_os_str(),
+        ];
         tools::run("mount", arguments).map_err(not_here)?;
-        Ok(Self { mount: Some(Mount(place)), device, _fuse: fuse, _server: server, folder })
+        Ok(Self {
+            mount: Some(Mount(place)),
+            device,
+            _fuse: fuse,
+            _server: server,
+            folder,
+        })
     }
 
     /// Where the files are.
@@ -102,7 +125,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Unmounts: afterwards all that the file system has to write is written. Then nothing counts any more.
+    /// Unmounts: afterwards all that the file system has to write is written. Then nothing counts
+    /// any more.
     pub fn end(mut self, disk: &Disk) -> Result<(), Failure> {
         self.mount = None;
         // The loop device is not the file system's: what it still holds goes on to the disk.
@@ -120,14 +144,26 @@ fn not_here(failure: Failure) -> Failure {
 fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
     std::fs::write(&file, []).map_err(|error| cannot("make the file", file.display(), error))?;
     let uri = format!("nbd+unix:///{}?socket={}", watch::NAME, socket.display());
-    // In a group of its own: what is typed to end this process must not end it before the file system is unmounted.
-    let child = tools::command("nbdfuse").arg(&file).arg(uri).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
-    let child = child.map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot run nbdfuse", error))?;
+    // In a group of its own: what is typed to end this process must not end it before the file
+    // system is unmounted.
+    let child = tools::command("nbdfuse")
+        .arg(&file)
+        .arg(uri)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let child =
+        child.map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot run nbdfuse", error))?;
     let mut fuse = Fuse { child, file };
     let end = Instant::now() + PATIENCE;
     while std::fs::metadata(&fuse.file).map_or(0, |found| found.len()) == 0 {
         if fuse.child.try_wait().is_ok_and(|ended| ended.is_some()) || Instant::now() > end {
-            return Err(not_here(Failure::new(id::NOT_AVAILABLE, "cannot show a disk as a file", "nbdfuse can not mount here")));
+            return Err(not_here(Failure::new(
+                id::NOT_AVAILABLE,
+                "cannot show a disk as a file",
+                "nbdfuse can not mount here",
+            )));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -136,6 +172,14 @@ fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
 
 /// A loop device over it, with sectors of 4 KiB, so that file systems write whole blocks.
 fn attach(file: &Path) -> Result<Loop, Failure> {
-    let arguments = ["--find".as_ref(), "--show".as_ref(), "--sector-size".as_ref(), "4096".as_ref(), file.as_os_str()];
-    tools::run("losetup", arguments).map(|name| Loop(name.trim().into())).map_err(not_here)
+    let arguments = [
+        "--find".as_ref(),
+        "--show".as_ref(),
+        "--sector-size".as_ref(),
+        "4096".as_ref(),
+        file.as_os_str(),
+    ];
+    tools::run("losetup", arguments)
+        .map(|name| Loop(name.trim().into()))
+        .map_err(not_here)
 }

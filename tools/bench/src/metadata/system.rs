@@ -27,19 +27,44 @@ impl System {
     /// Makes it on a device or in a file; `with`: further arguments.
     pub fn make(self, place: &Path, with: &[&str]) -> Result<(), Failure> {
         let (program, arguments): (_, &[&str]) = match self {
-            Self::Ext4 => ("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]),
+            Self::Ext4 => (
+                "mke2fs",
+                &[
+                    "-q",
+                    "-F",
+                    "-t",
+                    "ext4",
+                    "-b",
+                    "4096",
+                    "-E",
+                    "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+                ],
+            ),
             Self::Xfs => ("mkfs.xfs", &["-q", "-f", "-K", "-s", "size=4096"]),
         };
         let place = place.to_string_lossy();
-        tools::run(program, arguments.iter().chain(with).copied().chain([&*place])).map(drop)
+        tools::run(
+            program,
+            arguments.iter().chain(with).copied().chain([&*place]),
+        )
+        .map(drop)
     }
 
     /// The blocks of its journal; `first`: its first block.
     pub fn journal(self, place: &Path, first: &[u8; 4096]) -> Result<Vec<Range<u64>>, Failure> {
-        let unknown = || cannot("find the journal", self.name(), "its superblock, or what debugfs says of it, is not as expected");
+        let unknown = || {
+            cannot(
+                "find the journal",
+                self.name(),
+                "its superblock, or what debugfs says of it, is not as expected",
+            )
+        };
         let found = match self {
             // The eighth inode is the journal.
-            Self::Ext4 => ranges(&tools::run("debugfs", ["-R", "blocks <8>", &place.to_string_lossy()])?),
+            Self::Ext4 => ranges(&tools::run(
+                "debugfs",
+                ["-R", "blocks <8>", &place.to_string_lossy()],
+            )?),
             Self::Xfs => xfs_log(first),
         };
         found.filter(|found| !found.is_empty()).ok_or_else(unknown)
@@ -59,11 +84,27 @@ fn ranges(printed: &str) -> Option<Vec<Range<u64>>> {
     Some(found)
 }
 
-/// The log, by the superblock of XFS: numbers are big-endian; block number 48..56 has the group above `agblklog` bits and the block in the group below.
+/// The log, by the superblock of XFS: numbers are big-endian; block number 48..56 has the group
+/// above `agblklog` bits and the block in the group below.
 fn xfs_log(superblock: &[u8; 4096]) -> Option<Vec<Range<u64>>> {
-    let word = |at: usize| u64::from(u32::from_be_bytes([superblock[at], superblock[at + 1], superblock[at + 2], superblock[at + 3]]));
-    let (start, group_blocks, length, group_bits) = ((word(48) << 32) | word(52), word(84), word(96), superblock[124]);
-    let is_known = superblock.starts_with(b"XFSB") && word(4) == BLOCK_BYTES && start > 0 && (1..32).contains(&group_bits);
+    let word = |at: usize| {
+        u64::from(u32::from_be_bytes([
+            superblock[at],
+            superblock[at + 1],
+            superblock[at + 2],
+            superblock[at + 3],
+        ]))
+    };
+    let (start, group_blocks, length, group_bits) = (
+        (word(48) << 32) | word(52),
+        word(84),
+        word(96),
+        superblock[124],
+    );
+    let is_known = superblock.starts_with(b"XFSB")
+        && word(4) == BLOCK_BYTES
+        && start > 0
+        && (1..32).contains(&group_bits);
     if !is_known {
         return None;
     }

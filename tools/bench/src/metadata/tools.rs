@@ -21,7 +21,9 @@ const PACKAGES: [(&str, &str); 9] = [
 /// True if it is there: on the path, or where the programs of administrators are.
 fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
+    std::env::split_paths(&paths)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|dir| dir.join(program).is_file())
 }
 
 /// Fails with one line that says what to install, if any of them is missing.
@@ -30,14 +32,25 @@ pub fn need(programs: &[&str]) -> Result<(), Failure> {
 }
 
 fn missing(programs: &[&str], is_installed: impl Fn(&str) -> bool) -> Result<(), Failure> {
-    let missing: Vec<&str> = programs.iter().copied().filter(|program| !is_installed(program)).collect();
+    let missing: Vec<&str> = programs
+        .iter()
+        .copied()
+        .filter(|program| !is_installed(program))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let mut packages: Vec<&str> = PACKAGES.iter().filter(|(program, _)| missing.contains(program)).map(|(_, package)| *package).collect();
+    let mut packages: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|(program, _)| missing.contains(program))
+        .map(|(_, package)| *package)
+        .collect();
     packages.dedup();
     let why = format!("not installed: {}", missing.join(", "));
-    Err(Failure::new(id::NOT_AVAILABLE, "cannot make file systems", why).remedy(format!("apt-get install {}", packages.join(" "))))
+    Err(
+        Failure::new(id::NOT_AVAILABLE, "cannot make file systems", why)
+            .remedy(format!("apt-get install {}", packages.join(" "))),
+    )
 }
 
 /// A program, also from where those of administrators are.
@@ -45,16 +58,25 @@ pub fn command(program: &str) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
     let mut command = Command::new(program);
-    command.env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
     command
 }
 
 /// Runs it to its end; what it printed.
-pub fn run<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -> Result<String, Failure> {
+pub fn run<A: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = A>,
+) -> Result<String, Failure> {
     let mut command = command(program);
     command.args(arguments);
-    let failure = |why: String| Failure::new(id::NOT_AVAILABLE, format!("cannot run {program}"), why);
-    let output = command.output().map_err(|error| failure(error.to_string()))?;
+    let failure =
+        |why: String| Failure::new(id::NOT_AVAILABLE, format!("cannot run {program}"), why);
+    let output = command
+        .output()
+        .map_err(|error| failure(error.to_string()))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -69,10 +91,22 @@ mod tests {
 
     #[test]
     fn one_line_says_what_to_install() {
-        let error = missing(&["mke2fs", "debugfs", "nbdfuse", "mount"], |program| program == "mount").unwrap_err().to_string();
-        assert!(error.contains("mke2fs, debugfs, nbdfuse") && error.contains("apt-get install e2fsprogs libnbd-bin"), "{error}");
+        let error = missing(&["mke2fs", "debugfs", "nbdfuse", "mount"], |program| {
+            program == "mount"
+        })
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.contains("mke2fs, debugfs, nbdfuse")
+                && error.contains("apt-get install e2fsprogs libnbd-bin"),
+            "{error}"
+        );
         assert!(missing(&["mount"], |_| true).is_ok());
         // Each that is asked for is in the list.
-        assert!(super::super::PROGRAMS.iter().all(|program| PACKAGES.iter().any(|(known, _)| known == program)));
+        assert!(
+            super::super::PROGRAMS
+                .iter()
+                .all(|program| PACKAGES.iter().any(|(known, _)| known == program))
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! A disk in memory that counts what is written to it, block by block.
 //!
-//! It is served over NBD from this process; nbdfuse shows it as a file, and the kernel mounts that through a loop device. Requests are multiples of 512 bytes; a write of a part of a block
-//! counts as the whole block, as it would be stored.
+//! It is served over NBD from this process; nbdfuse shows it as a file, and the kernel mounts that
+//! through a loop device. Requests are multiples of 512 bytes; a write of a part of a block counts
+//! as the whole block, as it would be stored.
 
 use super::classes::Classes;
 use std::collections::BTreeMap;
@@ -30,12 +31,18 @@ pub struct Content {
 impl Content {
     /// A block as it is now.
     pub fn block(&self, number: u64) -> [u8; BLOCK_SIZE] {
-        self.blocks.get(&number).map_or([0; BLOCK_SIZE], |block| **block)
+        self.blocks
+            .get(&number)
+            .map_or([0; BLOCK_SIZE], |block| **block)
     }
 
     /// Writes within one block.
     fn put(&mut self, number: u64, start: usize, bytes: &[u8]) {
-        let mut block = if bytes.len() == BLOCK_SIZE { [0; BLOCK_SIZE] } else { self.block(number) };
+        let mut block = if bytes.len() == BLOCK_SIZE {
+            [0; BLOCK_SIZE]
+        } else {
+            self.block(number)
+        };
         block[start..start + bytes.len()].copy_from_slice(bytes);
         if self.counting {
             self.classes.count(number, &block);
@@ -59,13 +66,23 @@ pub struct Disk {
 impl Disk {
     /// An empty one of so many bytes, a multiple of 4096; nothing counts yet.
     pub fn new(bytes: u64) -> Self {
-        let content = Content { blocks: BTreeMap::new(), classes: Classes::new(), counting: false };
-        Self { bytes, content: Arc::new(Mutex::new(content)), buffers: BufPool::new(64 << 20) }
+        let content = Content {
+            blocks: BTreeMap::new(),
+            classes: Classes::new(),
+            counting: false,
+        };
+        Self {
+            bytes,
+            content: Arc::new(Mutex::new(content)),
+            buffers: BufPool::new(64 << 20),
+        }
     }
 
     /// What is on it.
     pub fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.content
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn info(&self) -> ExportInfo {
@@ -82,10 +99,17 @@ impl Disk {
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<(), RequestError> {
-        if length == 0 || !offset.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
+        if length == 0
+            || !offset.is_multiple_of(SECTOR_BYTES)
+            || !length.is_multiple_of(SECTOR_BYTES)
+        {
             return Err(RequestError::Invalid);
         }
-        offset.checked_add(length).filter(|end| *end <= self.bytes).map(|_| ()).ok_or(RequestError::OutOfRange)
+        offset
+            .checked_add(length)
+            .filter(|end| *end <= self.bytes)
+            .map(|_| ())
+            .ok_or(RequestError::OutOfRange)
     }
 
     fn execute(&self, op: &Op) -> Result<Reply, RequestError> {
@@ -106,14 +130,19 @@ impl Disk {
                 let mut content = self.content();
                 // No bytes are sent, so none are counted.
                 let counting = std::mem::replace(&mut content.counting, false);
-                parts(*offset, *length).for_each(|(number, start, length)| content.put(number, start, &[0; BLOCK_SIZE][..length]));
+                parts(*offset, *length).for_each(|(number, start, length)| {
+                    content.put(number, start, &[0; BLOCK_SIZE][..length])
+                });
                 content.counting = counting;
                 Ok(Reply::Done)
             }
             Op::Flush => Ok(Reply::Done),
             Op::BlockStatus { offset, length, .. } => {
                 self.check(*offset, *length)?;
-                Ok(Reply::Extents(vec![Extent { length: *length, state: ExtentState::Data }]))
+                Ok(Reply::Extents(vec![Extent {
+                    length: *length,
+                    state: ExtentState::Data,
+                }]))
             }
         }
     }
@@ -125,7 +154,9 @@ impl Disk {
         let mut done = 0;
         for (number, start, length) in parts(offset, length.into()) {
             match content.blocks.get(&number) {
-                Some(block) => buf[done..done + length].copy_from_slice(&block[start..start + length]),
+                Some(block) => {
+                    buf[done..done + length].copy_from_slice(&block[start..start + length])
+                }
                 None => buf[done..done + length].fill(0),
             }
             done += length;
@@ -138,7 +169,10 @@ impl Disk {
 fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length;
     (offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |number| {
-        let (from, to) = (offset.max(number * BLOCK_BYTES), end.min((number + 1) * BLOCK_BYTES));
+        let (from, to) = (
+            offset.max(number * BLOCK_BYTES),
+            end.min((number + 1) * BLOCK_BYTES),
+        );
         (number, (from % BLOCK_BYTES) as usize, (to - from) as usize)
     })
 }
@@ -149,7 +183,11 @@ impl ExportSource for Disk {
     }
 
     fn open(&self, name: &str, _: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
-        if name == NAME { Ok(Box::new(self.clone())) } else { Err(RequestError::NoVolume) }
+        if name == NAME {
+            Ok(Box::new(self.clone()))
+        } else {
+            Err(RequestError::NoVolume)
+        }
     }
 
     fn buffers(&self) -> &BufPool {
@@ -159,7 +197,11 @@ impl ExportSource for Disk {
 
 impl Session for Disk {
     fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
-        ready.extend(requests.drain(..).map(|request| Completion { id: request.id, result: self.execute(&request.op), orders: None }));
+        ready.extend(requests.drain(..).map(|request| Completion {
+            id: request.id,
+            result: self.execute(&request.op),
+            orders: None,
+        }));
     }
 
     fn info(&self) -> ExportInfo {
@@ -176,17 +218,45 @@ mod tests {
     #[test]
     fn a_part_of_a_block_counts_as_the_whole_and_zeroes_take_no_memory() {
         let disk = Disk::new(1 << 20);
-        let write = |offset, bytes: &[u8]| disk.execute(&Op::Write { offset, data: Payload::copy_of(bytes), fua: false }).map(|_| ());
+        let write = |offset, bytes: &[u8]| {
+            disk.execute(&Op::Write {
+                offset,
+                data: Payload::copy_of(bytes),
+                fua: false,
+            })
+            .map(|_| ())
+        };
         assert_eq!(write(0, &[1; 4096]), Ok(()));
         disk.content().counting = true;
         assert_eq!(write(512, &[2; 1024]), Ok(()));
         assert_eq!(write(8192 - 512, &[3; 1024]), Ok(()));
-        assert_eq!(disk.content().classes.bytes(Class::Metadata).written, 3 * 4096);
-        let Ok(Reply::Data(read)) = disk.execute(&Op::Read { offset: 0, length: 2048 }) else { panic!("a read") };
-        assert_eq!((read[0][0], read[0][512], read[0][1535], read[0][1536]), (1, 2, 2, 1));
-        assert!(disk.execute(&Op::Trim { offset: 0, length: 4096, fua: false }).is_ok());
+        assert_eq!(
+            disk.content().classes.bytes(Class::Metadata).written,
+            3 * 4096
+        );
+        let Ok(Reply::Data(read)) = disk.execute(&Op::Read {
+            offset: 0,
+            length: 2048,
+        }) else {
+            panic!("a read")
+        };
+        assert_eq!(
+            (read[0][0], read[0][512], read[0][1535], read[0][1536]),
+            (1, 2, 2, 1)
+        );
+        assert!(
+            disk.execute(&Op::Trim {
+                offset: 0,
+                length: 4096,
+                fua: false
+            })
+            .is_ok()
+        );
         assert_eq!(write(4096, &[0; 8192]), Ok(()));
         assert!(disk.content().blocks.is_empty());
-        assert_eq!((write(100, &[1; 512]), write(1 << 20, &[1; 512])), (Err(RequestError::Invalid), Err(RequestError::OutOfRange)));
+        assert_eq!(
+            (write(100, &[1; 512]), write(1 << 20, &[1; 512])),
+            (Err(RequestError::Invalid), Err(RequestError::OutOfRange))
+        );
     }
 }

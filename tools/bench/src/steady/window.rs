@@ -1,4 +1,5 @@
-//! One stretch of random overwrites: what it wrote by cause, and the mean share of live blocks meanwhile.
+//! One stretch of random overwrites: what it wrote by cause, and the mean share of live blocks
+//! meanwhile.
 
 use super::super::case::{EXPORT, failed};
 use std::time::Duration;
@@ -120,8 +121,18 @@ pub fn measure(pool: &Pool, overwrites: &Overwrites, label: &str) -> Result<Wind
     let written = since(&after.counters.written, &before.counters.written);
     let payload = (written.user + written.moved) as f64;
     let payload_share = payload / (payload + (written.header + written.padding) as f64).max(1.0);
-    let data_blocks = after.capacity.zones.first().map_or(1, |zone| zone.shape.data_blocks()) as f64;
+    let data_blocks = after
+        .capacity
+        .zones
+        .first()
+        .map_or(1, |zone| zone.shape.data_blocks()) as f64;
     let slots = data_blocks * payload_share;
-    let utilisation = closed.live_bytes as f64 / (closed.segments as f64 * slots * BLOCK_BYTES as f64).max(1.0);
-    Ok(Window { utilisation, slots_per_segment: slots.round().max(1.0) as u32, written, load })
+    let utilisation =
+        closed.live_bytes as f64 / (closed.segments as f64 * slots * BLOCK_BYTES as f64).max(1.0);
+    Ok(Window {
+        utilisation,
+        slots_per_segment: slots.round().max(1.0) as u32,
+        written,
+        load,
+    })
 }

@@ -16,10 +16,16 @@ use windrow_units::BLOCK_BYTES;
 
 /// Rate with a journal, as a multiple of that without; bytes to members, as a share.
 pub const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);
-/// Padding on members beside a journal device, of the user's bytes: between measurements a batch that nobody fills any more is padded once.
+/// Padding on members beside a journal device, of the user's bytes: between measurements a batch
+/// that nobody fills any more is padded once.
 const GOAL_PADDING: f64 = 0.001;
 /// Percentiles shown, of 100 000.
-const PARTS: [(&str, u64); 4] = [("50 %", 50_000), ("99 %", 99_000), ("99.9 %", 99_900), ("99.99 %", 99_990)];
+const PARTS: [(&str, u64); 4] = [
+    ("50 %", 50_000),
+    ("99 %", 99_000),
+    ("99.9 %", 99_900),
+    ("99.99 %", 99_990),
+];
 
 /// A load on one of the pools, over all rounds.
 struct Figures {
@@ -31,7 +37,8 @@ struct Figures {
     by_cause: Vec<(&'static str, u64)>,
     member_bytes: u64,
     member_flushes: u64,
-    /// Rounds, bytes of records, flushes left to the log because: cheaper, not all listed, no free chunk.
+    /// Rounds, bytes of records, flushes left to the log because: cheaper, not all listed, no free
+    /// chunk.
     journal: [u64; 6],
     cpu_seconds: f64,
 }
@@ -39,10 +46,16 @@ struct Figures {
 impl Figures {
     fn new(rounds: &[Sample]) -> Self {
         let mut latency = Histogram::default();
-        rounds.iter().for_each(|sample| latency.merge(&sample.load.latency));
+        rounds
+            .iter()
+            .for_each(|sample| latency.merge(&sample.load.latency));
         let sum = |of: &dyn Fn(&Sample) -> u64| rounds.iter().map(of).sum::<u64>();
         let causes = causes(&WrittenBytes::default()).map(|(name, _)| name);
-        let by_cause: Vec<(&str, u64)> = causes.iter().enumerate().map(|(at, name)| (*name, sum(&|sample| causes_of(sample)[at]))).collect();
+        let by_cause: Vec<(&str, u64)> = causes
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (*name, sum(&|sample| causes_of(sample)[at])))
+            .collect();
         Self {
             per_second: middle(rounds, |sample| sample.load.writes_per_second()),
             commits_per_second: middle(rounds, |sample| sample.load.commits_per_second()),
@@ -73,9 +86,24 @@ impl Figures {
     }
 
     fn json(&self, case: &Case<'_>, side: &Side, rounds: &[Sample]) -> Value {
-        let per_user_byte: serde_json::Map<String, Value> =
-            self.by_cause.iter().map(|(name, bytes)| ((*name).to_owned(), json!(ppm(*bytes as f64 / self.user_bytes)))).collect();
-        let [journal_rounds, record_bytes, log_cheaper, log_unlisted, log_full, both] = self.journal;
+        let per_user_byte: serde_json::Map<String, Value> = self
+            .by_cause
+            .iter()
+            .map(|(name, bytes)| {
+                (
+                    (*name).to_owned(),
+                    json!(ppm(*bytes as f64 / self.user_bytes)),
+                )
+            })
+            .collect();
+        let [
+            journal_rounds,
+            record_bytes,
+            log_cheaper,
+            log_unlisted,
+            log_full,
+            both,
+        ] = self.journal;
         json!({
             "load": case.load.name, "threads": case.threads, "pool": side.kind.name(),
             "writes_per_second": self.per_second as u64, "commits_per_second": self.commits_per_second as u64, "latency": self.latency.summary(),
@@ -112,39 +140,95 @@ fn causes_of(sample: &Sample) -> [u64; 10] {
 }
 
 /// All of it.
-pub fn make(arguments: &SyncArguments, sides: &[Side], time: Duration, cases: &[(&Case<'_>, &[Vec<Sample>])]) -> Findings {
+pub fn make(
+    arguments: &SyncArguments,
+    sides: &[Side],
+    time: Duration,
+    cases: &[(&Case<'_>, &[Vec<Sample>])],
+) -> Findings {
     let mut heading = vec!["LOAD", "THREADS", "POOL", "WRITES/S", "TIMES", "FLUSHES/S"];
     heading.extend(PARTS.iter().map(|(name, _)| *name));
     heading.extend(["MAX", "CPU/FLUSH", "BYTES", "SHARE", "DEVICE FLUSHES"]);
     let mut rates = Table::new(&heading);
-    let names: Vec<String> = causes(&WrittenBytes::default()).iter().map(|(name, _)| name.to_uppercase()).collect();
-    let heading: Vec<&str> = ["LOAD", "THREADS", "POOL"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let names: Vec<String> = causes(&WrittenBytes::default())
+        .iter()
+        .map(|(name, _)| name.to_uppercase())
+        .collect();
+    let heading: Vec<&str> = ["LOAD", "THREADS", "POOL"]
+        .into_iter()
+        .chain(names.iter().map(String::as_str))
+        .collect();
     let mut bytes = Table::new(&heading);
-    let mut journal = Table::new(&["LOAD", "THREADS", "POOL", "FLUSHES", "ROUNDS", "RECORD BYTES", "LOG CHEAPER", "LOG UNLISTED", "LOG FULL"]);
+    let mut journal = Table::new(&[
+        "LOAD",
+        "THREADS",
+        "POOL",
+        "FLUSHES",
+        "ROUNDS",
+        "RECORD BYTES",
+        "LOG CHEAPER",
+        "LOG UNLISTED",
+        "LOG FULL",
+    ]);
     let (mut rows, mut bars, mut goals) = (Vec::new(), Vec::new(), Vec::new());
     for (case, samples) in cases {
         let all: Vec<Figures> = samples.iter().map(|rounds| Figures::new(rounds)).collect();
         let padding = sides.len() - 1;
         for (at, (figures, side)) in all.iter().zip(sides).enumerate() {
-            let times = ratio(&samples[at], &samples[padding], |sample| sample.load.writes_per_second(), |sample| sample.load.writes_per_second());
-            let share = figures.bytes_per_user_byte() / all[padding].bytes_per_user_byte().max(1e-9);
-            let own = [case.load.name.clone(), case.threads.to_string(), side.kind.name().to_owned()];
+            let times = ratio(
+                &samples[at],
+                &samples[padding],
+                |sample| sample.load.writes_per_second(),
+                |sample| sample.load.writes_per_second(),
+            );
+            let share =
+                figures.bytes_per_user_byte() / all[padding].bytes_per_user_byte().max(1e-9);
+            let own = [
+                case.load.name.clone(),
+                case.threads.to_string(),
+                side.kind.name().to_owned(),
+            ];
             let mut cells = own.to_vec();
-            cells.extend([format!("{:.0}", figures.per_second), factor(ppm(times)), format!("{:.0}", figures.commits_per_second)]);
-            cells.extend(PARTS.iter().map(|(_, part)| nanoseconds(figures.latency.quantile_ns(*part))));
-            cells.extend([nanoseconds(figures.latency.quantile_ns(100_000)), nanoseconds((figures.cpu_seconds * 1e9 / figures.commits) as u64)]);
-            cells.extend([factor(ppm(figures.bytes_per_user_byte())), factor(ppm(share)), factor(ppm(figures.flushes_per_commit()))]);
+            cells.extend([
+                format!("{:.0}", figures.per_second),
+                factor(ppm(times)),
+                format!("{:.0}", figures.commits_per_second),
+            ]);
+            cells.extend(
+                PARTS
+                    .iter()
+                    .map(|(_, part)| nanoseconds(figures.latency.quantile_ns(*part))),
+            );
+            cells.extend([
+                nanoseconds(figures.latency.quantile_ns(100_000)),
+                nanoseconds((figures.cpu_seconds * 1e9 / figures.commits) as u64),
+            ]);
+            cells.extend([
+                factor(ppm(figures.bytes_per_user_byte())),
+                factor(ppm(share)),
+                factor(ppm(figures.flushes_per_commit())),
+            ]);
             rates.row(cells);
-            let per_user_byte = figures.by_cause.iter().map(|(_, bytes)| factor(ppm(*bytes as f64 / figures.user_bytes)));
+            let per_user_byte = figures
+                .by_cause
+                .iter()
+                .map(|(_, bytes)| factor(ppm(*bytes as f64 / figures.user_bytes)));
             bytes.row(own.clone().into_iter().chain(per_user_byte));
             rows.push(figures.json(case, side, &samples[at]));
             if at < padding {
                 let counts = figures.journal.map(|count| count.to_string());
-                journal.row(own.into_iter().chain([format!("{:.0}", figures.commits)]).chain(counts));
+                journal.row(
+                    own.into_iter()
+                        .chain([format!("{:.0}", figures.commits)])
+                        .chain(counts),
+                );
                 goals.extend(judged(case, side, figures, times, share));
             }
         }
-        bars.push(Group { label: format!("{} x {}", case.load.name, case.threads), values: all.iter().map(|figures| Some(figures.per_second)).collect() });
+        bars.push(Group {
+            label: format!("{} x {}", case.load.name, case.threads),
+            values: all.iter().map(|figures| Some(figures.per_second)).collect(),
+        });
     }
     let mut text = format!(
         "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} % of what is written random, {} rounds\n{}",
@@ -156,7 +240,11 @@ pub fn make(arguments: &SyncArguments, sides: &[Side], time: Duration, cases: &[
     );
     if !cases.is_empty() {
         text.push_str(&format!("in process, {:.1} s each; rates and their ratio are medians, latencies and bytes of all rounds\n", time.as_secs_f64()));
-        text.push_str(&format!("{}bytes to members for each byte that users wrote\n{}", rates.render(), bytes.render()));
+        text.push_str(&format!(
+            "{}bytes to members for each byte that users wrote\n{}",
+            rates.render(),
+            bytes.render()
+        ));
         text.push_str(&format!("of the journal\n{}", journal.render()));
     }
     let value = json!({
@@ -168,19 +256,28 @@ pub fn make(arguments: &SyncArguments, sides: &[Side], time: Duration, cases: &[
         "results": rows,
     });
     let picture = groups("Synchronous writes per second", &names_of(sides), &bars);
-    Findings { name: "sync", value, text, picture, goals }
+    Findings {
+        name: "sync",
+        value,
+        text,
+        picture,
+        goals,
+    }
 }
 
 fn settled(side: &Side) -> String {
     let (name, share, times) = (side.kind.name(), side.utilisation, side.settled);
-    format!("{name}: U {share:.3} after overwrites without flushes, then the space that was left written {times:.2} times by synchronous writers\n")
+    format!(
+        "{name}: U {share:.3} after overwrites without flushes, then the space that was left written {times:.2} times by synchronous writers\n"
+    )
 }
 
 fn names_of(sides: &[Side]) -> Vec<&'static str> {
     sides.iter().map(|side| side.kind.name()).collect()
 }
 
-/// Goals speak of flushes of a single block. Those of rate and bytes are for a journal on the members; beside a device these get full rows only.
+/// Goals speak of flushes of a single block. Those of rate and bytes are for a journal on the
+/// members; beside a device these get full rows only.
 fn judged(case: &Case<'_>, side: &Side, figures: &Figures, times: f64, share: f64) -> Vec<Goal> {
     if !matches!(case.load.commit, Commit::Flush(1) | Commit::Fua) {
         return Vec::new();
@@ -189,13 +286,40 @@ fn judged(case: &Case<'_>, side: &Side, figures: &Figures, times: f64, share: f6
     let of = |what: &str| format!("{} x {}, {what}", case.load.name, case.threads);
     let device_flushes = of(&format!("device flushes for each flush, {name}:"));
     if side.kind.is_on_devices() {
-        let padding = figures.by_cause.iter().find(|(cause, _)| *cause == "padding").map_or(0, |(_, bytes)| *bytes);
-        let goal = Goal::at_most(of(&format!("padding on members of the user's bytes, {name}:")), padding as f64 / figures.user_bytes, GOAL_PADDING);
-        return vec![goal, Goal::at_most(device_flushes, figures.flushes_per_commit(), side.kind.most_flushes(side.scratch.tolerance()))];
+        let padding = figures
+            .by_cause
+            .iter()
+            .find(|(cause, _)| *cause == "padding")
+            .map_or(0, |(_, bytes)| *bytes);
+        let goal = Goal::at_most(
+            of(&format!("padding on members of the user's bytes, {name}:")),
+            padding as f64 / figures.user_bytes,
+            GOAL_PADDING,
+        );
+        return vec![
+            goal,
+            Goal::at_most(
+                device_flushes,
+                figures.flushes_per_commit(),
+                side.kind.most_flushes(side.scratch.tolerance()),
+            ),
+        ];
     }
     vec![
-        Goal::at_least(of("rate with a journal, of that with padding:"), times, GOALS.0),
-        Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, GOALS.1),
-        Goal::at_most(device_flushes, figures.flushes_per_commit(), side.kind.most_flushes(side.scratch.tolerance())),
+        Goal::at_least(
+            of("rate with a journal, of that with padding:"),
+            times,
+            GOALS.0,
+        ),
+        Goal::at_most(
+            of("bytes to members with a journal, of those with padding:"),
+            share,
+            GOALS.1,
+        ),
+        Goal::at_most(
+            device_flushes,
+            figures.flushes_per_commit(),
+            side.kind.most_flushes(side.scratch.tolerance()),
+        ),
     ]
 }

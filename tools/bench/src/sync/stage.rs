@@ -50,7 +50,8 @@ impl Kind {
         }
     }
 
-    /// Most device flushes for each flush of users: those of its copies. A power-safe device needs none; what frees the ring of a device flushes members now and then.
+    /// Most device flushes for each flush of users: those of its copies. A power-safe device needs
+    /// none; what frees the ring of a device flushes members now and then.
     pub fn most_flushes(self, tolerance: u64) -> f64 {
         match self {
             Self::Memory => 0.1,
@@ -75,7 +76,8 @@ pub struct Side {
     pub span: u64,
     /// Live blocks / payload slots of the closed segments, after the overwrites without flushes.
     pub utilisation: f64,
-    /// Bytes that members were written by synchronous writers before the measurements, in multiples of the space that was left.
+    /// Bytes that members were written by synchronous writers before the measurements, in multiples
+    /// of the space that was left.
     pub settled: f64,
     /// Random bytes in what synchronous writers write, in per cent.
     pub random_percent: u32,
@@ -99,7 +101,11 @@ pub struct Sample {
 
 /// Flushes of all members so far.
 pub fn member_flushes(report: &PoolReport) -> u64 {
-    report.members.iter().map(|member| member.counters.flushes).sum()
+    report
+        .members
+        .iter()
+        .map(|member| member.counters.flushes)
+        .sum()
 }
 
 impl Side {
@@ -107,31 +113,74 @@ impl Side {
     pub fn make(arguments: &SyncArguments, kind: Kind) -> Result<Self, Failure> {
         let name = kind.name();
         let scratch = Scratch::make(&arguments.scratch)?;
-        let journal_bytes = if kind == Kind::Padding { Some(0) } else { arguments.journal.map(|size| size.0) };
+        let journal_bytes = if kind == Kind::Padding {
+            Some(0)
+        } else {
+            arguments.journal.map(|size| size.0)
+        };
         let power_safe = kind == Kind::Memory;
-        let devices = if kind.is_on_devices() { scratch.journal_device(DEVICE_BYTES, power_safe)? } else { Vec::new() };
-        let pool = scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes, &devices, power_safe)?;
+        let devices = if kind.is_on_devices() {
+            scratch.journal_device(DEVICE_BYTES, power_safe)?
+        } else {
+            Vec::new()
+        };
+        let pool =
+            scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes, &devices, power_safe)?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         let span = fill(&pool, usable / 1000 * u64::from(arguments.full.0), name)?;
-        let overwrites = Overwrites { span_bytes: span, bytes: span * arguments.overwrites as u64, depth: DEPTH, seed: 7 };
-        let utilisation = window::measure(&pool, &overwrites, &format!("{name}: overwriting"))?.utilisation;
-        let mut side = Self { kind, pool, span, utilisation, settled: 0.0, random_percent: arguments.random, scratch };
+        let overwrites = Overwrites {
+            span_bytes: span,
+            bytes: span * arguments.overwrites as u64,
+            depth: DEPTH,
+            seed: 7,
+        };
+        let utilisation =
+            window::measure(&pool, &overwrites, &format!("{name}: overwriting"))?.utilisation;
+        let mut side = Self {
+            kind,
+            pool,
+            span,
+            utilisation,
+            settled: 0.0,
+            random_percent: arguments.random,
+            scratch,
+        };
         side.settle(arguments.settle)?;
         Ok(side)
     }
 
     /// Space of members that holds nothing live, in bytes.
     fn space_left(&self, report: &PoolReport) -> u64 {
-        let all: u64 = report.members.iter().filter(|member| !member.journal).map(|member| member.size_bytes).sum();
-        all.saturating_sub((self.span as f64 / self.scratch.data_share()) as u64).max(1)
+        let all: u64 = report
+            .members
+            .iter()
+            .filter(|member| !member.journal)
+            .map(|member| member.size_bytes)
+            .sum();
+        all.saturating_sub((self.span as f64 / self.scratch.data_share()) as u64)
+            .max(1)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), Failure> {
         let left = self.space_left(&daemon::report(&self.pool)?);
-        let (mut progress, mut written, mut spent) = (Progress::new(format!("{}: settling", self.kind.name())), 0, Duration::ZERO);
+        let (mut progress, mut written, mut spent) = (
+            Progress::new(format!("{}: settling", self.kind.name())),
+            0,
+            Duration::ZERO,
+        );
         while written < left && spent < time {
-            let sample = self.measure(SETTLERS, Commit::Flush(1), STRETCH.min(time), 1000 + written)?;
-            written += sample.written.total() - if self.kind.is_on_devices() { sample.written.journal } else { 0 };
+            let sample = self.measure(
+                SETTLERS,
+                Commit::Flush(1),
+                STRETCH.min(time),
+                1000 + written,
+            )?;
+            written += sample.written.total()
+                - if self.kind.is_on_devices() {
+                    sample.written.journal
+                } else {
+                    0
+                };
             spent += sample.load.elapsed;
             progress.bytes(written.min(left), left);
         }
@@ -140,8 +189,21 @@ impl Side {
     }
 
     /// Runs a load.
-    pub fn measure(&self, writers: usize, commit: Commit, time: Duration, seed: u64) -> Result<Sample, Failure> {
-        let spec = SyncSpec { writers, commit, span_bytes: self.span, random_percent: self.random_percent, time, seed };
+    pub fn measure(
+        &self,
+        writers: usize,
+        commit: Commit,
+        time: Duration,
+        seed: u64,
+    ) -> Result<Sample, Failure> {
+        let spec = SyncSpec {
+            writers,
+            commit,
+            span_bytes: self.span,
+            random_percent: self.random_percent,
+            time,
+            seed,
+        };
         let (before, cpu) = (daemon::report(&self.pool)?, cpu_seconds());
         let load = run(&self.pool, EXPORT, &spec, &AtomicBool::new(false))?;
         let (after, cpu) = (daemon::report(&self.pool)?, cpu_seconds() - cpu);

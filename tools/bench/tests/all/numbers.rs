@@ -1,11 +1,24 @@
-//! Numeric options at the ends of their ranges: an answer, or one line; never a panic. (That all of them have bounds is a test of the command line itself.)
+//! Numeric options at the ends of their ranges: an answer, or one line; never a panic. (That all of
+//! them have bounds is a test of the command line itself.)
 
-use crate::support::{RangedOption, World, refuses_with_the_bounds, the_ends_of_ranges_are_answered};
+use crate::support::{
+    RangedOption, World, refuses_with_the_bounds, the_ends_of_ranges_are_answered,
+};
 
 /// A command that is quick, an option of it, and the ends of its range.
 const OPTIONS: &[RangedOption] = &[
-    ("windrow-bench engine --size 16M --seconds 1 --rounds 1 --full 50%", "--members", 1, 1),
-    ("windrow-bench engine --size 1M --seconds 1 --rounds 1 --full 50%", "--members", 1, 64),
+    (
+        "windrow-bench engine --size 16M --seconds 1 --rounds 1 --full 50%",
+        "--members",
+        1,
+        1,
+    ),
+    (
+        "windrow-bench engine --size 1M --seconds 1 --rounds 1 --full 50%",
+        "--members",
+        1,
+        64,
+    ),
 ];
 
 #[test]

@@ -1,11 +1,16 @@
-//! `advise`: which policy, segment size and spare factor suit the load of a trace or of a pool in service (`live.rs`), what trims are worth, and what all that means for the
-//! life and the rate of drives.
+//! `advise`: which policy, segment size and spare factor suit the load of a trace or of a pool in
+//! service (`live.rs`), what trims are worth, and what all that means for the life and the rate of
+//! drives.
 //!
-//! 1 The trace is replayed with every policy that the engine has and every spare factor, on the simulated log as a pool of the engine would have it (`windrow_wa_sim::wa::served`): its
-//!   reserve, its streams, its checkpoints, and segments of the size that a pool of this many blocks would have.
-//! 2 The best pair is the one with the least wear for each usable byte: write amplification, checkpoints included, over the usable share. Of two within half a per cent the simpler policy
-//!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4 Drives: the
-//!   reckoning of `windrow-lab plan`, in place and under a log with that write amplification.
+//! 1 The trace is replayed with every policy that the engine has and every spare factor, on the
+//!   simulated log as a pool of the engine would have it (`windrow_wa_sim::wa::served`): its
+//!   reserve, its streams, its checkpoints, and segments of the size that a pool of this many
+//!   blocks would have.
+//! 2 The best pair is the one with the least wear for each usable byte: write amplification,
+//!   checkpoints included, over the usable share. Of two within half a per cent the simpler policy
+//!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4
+//!   Drives: the reckoning of `windrow-lab plan`, in place and under a log with that write
+//!   amplification.
 //!
 //! Nothing is written; a pool is changed by `--apply` only.
 
@@ -55,7 +60,8 @@ pub struct AdviseArguments {
     trace: Option<PathBuf>,
     #[command(flatten)]
     form: TraceForm,
-    /// Instead of a trace: what this pool, or this one volume of it, is asked for while it is served, with all that it holds besides.
+    /// Instead of a trace: what this pool, or this one volume of it, is asked for while it is
+    /// served, with all that it holds besides.
     #[arg(long, value_name = "POOL[/VOLUME]", conflicts_with_all = ["trace", "pool", "size", "prefill", "fill", "device"])]
     live: Option<String>,
     /// With --live: record for so long (30s, 10m, 2h).
@@ -70,7 +76,8 @@ pub struct AdviseArguments {
     /// Spare factors to try, by comma, 3 to 90 %.
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
     spare: Vec<Share>,
-    /// The trace so many times; else as many as it takes to write its blocks six times (with --size: and blocks for two volumes).
+    /// The trace so many times; else as many as it takes to write its blocks six times (with
+    /// --size: and blocks for two volumes).
     #[arg(long, value_parser = windrow_console::values::within::<u32>(1, 1000))]
     repeat: Option<u32>,
     #[command(flatten)]
@@ -112,7 +119,8 @@ struct Tried {
 struct Used {
     name: String,
     plan: ArrayOutcome,
-    /// Years that the drives last under the load of the trace, if it has times and the drive a rating.
+    /// Years that the drives last under the load of the trace, if it has times and the drive a
+    /// rating.
     years: Option<f64>,
 }
 
@@ -134,7 +142,8 @@ struct Advice {
     filled: bool,
     written_blocks: u64,
     trims: u64,
-    /// How long the load took: of a trace from its first request to the last one, of a recording all of it.
+    /// How long the load took: of a trace from its first request to the last one, of a recording
+    /// all of it.
     load_seconds: f64,
     repeat: u32,
     grid: Vec<Tried>,
@@ -172,7 +181,11 @@ fn policies() -> Vec<Policy> {
         PlacementKind::Learned,
     ];
     let separate = |rule: &str| policy_of("separate", rule).ok();
-    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(Policy::of)).collect()
+    ["greedy", "cost-benefit"]
+        .into_iter()
+        .filter_map(separate)
+        .chain(kinds.map(Policy::of))
+        .collect()
 }
 
 /// What runs share.
@@ -188,43 +201,82 @@ struct Runs<'a> {
 
 /// The pool that a policy would have.
 fn pool_of(policy: &Policy, blocks: u32, spare: Share, segment_bytes: u64) -> Result<Pool, String> {
-    Pool::plan(policy, blocks, u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX), spare.0)
+    Pool::plan(
+        policy,
+        blocks,
+        u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX),
+        spare.0,
+    )
 }
 
 /// True if there can be one that can be cleaned: small ones have too few segments.
 fn can_be_cleaned(policies: &[Policy], blocks: u32, spare: Share, segment_bytes: u64) -> bool {
-    let fits = |pool: Pool| pool.shapes().0.iter().all(|shape| shape.segments() >= shape.needed_segments());
-    policies.iter().all(|policy| pool_of(policy, blocks, spare, segment_bytes).is_ok_and(fits))
+    let fits = |pool: Pool| {
+        pool.shapes()
+            .0
+            .iter()
+            .all(|shape| shape.segments() >= shape.needed_segments())
+    };
+    policies
+        .iter()
+        .all(|policy| pool_of(policy, blocks, spare, segment_bytes).is_ok_and(fits))
 }
 
 /// Memory of the run that takes the most.
 fn tables(arguments: &AdviseArguments, trace: &Surveyed<'_>, blocks: u32) -> u64 {
     let policies = policies();
     let of = |spare: &Share| {
-        let pool = policies.first().and_then(|policy| pool_of(policy, blocks, *spare, usual_segment(blocks)).ok());
+        let pool = policies
+            .first()
+            .and_then(|policy| pool_of(policy, blocks, *spare, usual_segment(blocks)).ok());
         let shape = pool.map(|pool| pool.shapes().0[1]);
-        policies.iter().filter_map(|policy| Some(memory_bytes(policy, &shape?, trace.written()))).max().unwrap_or(0)
+        policies
+            .iter()
+            .filter_map(|policy| Some(memory_bytes(policy, &shape?, trace.written())))
+            .max()
+            .unwrap_or(0)
     };
     arguments.spare.iter().map(of).max().unwrap_or(0)
 }
 
 impl Runs<'_> {
-    fn run(&mut self, policy: Policy, spare: Share, segment_bytes: u64, trims: bool) -> Result<Tried, Failure> {
+    fn run(
+        &mut self,
+        policy: Policy,
+        spare: Share,
+        segment_bytes: u64,
+        trims: bool,
+    ) -> Result<Tried, Failure> {
         let (trace, blocks) = (self.trace, self.blocks);
         let trace = &trace.recorded;
         let traced = trace.written * u64::from(self.repeat);
         let before = if self.fill { u64::from(blocks) } else { 0 };
-        let fill = self.fill.then_some(Operation::Write { block: 0, count: blocks });
+        let fill = self.fill.then_some(Operation::Write {
+            block: 0,
+            count: blocks,
+        });
         let counts = |operation: &Operation| trims || !matches!(operation, Operation::Trim { .. });
-        let operations = || fill.into_iter().chain((0..self.repeat).flat_map(|_| trace.operations.iter().copied().filter(counts)));
+        let operations = || {
+            fill.into_iter().chain(
+                (0..self.repeat).flat_map(|_| trace.operations.iter().copied().filter(counts)),
+            )
+        };
         let pool = pool_of(&policy, blocks, spare, segment_bytes).map_err(|why| cannot(&why))?;
         self.done += 1;
-        let mut progress = Progress::new(format!("run {} of {}: {} at {spare}, segments of {}", self.done, self.all, policy.name(), Size(segment_bytes)));
+        let mut progress = Progress::new(format!(
+            "run {} of {}: {} at {spare}, segments of {}",
+            self.done,
+            self.all,
+            policy.name(),
+            Size(segment_bytes)
+        ));
         let mut tell = |done: u64| {
             progress.steps(done, before + traced);
             true
         };
-        let outcome = pool.run(&policy, before + traced / 2, operations, &mut tell).map_err(|why| cannot(&why))?;
+        let outcome = pool
+            .run(&policy, before + traced / 2, operations, &mut tell)
+            .map_err(|why| cannot(&why))?;
         Ok(Tried {
             policy: policy.placement.name(),
             victim_policy: policy.rule.name(),
@@ -238,7 +290,8 @@ impl Runs<'_> {
     }
 }
 
-/// The segment size of a pool of so many blocks: the largest power of two with 2000 segments, from 64 KiB to 64 MiB.
+/// The segment size of a pool of so many blocks: the largest power of two with 2000 segments, from
+/// 64 KiB to 64 MiB.
 fn usual_segment(blocks: u32) -> u64 {
     let wanted = (u64::from(blocks) * BLOCK / SEGMENTS_WANTED).max(1);
     (1u64 << wanted.ilog2()).clamp(64 << 10, 64 << 20)
@@ -252,18 +305,43 @@ fn best_of(tried: &[Tried], cost: impl Fn(&Tried) -> f64) -> Option<&Tried> {
 
 /// Runs it.
 pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> {
-    if let Some(spare) = arguments.spare.iter().find(|spare| !(30..=900).contains(&spare.0)) {
-        return Err(cannot(&format!("a pool has 3 to 90 % spare, {spare} given")));
+    if let Some(spare) = arguments
+        .spare
+        .iter()
+        .find(|spare| !(30..=900).contains(&spare.0))
+    {
+        return Err(cannot(&format!(
+            "a pool has 3 to 90 % spare, {spare} given"
+        )));
     }
     if !matches!(arguments.topology, Topology::Raid5 | Topology::Raid6) {
-        return Err(cannot(&format!("Windrow is planned for RAID-5 and RAID-6, {} given", arguments.topology)));
+        return Err(cannot(&format!(
+            "Windrow is planned for RAID-5 and RAID-6, {} given",
+            arguments.topology
+        )));
     }
-    let live = arguments.live.as_ref().map(|source| Live::record(source, arguments.control.clone(), arguments.time)).transpose()?;
-    let path = live.as_ref().map(|live| live.path().to_owned()).or_else(|| arguments.trace.clone()).ok_or_else(|| cannot("no trace was named"))?;
-    let source = TraceSource { trace: path, form: arguments.form.clone() };
+    let live = arguments
+        .live
+        .as_ref()
+        .map(|source| Live::record(source, arguments.control.clone(), arguments.time))
+        .transpose()?;
+    let path = live
+        .as_ref()
+        .map(|live| live.path().to_owned())
+        .or_else(|| arguments.trace.clone())
+        .ok_or_else(|| cannot("no trace was named"))?;
+    let source = TraceSource {
+        trace: path,
+        form: arguments.form.clone(),
+    };
     let surveyed = survey(&source, arguments.volume.wish(true, false))?;
-    let blocks = live.as_ref().map_or(Ok(surveyed.blocks), |live| live.blocks(surveyed.blocks))?;
-    surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed, blocks))?;
+    let blocks = live
+        .as_ref()
+        .map_or(Ok(surveyed.blocks), |live| live.blocks(surveyed.blocks))?;
+    surveyed.allow(
+        arguments.volume.memory,
+        tables(arguments, &surveyed, blocks),
+    )?;
     let mut trace = surveyed.load()?;
     if let Some(live) = &live {
         trace.duration_ns = live.duration_ns;
@@ -279,10 +357,13 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// How often a trace has to be gone through: until the blocks are written six times. Of a volume with cold data those that the trace writes are, and as many blocks
-/// as the volume has twice, so that its spare space has been used up long before the second half.
+/// How often a trace has to be gone through: until the blocks are written six times. Of a volume
+/// with cold data those that the trace writes are, and as many blocks as the volume has twice, so
+/// that its spare space has been used up long before the second half.
 fn enough(blocks: u32, hot: Option<u64>, written: u64) -> u32 {
-    let wanted = hot.map_or(6 * u64::from(blocks), |hot| (6 * hot).max(2 * u64::from(blocks)));
+    let wanted = hot.map_or(6 * u64::from(blocks), |hot| {
+        (6 * hot).max(2 * u64::from(blocks))
+    });
     wanted.div_ceil(written.max(1)).clamp(1, 1000) as u32
 }
 
@@ -296,42 +377,102 @@ fn spares(named: &[Share], now: Option<Share>) -> Vec<Share> {
 
 /// Segment sizes to try besides the usual one; each member has 32 KiB to 64 MiB of a segment.
 fn other_sizes(arguments: &AdviseArguments, usual: u64) -> Result<Vec<u64>, Failure> {
-    let data = u64::from(arguments.topology.data_drives(arguments.drives).map_err(|error| cannot(&error.to_string()))?);
-    Ok([usual / 4, usual * 4].into_iter().filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size)).collect())
+    let data = u64::from(
+        arguments
+            .topology
+            .data_drives(arguments.drives)
+            .map_err(|error| cannot(&error.to_string()))?,
+    );
+    Ok([usual / 4, usual * 4]
+        .into_iter()
+        .filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size))
+        .collect())
 }
 
-fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded, u32), live: Option<&Live>) -> Result<Advice, Failure> {
+fn advise(
+    arguments: &AdviseArguments,
+    source: String,
+    (trace, blocks): (&Loaded, u32),
+    live: Option<&Live>,
+) -> Result<Advice, Failure> {
     let (policies, recorded) = (policies(), &trace.recorded);
     let setting = live.map(Live::setting).transpose()?;
     // What a pool in service has is what it keeps.
     let usual = live.map_or_else(|| usual_segment(blocks), Live::segment_bytes);
-    let sizes = if live.is_some() { Vec::new() } else { other_sizes(arguments, usual)? };
+    let sizes = if live.is_some() {
+        Vec::new()
+    } else {
+        other_sizes(arguments, usual)?
+    };
     let (spares, too_small): (Vec<Share>, Vec<Share>) =
-        spares(&arguments.spare, setting.map(|(_, spare)| spare)).into_iter().partition(|spare| can_be_cleaned(&policies, blocks, *spare, usual));
+        spares(&arguments.spare, setting.map(|(_, spare)| spare))
+            .into_iter()
+            .partition(|spare| can_be_cleaned(&policies, blocks, *spare, usual));
     if spares.is_empty() {
-        return Err(cannot("it writes to so few blocks that none of these spare factors leaves a segment for cleaning"));
+        return Err(cannot(
+            "it writes to so few blocks that none of these spare factors leaves a segment for cleaning",
+        ));
     }
-    let repeat = arguments.repeat.unwrap_or_else(|| enough(blocks, arguments.volume.size.map(|_| trace.figures.written_set_bytes / BLOCK), recorded.written));
-    let all = policies.len() * spares.len() + sizes.len() + usize::from(recorded.trims > 0) + usize::from(live.is_some());
-    let mut runs = Runs { trace, blocks, repeat, fill: arguments.volume.fills() || live.is_some(), done: 0, all };
+    let repeat = arguments.repeat.unwrap_or_else(|| {
+        enough(
+            blocks,
+            arguments
+                .volume
+                .size
+                .map(|_| trace.figures.written_set_bytes / BLOCK),
+            recorded.written,
+        )
+    });
+    let all = policies.len() * spares.len()
+        + sizes.len()
+        + usize::from(recorded.trims > 0)
+        + usize::from(live.is_some());
+    let mut runs = Runs {
+        trace,
+        blocks,
+        repeat,
+        fill: arguments.volume.fills() || live.is_some(),
+        done: 0,
+        all,
+    };
     let mut grid = Vec::new();
     for policy in &policies {
         for spare in &spares {
             grid.push(runs.run(*policy, *spare, usual, true)?);
         }
     }
-    let now = setting.filter(|(_, spare)| spares.contains(spare)).map(|(policy, spare)| runs.run(policy, spare, usual, true)).transpose()?;
-    let best = best_of(&grid, |one| one.wear).cloned().ok_or_else(|| cannot("no spare factor was given"))?;
+    let now = setting
+        .filter(|(_, spare)| spares.contains(spare))
+        .map(|(policy, spare)| runs.run(policy, spare, usual, true))
+        .transpose()?;
+    let best = best_of(&grid, |one| one.wear)
+        .cloned()
+        .ok_or_else(|| cannot("no spare factor was given"))?;
     let spare = Share((best.spare_ppm / 1000) as u16);
-    let same = |policy: &&Policy| policy.placement.name() == best.policy && policy.rule.name() == best.victim_policy;
-    let policy = *policies.iter().find(same).ok_or_else(|| cannot("the best policy is not known"))?;
+    let same = |policy: &&Policy| {
+        policy.placement.name() == best.policy && policy.rule.name() == best.victim_policy
+    };
+    let policy = *policies
+        .iter()
+        .find(same)
+        .ok_or_else(|| cannot("the best policy is not known"))?;
     let mut segments = vec![best.clone()];
-    for size in sizes.into_iter().filter(|size| can_be_cleaned(&policies, blocks, spare, *size)) {
+    for size in sizes
+        .into_iter()
+        .filter(|size| can_be_cleaned(&policies, blocks, spare, *size))
+    {
         segments.push(runs.run(policy, spare, size, true)?);
     }
-    let without_trims = if recorded.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
+    let without_trims = if recorded.trims > 0 {
+        Some(runs.run(policy, spare, usual, false)?.waf)
+    } else {
+        None
+    };
     let chosen = best_of(&segments, |one| one.waf).cloned().unwrap_or(best);
-    let default_waf = grid.iter().find(|one| one.victim_policy == "greedy" && one.spare_ppm == chosen.spare_ppm).map_or(chosen.waf, |one| one.waf);
+    let default_waf = grid
+        .iter()
+        .find(|one| one.victim_policy == "greedy" && one.spare_ppm == chosen.spare_ppm)
+        .map_or(chosen.waf, |one| one.waf);
     let drives = used(arguments, trace, &chosen)?;
     let mut advice = Advice {
         source,
@@ -356,13 +497,25 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
     };
     advice.reasons = reasons(&advice, usual);
     if let Some(live) = live {
-        advice.reasons.splice(0..0, live.reasons(advice.now.as_ref(), recorded.written, blocks));
+        advice.reasons.splice(
+            0..0,
+            live.reasons(advice.now.as_ref(), recorded.written, blocks),
+        );
         let (members, why_not) = live.members();
-        advice.reasons.extend(members.iter().map(|own| format!("Member {} ({}): {}", own.member, own.path, own.report.sentence())));
+        advice.reasons.extend(members.iter().map(|own| {
+            format!(
+                "Member {} ({}): {}",
+                own.member,
+                own.path,
+                own.report.sentence()
+            )
+        }));
         advice.reasons.extend(why_not);
         advice.members = members;
     }
-    advice.reasons.extend(too_small.iter().map(|spare| format!("Spare {spare} was not tried: of so few segments it leaves none for cleaning.")));
+    advice.reasons.extend(too_small.iter().map(|spare| {
+        format!("Spare {spare} was not tried: of so few segments it leaves none for cleaning.")
+    }));
     let pool = live.map_or(&arguments.pool, |live| &live.pool);
     advice.commands = commands(arguments, &advice, usual, pool);
     Ok(advice)
@@ -372,21 +525,55 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
 fn used(arguments: &AdviseArguments, trace: &Loaded, best: &Tried) -> Result<Vec<Used>, Failure> {
     let catalogue = windrow_plan::drive::builtin();
     let drive = catalogue.get(&arguments.drive).ok_or_else(|| {
-        Failure::new(id::PLAN_VALUE, format!("no drive '{}'", arguments.drive), "the catalogue does not have it").remedy("`windrow-lab plan drives` lists them")
+        Failure::new(
+            id::PLAN_VALUE,
+            format!("no drive '{}'", arguments.drive),
+            "the catalogue does not have it",
+        )
+        .remedy("`windrow-lab plan drives` lists them")
     })?;
     // What users write in a day, as the trace has it.
     let days = trace.duration_ns as f64 / 86_400e9;
     let asked_gb = (days > 0.0).then(|| (trace.recorded.written * BLOCK) as f64 / 1e9 / days);
     let wear = Log::with_cleaning(best.waf);
-    let tuned = Assumptions { usable_share: 1.0 - best.spare_ppm as f64 / 1e6, log_wear: wear.own * wear.cleaning * wear.inside, ..Assumptions::windrow() };
+    let tuned = Assumptions {
+        usable_share: 1.0 - best.spare_ppm as f64 / 1e6,
+        log_wear: wear.own * wear.cleaning * wear.inside,
+        ..Assumptions::windrow()
+    };
     let ways = [
-        ("one drive alone".to_owned(), 1, Topology::Raid0, Use::InPlace),
-        (format!("{} drives, {} in place", arguments.drives, arguments.topology), arguments.drives, arguments.topology, Use::InPlace),
-        (format!("{} drives, {} under Windrow, tuned", arguments.drives, arguments.topology), arguments.drives, arguments.topology, Use::Log),
+        (
+            "one drive alone".to_owned(),
+            1,
+            Topology::Raid0,
+            Use::InPlace,
+        ),
+        (
+            format!(
+                "{} drives, {} in place",
+                arguments.drives, arguments.topology
+            ),
+            arguments.drives,
+            arguments.topology,
+            Use::InPlace,
+        ),
+        (
+            format!(
+                "{} drives, {} under Windrow, tuned",
+                arguments.drives, arguments.topology
+            ),
+            arguments.drives,
+            arguments.topology,
+            Use::Log,
+        ),
     ];
     let of = |(name, drives, topology, how): (String, u32, Topology, Use)| {
-        let plan = plan_array(drive, drives, topology, how, &tuned).map_err(|error| cannot(&error.to_string()))?;
-        let years = plan.overwrites_per_day.zip(asked_gb).map(|(rated, asked_gb)| 5.0 * rated * plan.landable_gb / asked_gb);
+        let plan = plan_array(drive, drives, topology, how, &tuned)
+            .map_err(|error| cannot(&error.to_string()))?;
+        let years = plan
+            .overwrites_per_day
+            .zip(asked_gb)
+            .map(|(rated, asked_gb)| 5.0 * rated * plan.landable_gb / asked_gb);
         Ok(Used { name, plan, years })
     };
     ways.into_iter().map(of).collect()
@@ -399,8 +586,13 @@ fn percent(ppm: u64) -> String {
 fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     let best = &advice.best;
     let mut reasons = Vec::new();
-    let at = |policy: &str, victim: &str| advice.grid.iter().find(|one| one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm);
-    // Of the policy and of trims in segments of the usual size: what the size brings is a reason of its own.
+    let at = |policy: &str, victim: &str| {
+        advice.grid.iter().find(|one| {
+            one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm
+        })
+    };
+    // Of the policy and of trims in segments of the usual size: what the size brings is a reason of
+    // its own.
     let usually = at(best.policy, &best.victim_policy).map_or(best.waf, |one| one.waf);
     if best.policy == "separate" {
         reasons.push(format!(
@@ -426,8 +618,15 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
         best.wear
     ));
     if advice.segments.len() < 2 {
-        let why = if advice.now.is_some() { "a pool keeps the size that it was made with" } else { "members would have too little or too much of a segment" };
-        reasons.push(format!("Segments of {} of data: no other size was tried, because {why}.", Size(usual)));
+        let why = if advice.now.is_some() {
+            "a pool keeps the size that it was made with"
+        } else {
+            "members would have too little or too much of a segment"
+        };
+        reasons.push(format!(
+            "Segments of {} of data: no other size was tried, because {why}.",
+            Size(usual)
+        ));
     } else if best.segment_bytes == usual {
         reasons.push(format!("Segments of {} of data: other sizes bring nothing, and that is what a pool of this size has by itself.", Size(usual)));
     } else {
@@ -453,12 +652,25 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
 
 fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64, pool: &str) -> Vec<String> {
     let (best, pool) = (&advice.best, quoted(pool));
-    let mut commands = vec![format!("windrow pool set {pool} policy={}+{} spare={}%", best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
+    let mut commands = vec![format!(
+        "windrow pool set {pool} policy={}+{} spare={}%",
+        best.policy,
+        best.victim_policy,
+        best.spare_ppm as f64 / 10_000.0
+    )];
     if best.segment_bytes != usual {
         // A segment's data is spread over the data drives.
-        let data = u64::from(arguments.topology.data_drives(arguments.drives).unwrap_or(1));
+        let data = u64::from(
+            arguments
+                .topology
+                .data_drives(arguments.drives)
+                .unwrap_or(1),
+        );
         let each = (best.segment_bytes / data).max(32 << 10);
-        commands.push(format!("windrow pool create {pool} --segment {} ...   (the size of segments is chosen once)", Size(1 << each.ilog2())));
+        commands.push(format!(
+            "windrow pool create {pool} --segment {} ...   (the size of segments is chosen once)",
+            Size(1 << each.ilog2())
+        ));
     }
     commands
 }
@@ -478,10 +690,16 @@ fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     let spares: Vec<u64> = advice
         .grid
         .iter()
-        .take_while(|one| (&one.policy, &one.victim_policy) == (&advice.grid[0].policy, &advice.grid[0].victim_policy))
+        .take_while(|one| {
+            (&one.policy, &one.victim_policy)
+                == (&advice.grid[0].policy, &advice.grid[0].victim_policy)
+        })
         .map(|one| one.spare_ppm)
         .collect();
-    let headings: Vec<String> = ["POLICY".to_owned()].into_iter().chain(spares.iter().map(|spare| percent(*spare))).collect();
+    let headings: Vec<String> = ["POLICY".to_owned()]
+        .into_iter()
+        .chain(spares.iter().map(|spare| percent(*spare)))
+        .collect();
     let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
     for row in advice.grid.chunks(spares.len().max(1)) {
         let name = format!("{}+{}", row[0].policy, row[0].victim_policy);
@@ -489,10 +707,23 @@ fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     }
     text += &table.render();
     let mut table = Table::new(&["SEGMENT", "WAF"]);
-    advice.segments.iter().for_each(|one| table.row([Size(one.segment_bytes).to_string(), format!("{:.3}", one.waf)]));
+    advice.segments.iter().for_each(|one| {
+        table.row([
+            Size(one.segment_bytes).to_string(),
+            format!("{:.3}", one.waf),
+        ])
+    });
     text += &format!("\n{}", table.render());
-    let mut table = Table::new(&[arguments.drive.as_str(), "USABLE GB", "RANDOM WRITES/S", "OVERWRITES/DAY, 5 YEARS", "YEARS UNDER THIS LOAD"]);
-    let number = |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    let mut table = Table::new(&[
+        arguments.drive.as_str(),
+        "USABLE GB",
+        "RANDOM WRITES/S",
+        "OVERWRITES/DAY, 5 YEARS",
+        "YEARS UNDER THIS LOAD",
+    ]);
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+    };
     for used in &advice.drives {
         let plan = &used.plan;
         table.row([
@@ -504,11 +735,20 @@ fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
         ]);
     }
     text += &format!("\n{}\n", table.render());
-    text += &advice.reasons.iter().map(|reason| format!("{reason}\n")).collect::<String>();
+    text += &advice
+        .reasons
+        .iter()
+        .map(|reason| format!("{reason}\n"))
+        .collect::<String>();
     if advice.applied {
         text += "\nThe pool was set so:";
     }
-    text + "\n" + &advice.commands.iter().map(|command| format!("{command}\n")).collect::<String>()
+    text + "\n"
+        + &advice
+            .commands
+            .iter()
+            .map(|command| format!("{command}\n"))
+            .collect::<String>()
 }
 
 #[cfg(test)]

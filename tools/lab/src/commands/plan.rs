@@ -1,4 +1,5 @@
-//! `plan`: what arrays of drives hold, cost, write and survive, and what each layer adds to what is written. Nothing is written anywhere.
+//! `plan`: what arrays of drives hold, cost, write and survive, and what each layer adds to what is
+//! written. Nothing is written anywhere.
 
 mod array;
 mod drive_report;
@@ -51,7 +52,8 @@ pub enum PlanCommand {
     Gain(gain::GainArguments),
     /// Rates of reads and writes that share a drive's time.
     Mixed(others::MixedArguments),
-    /// The tunable flash translation layer: what spare and tuning do to amplification, speed and life; the talk's tables.
+    /// The tunable flash translation layer: what spare and tuning do to amplification, speed and
+    /// life; the talk's tables.
     Tuned(tuned::TunedArguments),
     /// What drives say of themselves: amplification inside, wear, time left.
     Smart(others::SmartArguments),
@@ -79,21 +81,43 @@ pub use others::{SmartReport, report as report_of_drive};
 /// Reads a text that the user names. A mark in front of it is no part of it.
 fn read(path: &Path) -> Result<String, Failure> {
     let cannot = || format!("cannot read {}", path.display());
-    let bytes = std::fs::read(path).map_err(|error| Failure::new(id::LOCAL_FILE, cannot(), error).remedy("check the path and your rights to it"))?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        Failure::new(id::LOCAL_FILE, cannot(), error).remedy("check the path and your rights to it")
+    })?;
     if let Some(found) = wrapping::find(&bytes) {
         let remedy = found.remedy.replace("FILE", &path.display().to_string());
-        return Err(Failure::new(id::PLAN_INPUT, cannot(), format!("it is {}", found.name)).remedy(remedy));
+        return Err(
+            Failure::new(id::PLAN_INPUT, cannot(), format!("it is {}", found.name)).remedy(remedy),
+        );
     }
-    let text = bytes.strip_prefix(wrapping::UTF_8_MARK).unwrap_or(&bytes).to_vec();
-    String::from_utf8(text).map_err(|error| Failure::new(id::PLAN_INPUT, cannot(), format!("it is no UTF-8 text: {error}")).remedy("name another file"))
+    let text = bytes
+        .strip_prefix(wrapping::UTF_8_MARK)
+        .unwrap_or(&bytes)
+        .to_vec();
+    String::from_utf8(text).map_err(|error| {
+        Failure::new(
+            id::PLAN_INPUT,
+            cannot(),
+            format!("it is no UTF-8 text: {error}"),
+        )
+        .remedy("name another file")
+    })
 }
 
 /// The catalogue of a file, or the one that is built in.
 fn catalogue(path: Option<&PathBuf>) -> Result<Catalogue, Failure> {
-    let Some(path) = path else { return Ok(windrow_plan::drive::builtin()) };
+    let Some(path) = path else {
+        return Ok(windrow_plan::drive::builtin());
+    };
     Catalogue::parse(&read(path)?).map_err(|error| {
-        let remedy = "`windrow-lab plan drives --toml` prints the catalogue that is built in, to start from";
-        Failure::new(id::PLAN_INPUT, format!("cannot use the catalogue {}", path.display()), error).remedy(remedy)
+        let remedy =
+            "`windrow-lab plan drives --toml` prints the catalogue that is built in, to start from";
+        Failure::new(
+            id::PLAN_INPUT,
+            format!("cannot use the catalogue {}", path.display()),
+            error,
+        )
+        .remedy(remedy)
     })
 }
 
@@ -104,14 +128,24 @@ fn chosen(catalogue: &Catalogue, ids: &[String]) -> Result<Vec<Drive>, Failure> 
     }
     let find = |name: &String| {
         catalogue.get(name).cloned().ok_or_else(|| {
-            Failure::new(id::PLAN_VALUE, format!("no drive '{name}'"), "the catalogue does not have it").remedy("`windrow-lab plan drives` lists them")
+            Failure::new(
+                id::PLAN_VALUE,
+                format!("no drive '{name}'"),
+                "the catalogue does not have it",
+            )
+            .remedy("`windrow-lab plan drives` lists them")
         })
     };
     ids.iter().map(find).collect()
 }
 
 fn does_not_fit(error: DoesNotFit) -> Failure {
-    Failure::new(id::PLAN_VALUE, format!("cannot plan {} drives", error.drives), error).remedy("choose another number or topology")
+    Failure::new(
+        id::PLAN_VALUE,
+        format!("cannot plan {} drives", error.drives),
+        error,
+    )
+    .remedy("choose another number or topology")
 }
 
 /// What cleaning costs.
@@ -127,7 +161,13 @@ impl std::str::FromStr for Cleaning {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "uniform" { Ok(Self::Uniform) } else { factor(text).map(Self::Factor).map_err(|error| format!("{error}, or 'uniform'")) }
+        if text == "uniform" {
+            Ok(Self::Uniform)
+        } else {
+            factor(text)
+                .map(Self::Factor)
+                .map_err(|error| format!("{error}, or 'uniform'"))
+        }
     }
 }
 
@@ -144,16 +184,31 @@ impl Cleaning {
     /// As a factor, if so much of the space is filled.
     ///
     /// # Errors
-    /// Uniform writes, and so little spare space that cleaning costs more than any factor that is accepted.
+    /// Uniform writes, and so little spare space that cleaning costs more than any factor that is
+    /// accepted.
     fn value(self, usable: Part) -> Result<f64, Failure> {
-        let Self::Uniform = self else { return Ok(if let Self::Factor(value) = self { value } else { 1.0 }) };
+        let Self::Uniform = self else {
+            return Ok(if let Self::Factor(value) = self {
+                value
+            } else {
+                1.0
+            });
+        };
         // Segments are large: the limit of greedy cleaning.
-        let found = windrow_policy::analytic::fifo_waf(usable.below_all("--usable", "without spare space cleaning of uniform writes never ends")?);
+        let found = windrow_policy::analytic::fifo_waf(usable.below_all(
+            "--usable",
+            "without spare space cleaning of uniform writes never ends",
+        )?);
         if (1.0..=FACTOR_MOST).contains(&found) {
             return Ok(found);
         }
         let why = "cleaning of uniform writes costs more than a million blocks for each";
-        Err(Failure::new(id::USAGE, format!("--usable {usable} leaves too little spare space"), why).remedy("lower it, or give --cleaning as a factor"))
+        Err(Failure::new(
+            id::USAGE,
+            format!("--usable {usable} leaves too little spare space"),
+            why,
+        )
+        .remedy("lower it, or give --cleaning as a factor"))
     }
 }
 
@@ -163,11 +218,16 @@ const FACTOR_MOST: f64 = 1e6;
 /// A factor of one or more.
 fn factor(text: &str) -> Result<f64, String> {
     let good = |value: &f64| (1.0..=FACTOR_MOST).contains(value);
-    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not a factor from 1 to 1000000; write it as 1.43"))
+    text.parse()
+        .ok()
+        .filter(good)
+        .ok_or_else(|| format!("'{text}' is not a factor from 1 to 1000000; write it as 1.43"))
 }
 
 /// An amount of more than nothing.
 fn amount(text: &str) -> Result<f64, String> {
     let good = |value: &f64| *value > 0.0 && *value <= 1e12;
-    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not an amount; write a number of more than 0, and at most 10^12"))
+    text.parse().ok().filter(good).ok_or_else(|| {
+        format!("'{text}' is not an amount; write a number of more than 0, and at most 10^12")
+    })
 }

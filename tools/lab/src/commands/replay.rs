@@ -1,10 +1,13 @@
-//! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or written but the trace.
+//! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or
+//! written but the trace.
 //!
-//! Two passes over the trace (`trace/load.rs`): the first finds the volume, the second makes the operations. Writes count every block
-//! they touch, trims what they cover as a whole, reads nothing. Times play no part unless pauses are to be cleaned in (`--idle-cleaning`).
+//! Two passes over the trace (`trace/load.rs`): the first finds the volume, the second makes the
+//! operations. Writes count every block they touch, trims what they cover as a whole, reads
+//! nothing. Times play no part unless pauses are to be cleaned in (`--idle-cleaning`).
 //!
-//! With `--mode engine` the real engine takes the operations, on a member that counts and keeps what it must; with `both` the simulated log runs beside it with
-//! as much space and as many checkpoints as the engine turned out to have (`engine.rs`).
+//! With `--mode engine` the real engine takes the operations, on a member that counts and keeps
+//! what it must; with `both` the simulated log runs beside it with as much space and as many
+//! checkpoints as the engine turned out to have (`engine.rs`).
 
 mod engine;
 
@@ -47,20 +50,25 @@ pub struct ReplayArguments {
     /// Size of a segment.
     #[arg(long, default_value = "2M")]
     segment: Size,
-    /// Blocks of each segment that hold metadata: they take space, and are written with every segment. The JEDEC client test has 1 in 1 MiB.
+    /// Blocks of each segment that hold metadata: they take space, and are written with every
+    /// segment. The JEDEC client test has 1 in 1 MiB.
     #[arg(long, value_name = "BLOCKS", default_value = "0", value_parser = windrow_console::values::within::<u32>(0, 1_048_576))]
     headers: u32,
-    /// The trace so many times. Time goes on: a round begins the mean time between two requests behind the end of the one before.
+    /// The trace so many times. Time goes on: a round begins the mean time between two requests
+    /// behind the end of the one before.
     #[arg(long, default_value = "1", value_parser = windrow_console::values::within::<u32>(1, 1000))]
     repeat: u32,
-    /// Clean in the pauses that the times of the trace leave, until so many segments are free, by comma; 0: on demand only, for comparison.
+    /// Clean in the pauses that the times of the trace leave, until so many segments are free, by
+    /// comma; 0: on demand only, for comparison.
     #[arg(long, value_name = "SEGMENTS", value_delimiter = ',', value_parser = windrow_console::values::within::<u32>(0, 4_000_000))]
     idle_cleaning: Vec<u32>,
-    /// With --idle-cleaning: so many times as fast as the trace was recorded; 2 makes its pauses half as long. Else 1.
+    /// With --idle-cleaning: so many times as fast as the trace was recorded; 2 makes its pauses
+    /// half as long. Else 1.
     #[arg(long, value_name = "FACTOR", requires = "idle_cleaning", value_parser = time_scale)]
     time_scale: Option<f64>,
-    /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move in a second; else 100000, the 410 MB/s that one SATA drive keeps up in long rows. A
-    /// pool has that of all its data members together.
+    /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move in a second; else
+    /// 100000, the 410 MB/s that one SATA drive keeps up in long rows. A pool has that of all its
+    /// data members together.
     #[arg(long, value_name = "BLOCKS", requires = "idle_cleaning", value_parser = windrow_console::values::within::<u64>(1, 1_000_000_000))]
     rate: Option<u64>,
     #[command(flatten)]
@@ -79,7 +87,8 @@ pub struct ReplayArguments {
     /// What runs: the simulated log, the engine, or both with equal space.
     #[arg(long, value_enum, default_value = "model")]
     mode: Mode,
-    /// With --mode engine: a flush after so many blocks written, besides those of the trace; 0: none.
+    /// With --mode engine: a flush after so many blocks written, besides those of the trace; 0:
+    /// none.
     #[arg(long, default_value = "0", value_parser = windrow_console::values::within::<u64>(0, 1_000_000_000_000))]
     flush_every: u64,
 }
@@ -88,7 +97,10 @@ pub struct ReplayArguments {
 const RATE: u64 = 100_000;
 
 fn time_scale(text: &str) -> Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor| (1e-6..=1e6).contains(factor));
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor| (1e-6..=1e6).contains(factor));
     factor.ok_or_else(|| format!("'{text}' is no factor from 0.000001 to 1000000"))
 }
 
@@ -118,7 +130,8 @@ struct Line {
 }
 
 impl Line {
-    /// The policy, and how many segments pauses leave free if that is asked for; short enough to stand below a bar.
+    /// The policy, and how many segments pauses leave free if that is asked for; short enough to
+    /// stand below a bar.
     fn name(&self) -> String {
         match self.cleaning.as_ref().map(|cleaning| cleaning.idle_free) {
             None => self.policy.clone(),
@@ -132,14 +145,28 @@ impl Line {
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
     check(arguments)?;
     let engine = arguments.mode != Mode::Model;
-    let wish = arguments.volume.wish(!arguments.no_trims, engine && !arguments.no_flushes);
-    let surveyed = survey(&arguments.source, Wish { blocks_per_s: arguments.blocks_per_s(), ..wish })?;
+    let wish = arguments
+        .volume
+        .wish(!arguments.no_trims, engine && !arguments.no_flushes);
+    let surveyed = survey(
+        &arguments.source,
+        Wish {
+            blocks_per_s: arguments.blocks_per_s(),
+            ..wish
+        },
+    )?;
     surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed)?)?;
     let trace = surveyed.load()?;
     if !arguments.idle_cleaning.is_empty() && trace.duration_ns == 0 {
-        return Err(cannot("all requests of the trace come at one time, or it has no times: there are no pauses for --idle-cleaning"));
+        return Err(cannot(
+            "all requests of the trace come at one time, or it has no times: there are no pauses for --idle-cleaning",
+        ));
     }
-    if engine { engine::run(arguments, output, &trace) } else { model(arguments, output, &trace) }
+    if engine {
+        engine::run(arguments, output, &trace)
+    } else {
+        model(arguments, output, &trace)
+    }
 }
 
 impl ReplayArguments {
@@ -150,12 +177,17 @@ impl ReplayArguments {
 
     /// The same in a second of the trace, if its times count.
     fn blocks_per_s(&self) -> Option<f64> {
-        (!self.idle_cleaning.is_empty()).then(|| self.rate() as f64 / self.time_scale.unwrap_or(1.0))
+        (!self.idle_cleaning.is_empty())
+            .then(|| self.rate() as f64 / self.time_scale.unwrap_or(1.0))
     }
 
     /// How far pauses are cleaned in, in turn; `None` if nobody asks for pauses.
     fn goals(&self) -> Vec<Option<u32>> {
-        if self.idle_cleaning.is_empty() { vec![None] } else { self.idle_cleaning.iter().copied().map(Some).collect() }
+        if self.idle_cleaning.is_empty() {
+            vec![None]
+        } else {
+            self.idle_cleaning.iter().copied().map(Some).collect()
+        }
     }
 }
 
@@ -163,12 +195,36 @@ impl ReplayArguments {
 fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
     let engine = arguments.mode != Mode::Model;
     for (given, of_engine, what) in [
-        (arguments.flush_every > 0, true, "--flush-every is for --mode engine or both: the simulated log has no flushes"),
-        (arguments.no_flushes, true, "--no-flushes is for --mode engine or both: the simulated log has no flushes"),
-        (arguments.headers > 0, false, "--headers is for --mode model: the engine writes headers of its own"),
-        (arguments.seed.is_some(), false, "--seed is for --mode model: the engine draws nothing by it"),
-        (!arguments.idle_cleaning.is_empty(), false, "--idle-cleaning is for --mode model: the engine here takes the operations one after the other"),
-        (arguments.report.wanted(), false, "--report and --pictures are for --mode model: there are no pictures of the engine"),
+        (
+            arguments.flush_every > 0,
+            true,
+            "--flush-every is for --mode engine or both: the simulated log has no flushes",
+        ),
+        (
+            arguments.no_flushes,
+            true,
+            "--no-flushes is for --mode engine or both: the simulated log has no flushes",
+        ),
+        (
+            arguments.headers > 0,
+            false,
+            "--headers is for --mode model: the engine writes headers of its own",
+        ),
+        (
+            arguments.seed.is_some(),
+            false,
+            "--seed is for --mode model: the engine draws nothing by it",
+        ),
+        (
+            !arguments.idle_cleaning.is_empty(),
+            false,
+            "--idle-cleaning is for --mode model: the engine here takes the operations one after the other",
+        ),
+        (
+            arguments.report.wanted(),
+            false,
+            "--report and --pictures are for --mode model: there are no pictures of the engine",
+        ),
     ] {
         if given && engine != of_engine {
             return Err(cannot(what));
@@ -179,13 +235,24 @@ fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
 
 /// Blocks that are written before the trace.
 fn filled(arguments: &ReplayArguments, blocks: u32) -> u64 {
-    if arguments.volume.fills() { u64::from(blocks) } else { 0 }
+    if arguments.volume.fills() {
+        u64::from(blocks)
+    } else {
+        0
+    }
 }
 
 /// The fill, and the trace so many times.
-fn operations<'a>(arguments: &ReplayArguments, trace: &'a Loaded) -> impl Iterator<Item = Operation> + use<'a> {
-    let fill = arguments.volume.fills().then_some(Operation::Write { block: 0, count: trace.recorded.blocks });
-    fill.into_iter().chain(trace.recorded.rounds(arguments.repeat))
+fn operations<'a>(
+    arguments: &ReplayArguments,
+    trace: &'a Loaded,
+) -> impl Iterator<Item = Operation> + use<'a> {
+    let fill = arguments.volume.fills().then_some(Operation::Write {
+        block: 0,
+        count: trace.recorded.blocks,
+    });
+    fill.into_iter()
+        .chain(trace.recorded.rounds(arguments.repeat))
 }
 
 /// Memory of the run that takes the most.
@@ -197,7 +264,11 @@ fn tables(arguments: &ReplayArguments, trace: &Surveyed<'_>) -> Result<u64, Fail
             most = most.max(engine::memory_bytes(trace.blocks, *spare));
         }
         let shape = shape(arguments, trace.blocks, *spare)?;
-        most = arguments.policy.iter().map(|policy| memory_bytes(policy, &shape, written)).fold(most, u64::max);
+        most = arguments
+            .policy
+            .iter()
+            .map(|policy| memory_bytes(policy, &shape, written))
+            .fold(most, u64::max);
     }
     Ok(most)
 }
@@ -217,55 +288,94 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
     let (seed, window) = (arguments.seed.unwrap_or(1), (traced / 100).max(1));
     let goals = arguments.goals();
     let mut lines = Vec::new();
-    for (policy, spare) in arguments.policy.iter().flat_map(|policy| arguments.spare.iter().map(move |spare| (policy, spare))) {
+    for (policy, spare) in arguments
+        .policy
+        .iter()
+        .flat_map(|policy| arguments.spare.iter().map(move |spare| (policy, spare)))
+    {
         let shape = shape(arguments, trace.recorded.blocks, *spare)?;
         for goal in &goals {
-            // A fill moves nothing, so all that is moved belongs to the trace; the steady state is its second half.
-            let plan = Plan { shape, seed, window, steady_after: before + traced / 2, idle_free: goal.unwrap_or(0) };
+            // A fill moves nothing, so all that is moved belongs to the trace; the steady state is
+            // its second half.
+            let plan = Plan {
+                shape,
+                seed,
+                window,
+                steady_after: before + traced / 2,
+                idle_free: goal.unwrap_or(0),
+            };
             let mut progress = Progress::new(format!("{} at {spare}", policy.name()));
             let mut tell = |done: u64| {
                 progress.steps(done, before + traced);
                 true
             };
-            let outcome = simulate(*policy, &plan, || operations(arguments, trace), &mut tell).map_err(|why| cannot(&why))?;
-            let headers = f64::from(shape.segment_blocks + shape.header_blocks) / f64::from(shape.segment_blocks);
+            let outcome = simulate(*policy, &plan, || operations(arguments, trace), &mut tell)
+                .map_err(|why| cannot(&why))?;
+            let headers = f64::from(shape.segment_blocks + shape.header_blocks)
+                / f64::from(shape.segment_blocks);
             let waf = (traced + outcome.counts.moved) as f64 / traced as f64;
             let (traced, second_half) = (waf * headers, outcome.steady * headers);
             let cleaning = goal.map(|goal| Burst::of(goal, &outcome, headers));
-            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced, second_half, cleaning, outcome });
+            lines.push(Line {
+                policy: policy.name(),
+                spare_ppm: u64::from(spare.0) * 1000,
+                traced,
+                second_half,
+                cleaning,
+                outcome,
+            });
         }
     }
-    arguments.report.write(|| report(arguments, trace, traced, &lines))?;
+    arguments
+        .report
+        .write(|| report(arguments, trace, traced, &lines))?;
     let mut value = frame(arguments, trace, traced);
     value["seed"] = seed.into();
     value["window_blocks"] = window.into();
     value["header_blocks"] = arguments.headers.into();
     if let Some(per_s) = arguments.blocks_per_s() {
         let scale = arguments.time_scale.unwrap_or(1.0);
-        value["time"] =
-            serde_json::json!({ "trace_ns": trace.duration_ns, "time_scale": scale, "rate_blocks_per_s": arguments.rate(), "blocks_per_trace_s": per_s });
+        value["time"] = serde_json::json!({ "trace_ns": trace.duration_ns, "time_scale": scale, "rate_blocks_per_s": arguments.rate(), "blocks_per_trace_s": per_s });
     }
     value["lines"] = serde_json::json!(lines);
-    output.result("replay", &value, || describe(arguments, trace, traced, &lines));
+    output.result("replay", &value, || {
+        describe(arguments, trace, traced, &lines)
+    });
     Ok(0)
 }
 
 pub(super) fn cannot(why: &str) -> Failure {
-    Failure::new(id::BENCH_INPUT, "the trace cannot be replayed", why).remedy("see `windrow-lab replay --help`")
+    Failure::new(id::BENCH_INPUT, "the trace cannot be replayed", why)
+        .remedy("see `windrow-lab replay --help`")
 }
 
 fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape, Failure> {
-    let all = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
+    let all = u32::try_from(arguments.segment.0 / BLOCK)
+        .map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
     if !arguments.segment.0.is_multiple_of(BLOCK) {
-        return Err(cannot(&format!("--segment {} is not a number of blocks of 4 KiB", arguments.segment.0)));
+        return Err(cannot(&format!(
+            "--segment {} is not a number of blocks of 4 KiB",
+            arguments.segment.0
+        )));
     }
-    let segment_blocks =
-        all.checked_sub(arguments.headers).filter(|blocks| *blocks > 0).ok_or_else(|| cannot("a segment has at least a block beside its headers"))?;
+    let segment_blocks = all
+        .checked_sub(arguments.headers)
+        .filter(|blocks| *blocks > 0)
+        .ok_or_else(|| cannot("a segment has at least a block beside its headers"))?;
     if !(5..=950).contains(&spare.0) {
-        return Err(cannot(&format!("{spare} spare: 0.5 to 95 % can be simulated")));
+        return Err(cannot(&format!(
+            "{spare} spare: 0.5 to 95 % can be simulated"
+        )));
     }
     let spare = f64::from(spare.0) / 1000.0;
-    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: arguments.headers, spare, space: Space::Strict })
+    Ok(Shape {
+        blocks,
+        live_blocks: blocks,
+        segment_blocks,
+        header_blocks: arguments.headers,
+        spare,
+        space: Space::Strict,
+    })
 }
 
 /// What the blocks of the volume are.
@@ -275,8 +385,11 @@ fn volume(arguments: &ReplayArguments, trace: &Loaded) -> String {
         return format!("a volume of {size}");
     }
     let devices = trace.noticed.devices();
-    let several =
-        if devices > 1 && arguments.source.form.device().is_none() { format!(" ({devices} devices side by side: --device takes one)") } else { String::new() };
+    let several = if devices > 1 && arguments.source.form.device().is_none() {
+        format!(" ({devices} devices side by side: --device takes one)")
+    } else {
+        String::new()
+    };
     format!("{size} of different blocks{several}")
 }
 
@@ -288,7 +401,11 @@ fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Lin
         volume(arguments, trace),
         arguments.segment,
         arguments.repeat,
-        if arguments.volume.fills() { ", after a fill" } else { "" },
+        if arguments.volume.fills() {
+            ", after a fill"
+        } else {
+            ""
+        },
         trace.noticed.remarks().trim_end()
     );
     let blocks = trace.recorded.blocks;
@@ -300,31 +417,67 @@ fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Lin
             at += u64::from(*count) * BLOCK;
         }
     }
-    let mut report = Report::new(&format!("Replay of {name}"), &lead).section("The trace").picture("heat", &grid.picture("writes", &name, Along::Written));
+    let mut report = Report::new(&format!("Replay of {name}"), &lead)
+        .section("The trace")
+        .picture("heat", &grid.picture("writes", &name, Along::Written));
     for (file, picture) in sizes(&trace.figures, &name) {
         report = report.picture(file, &picture);
     }
-    let frame = Frame { whose: &name, figure: "write amplification of the trace", blocks: f64::from(blocks), window: (traced / 100).max(1) as f64 };
+    let frame = Frame {
+        whose: &name,
+        figure: "write amplification of the trace",
+        blocks: f64::from(blocks),
+        window: (traced / 100).max(1) as f64,
+    };
     let names: Vec<String> = lines.iter().map(Line::name).collect();
-    let runs = lines.iter().zip(&names).map(|(line, name)| Run { policy: name, spare: line.spare_ppm as f64 / 1e6, waf: line.traced, outcome: &line.outcome });
+    let runs = lines.iter().zip(&names).map(|(line, name)| Run {
+        policy: name,
+        spare: line.spare_ppm as f64 / 1e6,
+        waf: line.traced,
+        outcome: &line.outcome,
+    });
     let report = add_runs(report, &frame, &runs.collect::<Vec<_>>());
     // Lines of one policy and spare differ in how much is cleaned in pauses.
-    let groups = lines.chunk_by(|one, next| (&one.policy, one.spare_ppm) == (&next.policy, next.spare_ppm));
+    let groups =
+        lines.chunk_by(|one, next| (&one.policy, one.spare_ppm) == (&next.policy, next.spare_ppm));
     groups.fold(report, |report, group| {
-        let cleaning: Vec<Burst> = group.iter().filter_map(|line| line.cleaning.clone()).collect();
+        let cleaning: Vec<Burst> = group
+            .iter()
+            .filter_map(|line| line.cleaning.clone())
+            .collect();
         if cleaning.is_empty() {
             return report;
         }
-        let name = format!("{} at {} %", group[0].policy, group[0].spare_ppm as f64 / 10_000.0);
-        let file = format!("-{}-{}", group[0].policy.replace(['+', '/', ':'], "-"), group[0].spare_ppm / 1000);
-        add_pauses(report.section(&format!("Cleaning in pauses: {name}")), &cleaning, &name, &file)
+        let name = format!(
+            "{} at {} %",
+            group[0].policy,
+            group[0].spare_ppm as f64 / 10_000.0
+        );
+        let file = format!(
+            "-{}-{}",
+            group[0].policy.replace(['+', '/', ':'], "-"),
+            group[0].spare_ppm / 1000
+        );
+        add_pauses(
+            report.section(&format!("Cleaning in pauses: {name}")),
+            &cleaning,
+            &name,
+            &file,
+        )
     })
 }
 
 /// How long members took, and how time was counted.
 fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> String {
-    let Some(per_s) = arguments.blocks_per_s() else { return String::new() };
-    let behind = lines.iter().map(|line| line.outcome.behind_blocks).max().unwrap_or(0) as f64 / arguments.rate() as f64;
+    let Some(per_s) = arguments.blocks_per_s() else {
+        return String::new();
+    };
+    let behind = lines
+        .iter()
+        .map(|line| line.outcome.behind_blocks)
+        .max()
+        .unwrap_or(0) as f64
+        / arguments.rate() as f64;
     format!(
         "times: {:.0} s of trace, {per_s:.0} blocks that members take in each of them; they were behind by {behind:.2} s at most. Moved in users' way and waits: second half\n",
         trace.duration_ns as f64 / 1e9
@@ -333,12 +486,30 @@ fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> St
 
 fn describe(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Line]) -> String {
     let timed = !arguments.idle_cleaning.is_empty();
-    let pauses = if timed { &["CLEANING", "IN THE WAY", "LONGEST WAIT"][..] } else { &[] };
-    let heading = ["POLICY", "SPARE", "WAF", "SECOND HALF", "MOVED", "TRIMMED", "VICTIMS"];
+    let pauses = if timed {
+        &["CLEANING", "IN THE WAY", "LONGEST WAIT"][..]
+    } else {
+        &[]
+    };
+    let heading = [
+        "POLICY",
+        "SPARE",
+        "WAF",
+        "SECOND HALF",
+        "MOVED",
+        "TRIMMED",
+        "VICTIMS",
+    ];
     let mut table = Table::new(&[&heading[..], pauses].concat());
     for line in lines {
         let counts = &line.outcome.counts;
-        let of_pauses = line.cleaning.iter().flat_map(|found| [found.name(), format!("{:.4}", found.in_the_way), found.longest_wait.to_string()]);
+        let of_pauses = line.cleaning.iter().flat_map(|found| {
+            [
+                found.name(),
+                format!("{:.4}", found.in_the_way),
+                found.longest_wait.to_string(),
+            ]
+        });
         let cells = [
             line.policy.clone(),
             format!("{} %", line.spare_ppm as f64 / 10_000.0),
@@ -356,7 +527,11 @@ fn describe(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[L
         Size(traced * BLOCK),
         volume(arguments, trace),
         traced as f64 / f64::from(trace.recorded.blocks),
-        if arguments.volume.fills() { ", after a fill" } else { "" },
+        if arguments.volume.fills() {
+            ", after a fill"
+        } else {
+            ""
+        },
         table.render(),
         about_time(arguments, trace, lines),
         trace.noticed.remarks()

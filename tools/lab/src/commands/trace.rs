@@ -23,11 +23,13 @@ use windrow_trace::{Format, Options, Reader, Target, TraceError, Writer};
 /// What can be done with traces.
 #[derive(Subcommand)]
 pub enum TraceCommand {
-    /// Show what a trace looks like: requests, bytes, working set, sizes, shares, sequentiality, rate.
+    /// Show what a trace looks like: requests, bytes, working set, sizes, shares, sequentiality,
+    /// rate.
     Info(info::InfoArguments),
     /// Convert a trace: to the compact format, CSV or fio's log.
     Convert(ConvertArguments),
-    /// Draw where and when a trace writes, and how long its requests are (SVG, PNG), or report both (HTML).
+    /// Draw where and when a trace writes, and how long its requests are (SVG, PNG), or report both
+    /// (HTML).
     Plot(plot::PlotArguments),
     /// Write a synthetic workload as a trace.
     Generate(generate::GenerateArguments),
@@ -48,20 +50,24 @@ pub struct TraceSource {
 /// What a trace looks like.
 #[derive(Args, Clone, Default)]
 pub struct TraceForm {
-    /// Format, if it cannot be told: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc, vscsi, disksim, mqsim, fiu, jesd219, csv.
+    /// Format, if it cannot be told: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc,
+    /// vscsi, disksim, mqsim, fiu, jesd219, csv.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Columns of a text of another format, such as `op,lba,sectors,time_us`: op, offset, lba, block, length, sectors, blocks, time_s, time_ms, time_us, time_ns,
-    /// device, skip.
+    /// Columns of a text of another format, such as `op,lba,sectors,time_us`: op, offset, lba,
+    /// block, length, sectors, blocks, time_s, time_ms, time_us, time_ns, device, skip.
     #[arg(long, value_name = "LIST", value_parser = Columns::parse, conflicts_with = "format")]
     columns: Option<Columns>,
-    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest that the whole trace has.
+    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest
+    /// that the whole trace has.
     #[arg(long, value_enum)]
     event: Option<Events>,
-    /// Leave records out that cannot be understood, and count them; where the rest is cut off or damaged, end with what is before.
+    /// Leave records out that cannot be understood, and count them; where the rest is cut off or
+    /// damaged, end with what is before.
     #[arg(long)]
     skip_bad: bool,
-    /// The requests of one device only: its name, or, unless names are numbers, its number in the order of the trace, from 0.
+    /// The requests of one device only: its name, or, unless names are numbers, its number in the
+    /// order of the trace, from 0.
     #[arg(long, value_name = "NAME|N")]
     device: Option<String>,
 }
@@ -86,15 +92,19 @@ impl TraceForm {
 impl TraceSource {
     /// Begins to read.
     pub fn open(&self) -> Result<Reader<'static>, Failure> {
-        let source: Box<dyn Read> =
-            if self.is_standard_input() {
-                Box::new(std::io::stdin())
-            } else {
-                let opened = File::open(&self.trace);
-                Box::new(opened.map_err(|error| {
-                    Failure::new(id::LOCAL_FILE, format!("cannot read {}", self.name()), error).remedy("check the path and your rights to it")
-                })?)
-            };
+        let source: Box<dyn Read> = if self.is_standard_input() {
+            Box::new(std::io::stdin())
+        } else {
+            let opened = File::open(&self.trace);
+            Box::new(opened.map_err(|error| {
+                Failure::new(
+                    id::LOCAL_FILE,
+                    format!("cannot read {}", self.name()),
+                    error,
+                )
+                .remedy("check the path and your rights to it")
+            })?)
+        };
         self.reader(source)
     }
 
@@ -105,8 +115,13 @@ impl TraceSource {
             Events::Issued => Event::Issued,
             Events::Completed => Event::Completed,
         });
-        let options =
-            Options { format: self.form.format, event, columns: self.form.columns.clone(), skip_bad: self.form.skip_bad, device: self.form.device.clone() };
+        let options = Options {
+            format: self.form.format,
+            event,
+            columns: self.form.columns.clone(),
+            skip_bad: self.form.skip_bad,
+            device: self.form.device.clone(),
+        };
         Reader::new(source, &options).map_err(|error| self.failure(&error))
     }
 
@@ -123,30 +138,43 @@ impl TraceSource {
     /// The name as a shell takes it.
     fn quoted(&self) -> String {
         let name = self.name();
-        let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+,:@-".contains(&byte));
-        if is_plain { name } else { format!("'{}'", name.replace('\'', "'\\''")) }
+        let is_plain = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_./+,:@-".contains(&byte));
+        if is_plain {
+            name
+        } else {
+            format!("'{}'", name.replace('\'', "'\\''"))
+        }
     }
 
     /// The name without its folder, for titles.
     pub fn short_name(&self) -> String {
-        self.trace.file_name().map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
+        self.trace
+            .file_name()
+            .map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
     }
 
     /// What went wrong while reading.
     pub fn failure(&self, error: &TraceError) -> Failure {
         let what = format!("cannot read the trace {}", self.name());
         match error {
-            TraceError::Unknown(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("name its format with --format, or its columns with --columns"),
-            TraceError::Record { .. } => {
-                Failure::new(id::TRACE_RECORD, what, error).remedy("is it of that format (--format)? --skip-bad leaves such records out")
-            }
-            TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error).remedy("get it again, or read what is before the damage: --skip-bad"),
+            TraceError::Unknown(_) => Failure::new(id::TRACE_FORMAT, what, error)
+                .remedy("name its format with --format, or its columns with --columns"),
+            TraceError::Record { .. } => Failure::new(id::TRACE_RECORD, what, error)
+                .remedy("is it of that format (--format)? --skip-bad leaves such records out"),
+            TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error)
+                .remedy("get it again, or read what is before the damage: --skip-bad"),
             TraceError::Wrapped { remedy, .. } => {
                 let remedy = remedy.replace("FILE", &self.quoted());
-                Failure::new(id::TRACE_FORMAT, what, error).remedy(format!("{remedy}; `-` reads standard input"))
+                Failure::new(id::TRACE_FORMAT, what, error)
+                    .remedy(format!("{remedy}; `-` reads standard input"))
             }
-            TraceError::Event(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("say which event counts: --event queued"),
-            TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("`windrow-lab trace info TRACE -o json` lists its devices"),
+            TraceError::Event(_) => Failure::new(id::TRACE_FORMAT, what, error)
+                .remedy("say which event counts: --event queued"),
+            TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error)
+                .remedy("`windrow-lab trace info TRACE -o json` lists its devices"),
             TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),
         }
     }
@@ -186,9 +214,15 @@ impl Noticed {
     pub fn remarks(&self) -> String {
         let mut text = String::new();
         if self.skipped_records > 0 {
-            text.push_str(&format!("{} records were left out because they could not be understood\n", self.skipped_records));
+            text.push_str(&format!(
+                "{} records were left out because they could not be understood\n",
+                self.skipped_records
+            ));
         }
-        if let Some(event) = self.counted_event.filter(|event| *event != Event::Queued.name()) {
+        if let Some(event) = self
+            .counted_event
+            .filter(|event| *event != Event::Queued.name())
+        {
             text.push_str(&format!("a request counts when it is {event}: the trace has none that is queued, or --event says so\n"));
         }
         match &self.damage {
@@ -202,18 +236,22 @@ impl Noticed {
 
 /// Arguments of `trace convert`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow-lab trace convert blkparse.txt.zst trace.wtrc\n  windrow-lab trace convert trace.wtrc --to fio trace.iolog\n  \
-    windrow-lab trace convert disk.blktrace.gz blocks.wtrc.gz --granule block\n  windrow-lab trace convert own.txt --columns time_s,op,lba,sectors own.csv")]
+#[command(
+    after_help = "Examples:\n  windrow-lab trace convert blkparse.txt.zst trace.wtrc\n  windrow-lab trace convert trace.wtrc --to fio trace.iolog\n  \
+    windrow-lab trace convert disk.blktrace.gz blocks.wtrc.gz --granule block\n  windrow-lab trace convert own.txt --columns time_s,op,lba,sectors own.csv"
+)]
 pub struct ConvertArguments {
     #[command(flatten)]
     source: TraceSource,
     /// File to write; packed if it ends in .gz.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all others.
+    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all
+    /// others.
     #[arg(long, value_enum)]
     to: Option<To>,
-    /// Units in which the compact format keeps places: reads and writes are extended to whole ones, trims cut to them.
+    /// Units in which the compact format keeps places: reads and writes are extended to whole ones,
+    /// trims cut to them.
     #[arg(long, value_enum, default_value = "byte")]
     granule: Granules,
 }
@@ -261,8 +299,13 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<u8, Failure> {
 
 /// What is written to a file of this name, and whether it is packed.
 fn target_of(out: &Path, to: Option<To>, granule: Granules) -> (Target, bool) {
-    let name = out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let (plain, gzip) = name.strip_suffix(".gz").map_or((name.as_str(), false), |plain| (plain, true));
+    let name = out
+        .file_name()
+        .map(|name| name.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    let (plain, gzip) = name
+        .strip_suffix(".gz")
+        .map_or((name.as_str(), false), |plain| (plain, true));
     let to = to.unwrap_or(match plain.rsplit_once('.').map(|(_, ending)| ending) {
         Some("csv") => To::Csv,
         Some("iolog" | "fio") => To::Fio,
@@ -294,8 +337,14 @@ impl From<std::io::Error> for Ended {
     }
 }
 
-/// Writes a trace into a file beside the one that is wanted, so that nothing half done takes its name; also says how many bytes the file has.
-fn write_trace(out: &Path, target: Target, gzip: bool, fill: impl FnOnce(&mut FileWriter) -> Result<(), Ended>) -> Result<(Written, u64), Failure> {
+/// Writes a trace into a file beside the one that is wanted, so that nothing half done takes its
+/// name; also says how many bytes the file has.
+fn write_trace(
+    out: &Path,
+    target: Target,
+    gzip: bool,
+    fill: impl FnOnce(&mut FileWriter) -> Result<(), Ended>,
+) -> Result<(Written, u64), Failure> {
     let cannot = |error: std::io::Error| files::cannot(out, error);
     let part = files::draft(out)?;
     let mut writer = Writer::new(BufWriter::new(part), target, gzip).map_err(cannot)?;
@@ -304,7 +353,9 @@ fn write_trace(out: &Path, target: Target, gzip: bool, fill: impl FnOnce(&mut Fi
         Ended::Source(failure) => failure,
     })?;
     let (to, written) = writer.finish().map_err(cannot)?;
-    let part = to.into_inner().map_err(|error| cannot(error.into_error()))?;
+    let part = to
+        .into_inner()
+        .map_err(|error| cannot(error.into_error()))?;
     let bytes = part.as_file().metadata().map_err(cannot)?.len();
     files::put(part, out)?;
     Ok((written, bytes))
@@ -314,15 +365,29 @@ fn convert(arguments: &ConvertArguments, output: &Output) -> Result<u8, Failure>
     let mut reader = arguments.source.open()?;
     let (target, gzip) = target_of(&arguments.out, arguments.to, arguments.granule);
     let (written, bytes) = write_trace(&arguments.out, target, gzip, |writer| {
-        while let Some(request) = reader.next_request().map_err(|error| Ended::Source(arguments.source.failure(&error)))? {
+        while let Some(request) = reader
+            .next_request()
+            .map_err(|error| Ended::Source(arguments.source.failure(&error)))?
+        {
             writer.add(&request, reader.devices())?;
         }
         Ok(())
     })?;
-    let converted = Converted { noticed: Noticed::of(&reader), requests: written.requests, dropped_trims: written.dropped, bytes };
+    let converted = Converted {
+        noticed: Noticed::of(&reader),
+        requests: written.requests,
+        dropped_trims: written.dropped,
+        bytes,
+    };
     output.result("trace-convert", &converted, || {
-        let dropped =
-            if converted.dropped_trims > 0 { format!("{} trims of less than a granule were dropped\n", converted.dropped_trims) } else { String::new() };
+        let dropped = if converted.dropped_trims > 0 {
+            format!(
+                "{} trims of less than a granule were dropped\n",
+                converted.dropped_trims
+            )
+        } else {
+            String::new()
+        };
         format!(
             "{}: {} requests of a {} trace, {}\n{dropped}{}",
             arguments.out.display(),

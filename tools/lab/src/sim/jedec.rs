@@ -1,4 +1,5 @@
-//! `sim jedec`: the JEDEC client test. A linear fill, which is not counted, then the whole stream; what goes to the drive in that time over what was written.
+//! `sim jedec`: the JEDEC client test. A linear fill, which is not counted, then the whole stream;
+//! what goes to the drive in that time over what was written.
 
 use super::run::failed;
 use super::source::Source;
@@ -59,7 +60,10 @@ pub fn run(arguments: &JedecArguments, output: &Output) -> Result<u8, Failure> {
     let bytes = published::BYTES / arguments.scale / BLOCK * BLOCK;
     let mut lines = Vec::new();
     for policy in &arguments.policy {
-        let cases = published::WAF.map(|(spare, waf)| (spare, true, waf)).into_iter().chain([(0.10, false, published::WAF_WITHOUT_TRIM)]);
+        let cases = published::WAF
+            .map(|(spare, waf)| (spare, true, waf))
+            .into_iter()
+            .chain([(0.10, false, published::WAF_WITHOUT_TRIM)]);
         for (spare, trims, waf) in cases {
             lines.push(line(*policy, bytes, arguments.seed, (spare, trims, waf))?);
         }
@@ -70,26 +74,63 @@ pub fn run(arguments: &JedecArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn line(policy: Policy, bytes: u64, seed: u64, (spare, trims, published): (f64, bool, f64)) -> Result<Line, Failure> {
+fn line(
+    policy: Policy,
+    bytes: u64,
+    seed: u64,
+    (spare, trims, published): (f64, bool, f64),
+) -> Result<Line, Failure> {
     let blocks = (bytes / BLOCK) as u32;
-    let source = Source::Load { load: Load::Client, blocks, passes: 0, seed, trims };
-    let shape = Shape { blocks, live_blocks: blocks, segment_blocks: DATA, header_blocks: HEADER, spare, space: Space::Strict };
+    let source = Source::Load {
+        load: Load::Client,
+        blocks,
+        passes: 0,
+        seed,
+        trims,
+    };
+    let shape = Shape {
+        blocks,
+        live_blocks: blocks,
+        segment_blocks: DATA,
+        header_blocks: HEADER,
+        spare,
+        space: Space::Strict,
+    };
     let (all, filled) = (source.written(), source.filled());
-    let plan = Plan { shape, seed, window: u64::MAX, steady_after: filled, idle_free: 0 };
-    let mut progress = Progress::new(format!("{} at {:.0} %{}", policy.name(), spare * 100.0, if trims { "" } else { " without trim" }));
+    let plan = Plan {
+        shape,
+        seed,
+        window: u64::MAX,
+        steady_after: filled,
+        idle_free: 0,
+    };
+    let mut progress = Progress::new(format!(
+        "{} at {:.0} %{}",
+        policy.name(),
+        spare * 100.0,
+        if trims { "" } else { " without trim" }
+    ));
     let mut tell = |done: u64| {
         progress.steps(done, all);
         true
     };
     let outcome = simulate(policy, &plan, || source.operations(), &mut tell).map_err(failed)?;
     let waf = outcome.steady * f64::from(DATA + HEADER) / f64::from(DATA);
-    Ok(Line { policy: policy.name(), spare, trims, waf, published })
+    Ok(Line {
+        policy: policy.name(),
+        spare,
+        trims,
+        waf,
+        published,
+    })
 }
 
 fn text(bytes: u64, lines: &[Line]) -> String {
     let mut table = Table::new(&["policy", "5 %", "7 %", "10 %", "20 %", "10 %, no trim"]);
     let row = |name: &str, of: &[Line], value: fn(&Line) -> f64| {
-        std::iter::once(name.to_owned()).chain(of.iter().map(value).map(|waf| format!("{waf:.3}"))).collect::<Vec<_>>()
+        std::iter::once(name.to_owned())
+            .chain(of.iter().map(value).map(|waf| format!("{waf:.3}")))
+            .collect::<Vec<_>>()
     };
     for (at, of) in lines.chunks(5).enumerate() {
         if at == 0 {
@@ -97,5 +138,9 @@ fn text(bytes: u64, lines: &[Line]) -> String {
         }
         table.row(row(&of[0].policy, of, |line| line.waf));
     }
-    format!("{} of space, a stream like the client trace of JESD219A; write amplification after the fill, headers included\n{}", Size(bytes), table.render())
+    format!(
+        "{} of space, a stream like the client trace of JESD219A; write amplification after the fill, headers included\n{}",
+        Size(bytes),
+        table.render()
+    )
 }

@@ -1,4 +1,5 @@
-//! What is simulated: a pattern of overwrites, a published load, or a recorded trace, as operations that can be gone through again and again.
+//! What is simulated: a pattern of overwrites, a published load, or a recorded trace, as operations
+//! that can be gone through again and again.
 
 use crate::commands::trace::Noticed;
 use crate::commands::trace::load::Loaded;
@@ -72,7 +73,10 @@ pub enum Source {
 }
 
 /// Operations up to so many blocks written.
-fn up_to(blocks: u64, operations: impl Iterator<Item = Operation>) -> impl Iterator<Item = Operation> {
+fn up_to(
+    blocks: u64,
+    operations: impl Iterator<Item = Operation>,
+) -> impl Iterator<Item = Operation> {
     let mut left = blocks;
     operations.take_while(move |operation| {
         let going = left > 0;
@@ -86,22 +90,43 @@ fn up_to(blocks: u64, operations: impl Iterator<Item = Operation>) -> impl Itera
 impl Source {
     /// What was noticed in a trace.
     pub fn noticed(&self) -> Option<&Noticed> {
-        if let Self::Trace(trace, _) = self { Some(&trace.noticed) } else { None }
+        if let Self::Trace(trace, _) = self {
+            Some(&trace.noticed)
+        } else {
+            None
+        }
     }
 
     /// All operations.
     pub fn operations(&self) -> Box<dyn Iterator<Item = Operation> + '_> {
         match self {
             Self::Trace(trace, repeat) => Box::new(trace.recorded.rounds(*repeat)),
-            Self::Pattern { workload, blocks, passes, seed } => {
+            Self::Pattern {
+                workload,
+                blocks,
+                passes,
+                seed,
+            } => {
                 let overwrites = u64::from(*blocks) * u64::from(*passes);
                 Box::new(fill(*blocks).chain(up_to(overwrites, workload.stream(*blocks, *seed))))
             }
-            Self::Load { load, blocks, passes, seed, trims } => {
+            Self::Load {
+                load,
+                blocks,
+                passes,
+                seed,
+                trims,
+            } => {
                 let bytes = u64::from(*blocks) * BLOCK;
-                let most = if load.writes(bytes).is_some() { u64::MAX } else { u64::from(*blocks) * u64::from(*passes) };
+                let most = if load.writes(bytes).is_some() {
+                    u64::MAX
+                } else {
+                    u64::from(*blocks) * u64::from(*passes)
+                };
                 let trims = *trims;
-                let operations = load.operations(bytes, *seed).filter(move |operation| trims || matches!(operation, Operation::Write { .. }));
+                let operations = load
+                    .operations(bytes, *seed)
+                    .filter(move |operation| trims || matches!(operation, Operation::Write { .. }));
                 Box::new(fill(*blocks).chain(up_to(most, operations)))
             }
         }
@@ -119,20 +144,33 @@ impl Source {
     pub fn written(&self) -> u64 {
         match self {
             Self::Trace(trace, repeat) => trace.recorded.written * u64::from(*repeat),
-            Self::Load { load: Load::Client, blocks, .. } => {
+            Self::Load {
+                load: Load::Client,
+                blocks,
+                ..
+            } => {
                 let bytes = u64::from(*blocks) * BLOCK;
-                u64::from(*blocks) + client_published::scaled(client_published::WRITTEN_BYTES, bytes) / BLOCK
+                u64::from(*blocks)
+                    + client_published::scaled(client_published::WRITTEN_BYTES, bytes) / BLOCK
             }
-            Self::Pattern { blocks, passes, .. } | Self::Load { blocks, passes, .. } => u64::from(*blocks) * (1 + u64::from(*passes)),
+            Self::Pattern { blocks, passes, .. } | Self::Load { blocks, passes, .. } => {
+                u64::from(*blocks) * (1 + u64::from(*passes))
+            }
         }
     }
 
     /// Where and when it writes, behind the fill; of a load also how long its requests are.
     pub fn pictures(&self, name: &str) -> Vec<(&'static str, Picture)> {
-        let mut grid = Grid::new(0, u64::from(self.blocks()) * BLOCK, (self.written() - self.filled()) * BLOCK);
+        let mut grid = Grid::new(
+            0,
+            u64::from(self.blocks()) * BLOCK,
+            (self.written() - self.filled()) * BLOCK,
+        );
         let (mut at, mut filled) = (0, 0);
         for operation in self.operations() {
-            let Operation::Write { block, count } = operation else { continue };
+            let Operation::Write { block, count } = operation else {
+                continue;
+            };
             if filled < self.filled() {
                 filled += u64::from(count);
                 continue;
@@ -141,11 +179,16 @@ impl Source {
             at += u64::from(count) * BLOCK;
         }
         let mut pictures = vec![("heat", grid.picture("writes", name, Along::Written))];
-        if let Self::Load { load, blocks, seed, .. } = self {
+        if let Self::Load {
+            load, blocks, seed, ..
+        } = self
+        {
             // Enough for the shares; a load of many gigabytes has the same.
             const LOOKED_AT: usize = 1_000_000;
             let mut summary = Summary::default();
-            load.requests(u64::from(*blocks) * BLOCK, *seed).take(LOOKED_AT).for_each(|request| summary.add(&request));
+            load.requests(u64::from(*blocks) * BLOCK, *seed)
+                .take(LOOKED_AT)
+                .for_each(|request| summary.add(&request));
             pictures.extend(sizes(&summary.figures(), name));
         }
         pictures
@@ -153,6 +196,10 @@ impl Source {
 
     /// Blocks that only fill the space before the load begins.
     pub fn filled(&self) -> u64 {
-        if matches!(self, Self::Trace(..)) { 0 } else { u64::from(self.blocks()) }
+        if matches!(self, Self::Trace(..)) {
+            0
+        } else {
+            u64::from(self.blocks())
+        }
     }
 }

@@ -9,7 +9,10 @@ use windrow_console::table::Table;
 use windrow_console::values::Share;
 use windrow_host::Failure;
 use windrow_wa_sim::wa::run::Policy;
-use windrow_wa_sim::wa::study::{self, Burst, Curve, Emptiness, Step, StudyPool, bursts as burst_study, curve, decomposition, emptiness};
+use windrow_wa_sim::wa::study::{
+    self, Burst, Curve, Emptiness, Step, StudyPool, bursts as burst_study, curve, decomposition,
+    emptiness,
+};
 use windrow_wa_sim::wa::workload::Pattern;
 
 /// The simulated pool.
@@ -28,7 +31,11 @@ struct PoolArguments {
 
 impl PoolArguments {
     /// What programs need to know of a run beside its result.
-    fn described(&self, policy: &str, workload: &str) -> serde_json::Map<String, serde_json::Value> {
+    fn described(
+        &self,
+        policy: &str,
+        workload: &str,
+    ) -> serde_json::Map<String, serde_json::Value> {
         let data_blocks = u64::from(self.segments) * u64::from(study::DATA);
         let fields = serde_json::json!({
             "seed": self.seed,
@@ -50,7 +57,10 @@ impl PoolArguments {
     }
 
     fn pool(&self) -> StudyPool {
-        StudyPool { segments: self.segments, seed: self.seed }
+        StudyPool {
+            segments: self.segments,
+            seed: self.seed,
+        }
     }
 
     /// Shows how far a run is.
@@ -74,7 +84,11 @@ pub struct GraphArguments {
     #[command(flatten)]
     pool: PoolArguments,
     /// Free shares of all space.
-    #[arg(long, value_delimiter = ',', default_value = "5%,10%,15%,20%,30%,40%,50%,60%,70%,80%,90%,95%")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "5%,10%,15%,20%,30%,40%,50%,60%,70%,80%,90%,95%"
+    )]
     spare: Vec<Share>,
     #[command(flatten)]
     report: ReportArguments,
@@ -85,7 +99,15 @@ pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure>
     let mut curves = Vec::new();
     for spare in &arguments.spare {
         let mut tell = arguments.pool.teller(&format!("{spare} free"));
-        curves.push(curve(arguments.pool.pool(), simulated_spare(*spare)?, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
+        curves.push(
+            curve(
+                arguments.pool.pool(),
+                simulated_spare(*spare)?,
+                f64::from(arguments.pool.passes),
+                &mut tell,
+            )
+            .map_err(failed)?,
+        );
     }
     arguments.report.write(|| super::pictures::graph(&curves))?;
     let mut value = arguments.pool.described("none+greedy", "uniform");
@@ -98,16 +120,39 @@ pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure>
 const SHOWN: [usize; 12] = [2, 5, 7, 10, 15, 20, 25, 35, 50, 100, 200, 400];
 
 fn graph_text(curves: &[Curve]) -> String {
-    let times: Vec<String> = SHOWN.iter().map(|window| format!("{:.2}", *window as f64 / 50.0)).collect();
-    let heading: Vec<&str> = ["free"].into_iter().chain(times.iter().map(String::as_str)).chain(["steady", "first hump", "second hump"]).collect();
+    let times: Vec<String> = SHOWN
+        .iter()
+        .map(|window| format!("{:.2}", *window as f64 / 50.0))
+        .collect();
+    let heading: Vec<&str> = ["free"]
+        .into_iter()
+        .chain(times.iter().map(String::as_str))
+        .chain(["steady", "first hump", "second hump"])
+        .collect();
     let mut table = Table::new(&heading);
     for curve in curves {
-        let at = |window: &usize| curve.windows.get(window - 1).map_or(String::new(), |waf| format!("{waf:.2}"));
-        let hump = |hump: Option<(usize, f64)>| hump.map_or("-".to_owned(), |(at, waf)| format!("{waf:.2} at {:.2}", (at + 1) as f64 / 50.0));
-        let cells = SHOWN.iter().map(at).chain([format!("{:.2}", curve.steady), hump(curve.first_hump), hump(curve.second_hump)]);
+        let at = |window: &usize| {
+            curve
+                .windows
+                .get(window - 1)
+                .map_or(String::new(), |waf| format!("{waf:.2}"))
+        };
+        let hump = |hump: Option<(usize, f64)>| {
+            hump.map_or("-".to_owned(), |(at, waf)| {
+                format!("{waf:.2} at {:.2}", (at + 1) as f64 / 50.0)
+            })
+        };
+        let cells = SHOWN.iter().map(at).chain([
+            format!("{:.2}", curve.steady),
+            hump(curve.first_hump),
+            hump(curve.second_hump),
+        ]);
         table.row(std::iter::once(format!("{:.0}%", curve.spare * 100.0)).chain(cells));
     }
-    format!("Write amplification after so many overwrites of the whole space (metadata included)\n{}", table.render())
+    format!(
+        "Write amplification after so many overwrites of the whole space (metadata included)\n{}",
+        table.render()
+    )
 }
 
 /// Arguments of `sim table`.
@@ -134,21 +179,45 @@ pub struct TableArguments {
 
 /// `sim table`.
 pub fn table(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
-    let mut tell = arguments.pool.teller(&format!("table {}", arguments.number));
+    let mut tell = arguments
+        .pool
+        .teller(&format!("table {}", arguments.number));
     let (pool, passes) = (arguments.pool.pool(), f64::from(arguments.pool.passes));
     if arguments.number == 3 {
         let steps = decomposition(pool, passes, &mut tell).map_err(failed)?;
         arguments.report.write(|| super::pictures::steps(&steps))?;
-        let mut value = arguments.pool.described("none+greedy and learned", "by step");
-        value.extend([("table".into(), 3.into()), ("steps".into(), serde_json::json!(steps)), ("spare_ppm".into(), 100_000.into())]);
+        let mut value = arguments
+            .pool
+            .described("none+greedy and learned", "by step");
+        value.extend([
+            ("table".into(), 3.into()),
+            ("steps".into(), serde_json::json!(steps)),
+            ("spare_ppm".into(), 100_000.into()),
+        ]);
         output.result("sim-table", &value, || steps_text(&steps));
         return Ok(0);
     }
-    let still = if arguments.number == 1 { 0.0 } else { partial("--static", arguments.static_share)? };
-    let found = emptiness(pool, simulated_spare(arguments.spare)?, still, passes, &mut tell).map_err(failed)?;
-    arguments.report.write(|| super::pictures::emptiness(arguments.number, &found))?;
+    let still = if arguments.number == 1 {
+        0.0
+    } else {
+        partial("--static", arguments.static_share)?
+    };
+    let found = emptiness(
+        pool,
+        simulated_spare(arguments.spare)?,
+        still,
+        passes,
+        &mut tell,
+    )
+    .map_err(failed)?;
+    arguments
+        .report
+        .write(|| super::pictures::emptiness(arguments.number, &found))?;
     let mut value = arguments.pool.described("none+greedy", "uniform");
-    value.extend([("table".into(), arguments.number.into()), ("emptiness".into(), serde_json::json!(found))]);
+    value.extend([
+        ("table".into(), arguments.number.into()),
+        ("emptiness".into(), serde_json::json!(found)),
+    ]);
     output.result("sim-table", &value, || emptiness_text(&found));
     Ok(0)
 }
@@ -158,17 +227,45 @@ fn emptiness_text(found: &Emptiness) -> String {
     let mut table = Table::new(&["write blocks by age", "simulated", "linear", "source"]);
     for (at, empty) in found.by_age.iter().enumerate() {
         let line = |oldest: f64| percent(oldest * (at as f64 + 0.5) / found.by_age.len() as f64);
-        table.row([format!("{} of {}", at + 1, found.by_age.len()), percent(*empty), line(found.linear.1), line(found.source.1)]);
+        table.row([
+            format!("{} of {}", at + 1, found.by_age.len()),
+            percent(*empty),
+            line(found.linear.1),
+            line(found.source.1),
+        ]);
     }
-    table.row(["average".into(), percent(found.average), percent(found.linear.0), percent(found.source.0)]);
-    table.row(["when cleaned".into(), percent(found.victims), percent(found.linear.1), percent(found.source.1)]);
+    table.row([
+        "average".into(),
+        percent(found.average),
+        percent(found.linear.0),
+        percent(found.source.0),
+    ]);
+    table.row([
+        "when cleaned".into(),
+        percent(found.victims),
+        percent(found.linear.1),
+        percent(found.source.1),
+    ]);
     let (free, still) = (percent(found.spare), percent(found.static_share));
-    format!("Emptiness with {free} free, {still} of the data static; steady WAF {:.2}\n{}", found.steady, table.render())
+    format!(
+        "Emptiness with {free} free, {still} of the data static; steady WAF {:.2}\n{}",
+        found.steady,
+        table.render()
+    )
 }
 
 fn steps_text(steps: &[Step]) -> String {
-    let mut table = Table::new(&["step", "source's factor", "source", "one stream, greedy", "learned", "learned factor", "trimmed, of all space"]);
-    let factor = |factor: Option<f64>| factor.map_or("-".to_owned(), |factor| format!("{factor:.2}"));
+    let mut table = Table::new(&[
+        "step",
+        "source's factor",
+        "source",
+        "one stream, greedy",
+        "learned",
+        "learned factor",
+        "trimmed, of all space",
+    ]);
+    let factor =
+        |factor: Option<f64>| factor.map_or("-".to_owned(), |factor| format!("{factor:.2}"));
     for step in steps {
         table.row([
             step.what.clone(),
@@ -180,7 +277,10 @@ fn steps_text(steps: &[Step]) -> String {
             format!("{:.1}%", step.empty * 100.0),
         ]);
     }
-    format!("{}A factor multiplies the excess over one.\n", table.render())
+    format!(
+        "{}A factor multiplies the excess over one.\n",
+        table.render()
+    )
 }
 
 /// Arguments of `sim bursts`.
@@ -215,18 +315,45 @@ pub struct BurstsArguments {
 pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failure> {
     let mut tell = arguments.pool.teller("bursts");
     let spare = simulated_spare(arguments.spare)?;
-    let lines = burst_study(arguments.pool.pool(), arguments.policy, spare, arguments.burst, arguments.workload, &arguments.free, &mut tell).map_err(failed)?;
-    arguments.report.write(|| super::pictures::bursts(&lines, &arguments.policy.name(), &arguments.workload.name(), arguments.burst))?;
-    let mut value = arguments.pool.described(&arguments.policy.name(), &arguments.workload.name());
+    let lines = burst_study(
+        arguments.pool.pool(),
+        arguments.policy,
+        spare,
+        arguments.burst,
+        arguments.workload,
+        &arguments.free,
+        &mut tell,
+    )
+    .map_err(failed)?;
+    arguments.report.write(|| {
+        super::pictures::bursts(
+            &lines,
+            &arguments.policy.name(),
+            &arguments.workload.name(),
+            arguments.burst,
+        )
+    })?;
+    let mut value = arguments
+        .pool
+        .described(&arguments.policy.name(), &arguments.workload.name());
     // (The overwrites of this study are eight passes, whatever --passes is.)
     let blocks = u64::from(arguments.pool.segments) * u64::from(study::DATA);
-    let fixed = [("passes", study::BURST_PASSES.into()), ("steady_after_written_blocks", (blocks + blocks * study::BURST_PASSES / 2).into())];
+    let fixed = [
+        ("passes", study::BURST_PASSES.into()),
+        (
+            "steady_after_written_blocks",
+            (blocks + blocks * study::BURST_PASSES / 2).into(),
+        ),
+    ];
     value.extend(fixed.map(|(name, passes)| (name.to_owned(), passes)));
     value.remove("window_written_blocks");
     value.extend([
         ("burst_blocks".into(), arguments.burst.into()),
         ("spare".into(), spare.into()),
-        ("spare_ppm".into(), (u64::from(arguments.spare.0) * 1000).into()),
+        (
+            "spare_ppm".into(),
+            (u64::from(arguments.spare.0) * 1000).into(),
+        ),
     ]);
     value.insert("lines".into(), serde_json::json!(lines));
     output.result("sim-bursts", &value, || bursts_text(&lines));
@@ -234,9 +361,19 @@ pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failur
 }
 
 fn bursts_text(lines: &[Burst]) -> String {
-    let mut table = Table::new(&["cleaning", "WAF", "moved in users' way, per write", "longest wait, blocks"]);
+    let mut table = Table::new(&[
+        "cleaning",
+        "WAF",
+        "moved in users' way, per write",
+        "longest wait, blocks",
+    ]);
     for line in lines {
-        table.row([line.name(), format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
+        table.row([
+            line.name(),
+            format!("{:.3}", line.steady),
+            format!("{:.4}", line.in_the_way),
+            line.longest_wait.to_string(),
+        ]);
     }
     table.render()
 }

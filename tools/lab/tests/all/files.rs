@@ -16,12 +16,23 @@ fn an_output_file_never_replaces_a_member() {
     ] {
         let output = world.run(line);
         let said = both(&output);
-        assert!(output.status.code() == Some(4) && said.contains("windrow: WR-MEMBER-002: will not replace m0: it is member 0 of"), "{line}: {said}");
-        assert!(std::fs::read(world.file("m0")).expect("still there") == before, "{line}");
+        assert!(
+            output.status.code() == Some(4)
+                && said.contains("windrow: WR-MEMBER-002: will not replace m0: it is member 0 of"),
+            "{line}: {said}"
+        );
+        assert!(
+            std::fs::read(world.file("m0")).expect("still there") == before,
+            "{line}"
+        );
     }
     let _socket = std::os::unix::net::UnixListener::bind(world.file("socket")).expect("a socket");
     let other = world.run("windrow-lab trace convert t.wtrc socket");
-    assert!(other.status.code() == Some(4) && both(&other).contains("not a regular file"), "{}", both(&other));
+    assert!(
+        other.status.code() == Some(4) && both(&other).contains("not a regular file"),
+        "{}",
+        both(&other)
+    );
     world.succeeds("windrow-lab trace convert t.wtrc again.wtrc");
     world.succeeds("windrow-lab trace convert t.wtrc again.wtrc");
     world.check().expect("a sound pool");

@@ -8,10 +8,18 @@ use crate::rounding::half_up;
 
 /// Compares the cells of rows with a block of text, one line a row, cells separated by spaces.
 fn compare(table: &Printed, rows: &[&str], block: &str) {
-    let lines: Vec<&str> = block.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = block
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     assert_eq!(lines.len(), rows.len(), "{}", table.title);
     for (name, line) in rows.iter().zip(lines) {
-        let (_, cells) = table.rows.iter().find(|(row, _)| row == name).unwrap_or_else(|| panic!("{} has no row {name}", table.title));
+        let (_, cells) = table
+            .rows
+            .iter()
+            .find(|(row, _)| row == name)
+            .unwrap_or_else(|| panic!("{} has no row {name}", table.title));
         assert_eq!(cells.join(" "), line, "{}, {name}", table.title);
     }
 }
@@ -62,7 +70,11 @@ fn table_5_of_2014() {
         n/a n/a 15,000 15,000 45,000 45,000 180,000 1,531,800 1,452,000 966,000 924,000
         10.96 10.96 0.72 0.50 0.79 0.61 1.38 8.91 8.91 8.91 8.91
     ";
-    compare(&drive_table_2014(5, &drive("samsung-sm843tn")), &LINES, block);
+    compare(
+        &drive_table_2014(5, &drive("samsung-sm843tn")),
+        &LINES,
+        block,
+    );
 }
 
 #[test]
@@ -78,7 +90,11 @@ fn table_6_of_2014() {
         n/a n/a 15,000 15,000 45,000 45,000 180,000 1,531,800 1,452,000 966,000 924,000
         10.96 10.96 2.87 2.00 3.14 2.44 5.50 8.91 8.91 8.91 8.91
     ";
-    compare(&drive_table_2014(6, &drive("samsung-sm843t")), &LINES, block);
+    compare(
+        &drive_table_2014(6, &drive("samsung-sm843t")),
+        &LINES,
+        block,
+    );
 }
 
 #[test]
@@ -98,7 +114,12 @@ fn table_7_of_2014() {
 }
 
 /// Tables 1, 2 and 3 are lines of tables 4 to 7. They print 960TB and 800TB for what are GB.
-const DRIVES: [&str; 4] = ["Crucial M550 1TB", "Samsung SM843TN 960GB", "Samsung SM843T 800GB", "Intel DC S3700 800GB"];
+const DRIVES: [&str; 4] = [
+    "Crucial M550 1TB",
+    "Samsung SM843TN 960GB",
+    "Samsung SM843T 800GB",
+    "Intel DC S3700 800GB",
+];
 
 #[test]
 fn table_1_of_2014() {
@@ -108,7 +129,11 @@ fn table_1_of_2014() {
         10.96 10.96 2.87 2.00 3.14 2.44 5.50 8.91 8.91 8.91 8.91
         11.00 11.00 5.74 4.00 6.29 4.89 11.00 11.58 11.58 11.58 11.58
     ";
-    compare(&summary_table_2014(1, &builtin()).expect("there"), &DRIVES, block);
+    compare(
+        &summary_table_2014(1, &builtin()).expect("there"),
+        &DRIVES,
+        block,
+    );
 }
 
 #[test]
@@ -119,7 +144,11 @@ fn table_2_of_2014() {
         n/a n/a 15,000 15,000 45,000 45,000 180,000 1,531,800 1,452,000 966,000 924,000
         n/a n/a 37,000 37,000 111,000 111,000 444,000 1,531,800 1,452,000 966,000 924,000
     ";
-    compare(&summary_table_2014(2, &builtin()).expect("there"), &DRIVES, block);
+    compare(
+        &summary_table_2014(2, &builtin()).expect("there"),
+        &DRIVES,
+        block,
+    );
 }
 
 #[test]
@@ -130,7 +159,11 @@ fn table_3_of_2014() {
         1.54 1.61 1.54 1.61 1.68 1.96 2.95 1.82 1.89 1.01 1.05
         2.78 2.90 2.78 2.90 3.04 3.55 5.33 3.13 3.26 1.67 1.73
     ";
-    compare(&summary_table_2014(3, &builtin()).expect("there"), &DRIVES, block);
+    compare(
+        &summary_table_2014(3, &builtin()).expect("there"),
+        &DRIVES,
+        block,
+    );
 }
 
 #[test]
@@ -144,11 +177,22 @@ fn table_8_of_2014_cuts_off() {
         6,447 4,524 8,337 4,025 3,866 4,857 267 2,074
         6,426 4,865 8,643 4,098 3,901 5,763 274 2,287
     ";
-    compare(&rate_table_2014(), &["4K", "8K", "16K", "32K", "64K", "128K", "256K"], block);
+    compare(
+        &rate_table_2014(),
+        &["4K", "8K", "16K", "32K", "64K", "128K", "256K"],
+        block,
+    );
     // Rounded, 35 of the 56 cells would be another number.
     let rounded = |kib: u64, rate: u64| half_up(rate as f64 * kib as f64 / 1024.0, 0) as u64;
-    let differ = MEASURED_2014.iter().flat_map(|(kib, rates)| rates.iter().map(move |rate| (*kib, *rate)));
-    assert_eq!(differ.filter(|&(kib, rate)| rounded(kib, rate) != megabytes_2014(rate, kib)).count(), 35);
+    let differ = MEASURED_2014
+        .iter()
+        .flat_map(|(kib, rates)| rates.iter().map(move |rate| (*kib, *rate)));
+    assert_eq!(
+        differ
+            .filter(|&(kib, rate)| rounded(kib, rate) != megabytes_2014(rate, kib))
+            .count(),
+        35
+    );
 }
 
 /// The lines of tables 4 and 5 of 2017 for a topology.
@@ -182,7 +226,11 @@ fn table_4_of_2017() {
         0.055 0.087 0.457 2.740 1.597 2.395 3.991 23.949
     ";
     let lines = lines_2017("RAID-5");
-    compare(&class_table_2017(4).expect("there"), &lines.each_ref().map(String::as_str), block);
+    compare(
+        &class_table_2017(4).expect("there"),
+        &lines.each_ref().map(String::as_str),
+        block,
+    );
 }
 
 #[test]
@@ -200,7 +248,11 @@ fn table_5_of_2017() {
         0.037 0.058 0.304 1.826 1.673 2.509 4.182 25.089
     ";
     let lines = lines_2017("RAID-6");
-    compare(&class_table_2017(5).expect("there"), &lines.each_ref().map(String::as_str), block);
+    compare(
+        &class_table_2017(5).expect("there"),
+        &lines.each_ref().map(String::as_str),
+        block,
+    );
 }
 
 /// Table 6 of 2017. The first three drives are under ESS.
@@ -225,44 +277,104 @@ fn table_6_of_2017() {
     assert_eq!(printed(2_000_000.0 * 290.0 / 500.0, 0), "1,160,000");
 }
 
-/// What the text of the papers says of the tables and the tables do not: the figures of [`MISPRINTS`].
+/// What the text of the papers says of the tables and the tables do not: the figures of
+/// [`MISPRINTS`].
 #[test]
 fn misprints_are_what_is_said_of_them() {
     let assume = Assumptions::paper_2014();
-    let value = |id: &str, topology, how| array::plan(&drive(id), DRIVES_2014, topology, how, &assume).expect("fits");
-    // Rounding the rating to 11 makes four of the printed cells of tables 5 and 6 what they are; from 20000 cycles they would be others.
-    let exact = Drive { overwrites_per_day: None, ..drive("samsung-sm843tn") };
+    let value = |id: &str, topology, how| {
+        array::plan(&drive(id), DRIVES_2014, topology, how, &assume).expect("fits")
+    };
+    // Rounding the rating to 11 makes four of the printed cells of tables 5 and 6 what they are;
+    // from 20000 cycles they would be others.
+    let exact = Drive {
+        overwrites_per_day: None,
+        ..drive("samsung-sm843tn")
+    };
     let cells: Vec<String> = COLUMNS_2014[2..8]
         .iter()
-        .map(|(_, topology, how)| array::plan(&exact, DRIVES_2014, *topology, *how, &assume).expect("fits"))
+        .map(|(_, topology, how)| {
+            array::plan(&exact, DRIVES_2014, *topology, *how, &assume).expect("fits")
+        })
         .map(|outcome| printed(outcome.overwrites_per_day.expect("known"), 2))
         .collect();
     assert_eq!(cells.join(" "), "0.71 0.50 0.78 0.61 1.37 8.87");
     // With the log's 1.3 the Intel drive would have 8.91 overwrites, not 11.58.
-    let fair = Assumptions { net_rating_spares_log_wear: false, ..assume };
-    let intel = array::plan(&drive("intel-s3700"), DRIVES_2014, Topology::Raid5, Use::Log, &fair).expect("fits");
+    let fair = Assumptions {
+        net_rating_spares_log_wear: false,
+        ..assume
+    };
+    let intel = array::plan(
+        &drive("intel-s3700"),
+        DRIVES_2014,
+        Topology::Raid5,
+        Use::Log,
+        &fair,
+    )
+    .expect("fits");
     assert_eq!(printed(intel.overwrites_per_day.expect("known"), 2), "8.91");
-    // "From 0.07 to 1.26": 1.33, and 1.26 without the division by 0.95. "A 300-fold difference": 155.
-    let best = value("crucial-m550", Topology::Raid6, Use::Log).overwrites_per_day.expect("known");
-    let worst = value("crucial-m550", Topology::Raid6, Use::InPlace).overwrites_per_day.expect("known");
-    let top = value("intel-s3700", Topology::Raid6, Use::LogCompressed).overwrites_per_day.expect("known");
-    assert_eq!((printed(best, 2), printed(best * 0.95, 2), printed(top / worst, 0)), ("1.33".into(), "1.26".into(), "155".into()));
+    // "From 0.07 to 1.26": 1.33, and 1.26 without the division by 0.95. "A 300-fold difference":
+    // 155.
+    let best = value("crucial-m550", Topology::Raid6, Use::Log)
+        .overwrites_per_day
+        .expect("known");
+    let worst = value("crucial-m550", Topology::Raid6, Use::InPlace)
+        .overwrites_per_day
+        .expect("known");
+    let top = value("intel-s3700", Topology::Raid6, Use::LogCompressed)
+        .overwrites_per_day
+        .expect("known");
+    assert_eq!(
+        (
+            printed(best, 2),
+            printed(best * 0.95, 2),
+            printed(top / worst, 0)
+        ),
+        ("1.33".into(), "1.26".into(), "155".into())
+    );
     // "About 40% less than RAID-10", "only 10% more than its Linux country cousin", per gigabyte.
     let cost = |id: &str, topology, how| value(id, topology, how).cost_per_gb.expect("priced");
     let ids = TABLES_2014.map(|(_, id)| id);
-    let saved = ids.map(|id| printed((1.0 - cost(id, Topology::Raid6, Use::Log) / cost(id, Topology::Raid10, Use::InPlace)) * 100.0, 0));
-    let dearer = ids.map(|id| printed((cost(id, Topology::Raid6, Use::Log) / cost(id, Topology::Raid6, Use::InPlace) - 1.0) * 100.0, 0));
-    assert_eq!((saved.join(" "), dearer.join(" ")), ("26 34 36 39".into(), "36 20 18 12".into()));
-    // Compression as both papers' arithmetic has it: 1.2 becomes 0.50, and 0.70 if the saving is taken for what is left.
+    let saved = ids.map(|id| {
+        printed(
+            (1.0 - cost(id, Topology::Raid6, Use::Log) / cost(id, Topology::Raid10, Use::InPlace))
+                * 100.0,
+            0,
+        )
+    });
+    let dearer = ids.map(|id| {
+        printed(
+            (cost(id, Topology::Raid6, Use::Log) / cost(id, Topology::Raid6, Use::InPlace) - 1.0)
+                * 100.0,
+            0,
+        )
+    });
+    assert_eq!(
+        (saved.join(" "), dearer.join(" ")),
+        ("26 34 36 39".into(), "36 20 18 12".into())
+    );
+    // Compression as both papers' arithmetic has it: 1.2 becomes 0.50, and 0.70 if the saving is
+    // taken for what is left.
     let removed = overwrites::journalled_compression();
-    assert_eq!((printed(removed, 2), printed(1.2 * (1.0 - removed), 2), printed(1.2 * removed, 2)), ("0.58".into(), "0.50".into(), "0.70".into()));
+    assert_eq!(
+        (
+            printed(removed, 2),
+            printed(1.2 * (1.0 - removed), 2),
+            printed(1.2 * removed, 2)
+        ),
+        ("0.58".into(), "0.50".into(), "0.70".into())
+    );
 }
 
-/// The ratios of table 8, section 3 of the constants: what compression and deduplication cost the plain rate.
+/// The ratios of table 8, section 3 of the constants: what compression and deduplication cost the
+/// plain rate.
 #[test]
 fn ratios_of_the_measured_rates() {
     let first = MEASURED_2014[0].1;
-    let ratios: Vec<String> = first[1..5].iter().map(|rate| printed(*rate as f64 / first[0] as f64, 3)).collect();
+    let ratios: Vec<String> = first[1..5]
+        .iter()
+        .map(|rate| printed(*rate as f64 / first[0] as f64, 3))
+        .collect();
     assert_eq!(ratios.join(" "), "0.597 0.803 0.440 0.558");
     assert_eq!(printed(first[5] as f64 / first[7] as f64, 2), "2.07");
 }

@@ -1,12 +1,15 @@
 //! One member in memory, with a volatile write cache.
 //!
-//! Two images: `current`, what reads see, and `durable`, what a power cut leaves for certain. A write changes `current` and is
-//! remembered in `cached`; a flush copies every remembered write that had completed before the flush began into `durable`. A power cut
-//! chooses, for each remembered write, whether it is lost, kept or torn at sectors, applies the kept ones to `durable` in a random order, and
-//! makes `current` equal to `durable` again. A discard destroys the content at once, in both images and in the cache: that is
-//! the harshest thing a device may do.
+//! Two images: `current`, what reads see, and `durable`, what a power cut leaves for certain. A
+//! write changes `current` and is remembered in `cached`; a flush copies every remembered write
+//! that had completed before the flush began into `durable`. A power cut chooses, for each
+//! remembered write, whether it is lost, kept or torn at sectors, applies the kept ones to
+//! `durable` in a random order, and makes `current` equal to `durable` again. A discard destroys
+//! the content at once, in both images and in the cache: that is the harshest thing a device may
+//! do.
 //!
-//! A member *without cache* is one whose power goes no more: every write is durable at once, and there is only `current`.
+//! A member *without cache* is one whose power goes no more: every write is durable at once, and
+//! there is only `current`.
 
 use crate::content::SECTOR;
 use std::collections::VecDeque;
@@ -34,9 +37,13 @@ pub struct Image {
 impl Image {
     /// Fills `out` from `offset`.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
-        self.pieces(offset, out.len(), |page, at, range| match self.pages.get(page) {
-            Some(Some(page)) => out[range.clone()].copy_from_slice(&page.bytes[at..at + range.len()]),
-            _ => out[range].fill(0),
+        self.pieces(offset, out.len(), |page, at, range| {
+            match self.pages.get(page) {
+                Some(Some(page)) => {
+                    out[range.clone()].copy_from_slice(&page.bytes[at..at + range.len()])
+                }
+                _ => out[range].fill(0),
+            }
         });
     }
 
@@ -47,7 +54,12 @@ impl Image {
             if pages.len() <= page {
                 pages.resize_with(page + 1, || None);
             }
-            let page = pages[page].get_or_insert_with(|| Arc::new(Page { bytes: vec![0; PAGE].into_boxed_slice(), hash: OnceLock::new() }));
+            let page = pages[page].get_or_insert_with(|| {
+                Arc::new(Page {
+                    bytes: vec![0; PAGE].into_boxed_slice(),
+                    hash: OnceLock::new(),
+                })
+            });
             let page = Arc::make_mut(page);
             page.bytes[at..at + range.len()].copy_from_slice(&bytes[range]);
             page.hash = OnceLock::new();
@@ -57,12 +69,18 @@ impl Image {
 
     /// A hash of the content.
     pub fn hash(&self) -> u64 {
-        let pages = self.pages.iter().enumerate().filter_map(|(number, page)| Some((number as u64, page.as_ref()?)));
+        let pages = self
+            .pages
+            .iter()
+            .enumerate()
+            .filter_map(|(number, page)| Some((number as u64, page.as_ref()?)));
         pages.fold(0, |hash, (number, page)| {
             let own = *page.hash.get_or_init(|| {
                 page.bytes.chunks_exact(8).fold(0, |hash: u64, word| {
                     let word = u64::from_le_bytes(std::array::from_fn(|i| word[i]));
-                    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+                    (hash ^ word)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        .rotate_left(29)
                 })
             });
             mix(hash ^ mix(own ^ number))
@@ -76,7 +94,12 @@ impl Image {
         self.write(offset, &bytes);
     }
 
-    fn pieces(&self, offset: u64, length: usize, mut each: impl FnMut(usize, usize, std::ops::Range<usize>)) {
+    fn pieces(
+        &self,
+        offset: u64,
+        length: usize,
+        mut each: impl FnMut(usize, usize, std::ops::Range<usize>),
+    ) {
         let mut done = 0;
         while done < length {
             let position = offset as usize + done;
@@ -135,7 +158,8 @@ impl Survival {
     /// The bytes of a write of `length` bytes that survive.
     fn bytes(self, length: usize) -> std::ops::Range<usize> {
         // A write of a single sector is whole or lost.
-        let cut = |number: u64| (1 + (number % (length / SECTOR - 1).max(1) as u64) as usize) * SECTOR;
+        let cut =
+            |number: u64| (1 + (number % (length / SECTOR - 1).max(1) as u64) as usize) * SECTOR;
         match self {
             Self::Lost => 0..0,
             Self::Whole => 0..length,
@@ -152,7 +176,8 @@ pub struct VirtualMember {
     current: Image,
     durable: Image,
     cached: Vec<CachedWrite>,
-    /// Writes that a flush should have made durable, when the canary of the reordered discard is on.
+    /// Writes that a flush should have made durable, when the canary of the reordered discard is
+    /// on.
     limbo: Vec<CachedWrite>,
     discarded_since_flush: bool,
     /// Without cache.
@@ -173,12 +198,19 @@ pub struct VirtualMember {
 impl VirtualMember {
     /// An empty member of `size` bytes.
     pub fn new(size: u64, discard_fill: u8) -> Self {
-        Self { size, discard_fill, ..Self::default() }
+        Self {
+            size,
+            discard_fill,
+            ..Self::default()
+        }
     }
 
     /// An empty device that could be in its place: of its size and kind.
     pub fn successor(&self) -> Self {
-        Self { power_safe: self.power_safe, ..Self::new(self.size, self.discard_fill) }
+        Self {
+            power_safe: self.power_safe,
+            ..Self::new(self.size, self.discard_fill)
+        }
     }
 
     /// A larger size.
@@ -193,7 +225,10 @@ impl VirtualMember {
 
     /// True if the whole range can be read.
     pub fn is_readable(&self, offset: u64, length: u64) -> bool {
-        !self.read_errors.iter().any(|(start, len)| offset < start + len && *start < offset + length)
+        !self
+            .read_errors
+            .iter()
+            .any(|(start, len)| offset < start + len && *start < offset + length)
     }
 
     /// Reads what was written last, durable or not.
@@ -209,12 +244,19 @@ impl VirtualMember {
             self.recent.pop_front();
         }
         if !self.uncached {
-            self.cached.push(CachedWrite { number: self.next_number, offset, bytes: bytes.to_vec() });
+            self.cached.push(CachedWrite {
+                number: self.next_number,
+                offset,
+                bytes: bytes.to_vec(),
+            });
             self.next_number += 1;
         }
         if !self.read_errors.is_empty() {
-            // A write makes the sectors readable again; only whole ranges, which is enough for the faults that we draw.
-            self.read_errors.retain(|(start, len)| *start < offset || start + len > offset + bytes.len() as u64);
+            // A write makes the sectors readable again; only whole ranges, which is enough for the
+            // faults that we draw.
+            self.read_errors.retain(|(start, len)| {
+                *start < offset || start + len > offset + bytes.len() as u64
+            });
         }
     }
 
@@ -223,11 +265,14 @@ impl VirtualMember {
         self.next_number
     }
 
-    /// Makes the writes durable that were complete at `mark`. With `one_late` (a canary) the previous flush's.
+    /// Makes the writes durable that were complete at `mark`. With `one_late` (a canary) the
+    /// previous flush's.
     pub fn flush_end(&mut self, mark: u64, one_late: bool) {
         self.settle_limbo();
         self.discarded_since_flush = false;
-        let (covered, rest) = std::mem::take(&mut self.cached).into_iter().partition(|write| write.number < mark);
+        let (covered, rest) = std::mem::take(&mut self.cached)
+            .into_iter()
+            .partition(|write| write.number < mark);
         self.cached = rest;
         self.limbo = covered;
         if !one_late {
@@ -255,10 +300,12 @@ impl VirtualMember {
             let write_end = write.offset + write.bytes.len() as u64;
             if write.offset < end && offset < write_end {
                 let (from, to) = (offset.max(write.offset), end.min(write_end));
-                write.bytes[(from - write.offset) as usize..(to - write.offset) as usize].fill(self.discard_fill);
+                write.bytes[(from - write.offset) as usize..(to - write.offset) as usize]
+                    .fill(self.discard_fill);
             }
         }
-        self.cached.retain(|write| write.offset < offset || write.offset + write.bytes.len() as u64 > end);
+        self.cached
+            .retain(|write| write.offset < offset || write.offset + write.bytes.len() as u64 > end);
     }
 
     /// A flush that fails: the device drops some of what it had cached and forgets about it.
@@ -275,7 +322,11 @@ impl VirtualMember {
         } else {
             self.settle_limbo();
         }
-        writes.extend(in_flight.into_iter().map(|(offset, bytes)| CachedWrite { number: 0, offset, bytes }));
+        writes.extend(in_flight.into_iter().map(|(offset, bytes)| CachedWrite {
+            number: 0,
+            offset,
+            bytes,
+        }));
         rng.shuffle(&mut writes);
         let mercy = match rng.below(100) {
             0..30 => Mercy::None,
@@ -287,28 +338,49 @@ impl VirtualMember {
                 Mercy::None => {}
                 Mercy::All => self.durable.write(write.offset, &write.bytes),
                 Mercy::PerMille(chance) if rng.chance(150) => self.tear(rng, write, chance),
-                Mercy::PerMille(chance) if rng.chance(chance) => self.durable.write(write.offset, &write.bytes),
+                Mercy::PerMille(chance) if rng.chance(chance) => {
+                    self.durable.write(write.offset, &write.bytes)
+                }
                 Mercy::PerMille(_) => {}
             }
         }
         for write in &writes {
-            self.current.copy_from(&self.durable, write.offset, write.bytes.len());
+            self.current
+                .copy_from(&self.durable, write.offset, write.bytes.len());
         }
         self.discarded_since_flush = false;
     }
 
-    /// A copy without cache, as a power cut leaves it of which exactly that survives of the writes that `survival` says; it is asked once for each,
-    /// in the order of their start.
-    pub fn after_cut<'a>(&'a self, mut survival: impl FnMut() -> Survival, in_flight: impl Iterator<Item = (u64, &'a [u8])>) -> Self {
+    /// A copy without cache, as a power cut leaves it of which exactly that survives of the writes
+    /// that `survival` says; it is asked once for each, in the order of their start.
+    pub fn after_cut<'a>(
+        &'a self,
+        mut survival: impl FnMut() -> Survival,
+        in_flight: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> Self {
         let mut current = self.durable.clone();
-        self.limbo.iter().for_each(|write| current.write(write.offset, &write.bytes));
-        let cached = self.cached.iter().map(|write| (write.offset, &write.bytes[..]));
+        self.limbo
+            .iter()
+            .for_each(|write| current.write(write.offset, &write.bytes));
+        let cached = self
+            .cached
+            .iter()
+            .map(|write| (write.offset, &write.bytes[..]));
         for (offset, bytes) in cached.chain(in_flight) {
             let range = survival().bytes(bytes.len());
             current.write(offset + range.start as u64, &bytes[range]);
         }
         let (recent, read_errors) = (self.recent.clone(), self.read_errors.clone());
-        Self { size: self.size, current, uncached: true, recent, discard_fill: self.discard_fill, read_errors, received: self.received, ..Self::default() }
+        Self {
+            size: self.size,
+            current,
+            uncached: true,
+            recent,
+            discard_fill: self.discard_fill,
+            read_errors,
+            received: self.received,
+            ..Self::default()
+        }
     }
 
     /// Some sectors of the write reach the medium: a first part, a last part, or any.
@@ -323,7 +395,8 @@ impl VirtualMember {
                 _ => rng.chance(chance),
             };
             if kept {
-                self.durable.write(write.offset + (index * SECTOR) as u64, sector);
+                self.durable
+                    .write(write.offset + (index * SECTOR) as u64, sector);
             }
         }
     }
@@ -363,8 +436,16 @@ impl VirtualMember {
 
     /// A hash of what is on the medium, and of what cannot be read of it.
     pub fn hash(&self) -> u64 {
-        let image = if self.uncached { &self.current } else { &self.durable };
-        self.read_errors.iter().fold(image.hash(), |hash, (offset, length)| mix(mix(hash ^ offset) ^ length))
+        let image = if self.uncached {
+            &self.current
+        } else {
+            &self.durable
+        };
+        self.read_errors
+            .iter()
+            .fold(image.hash(), |hash, (offset, length)| {
+                mix(mix(hash ^ offset) ^ length)
+            })
     }
 
     /// Writes that a power cut could lose now.

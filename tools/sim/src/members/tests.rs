@@ -15,7 +15,11 @@ fn read(members: &mut VirtualMembers, offset: u64) -> u8 {
 }
 
 fn command(op: MemberOp) -> MemberCommand {
-    MemberCommand { member: M, tag: IoTag(1), op }
+    MemberCommand {
+        member: M,
+        tag: IoTag(1),
+        op,
+    }
 }
 
 #[test]
@@ -53,7 +57,10 @@ fn a_flush_covers_what_was_complete_when_it_began() {
         members.read(M, 4096, &mut buf).unwrap();
         lost |= buf[0] == 0;
     }
-    assert!(lost, "a write that completed after the flush began is not covered by it");
+    assert!(
+        lost,
+        "a write that completed after the flush began is not covered by it"
+    );
 }
 
 #[test]
@@ -83,7 +90,13 @@ fn a_discard_destroys_at_once_and_what_comes_later_stays() {
     let mut members = members(1);
     members.write(M, 0, &[1; 8192]).unwrap();
     members.flush(M).unwrap();
-    let discard = members.start(command(MemberOp::Discard { offset: 0, length: 4096 }), false);
+    let discard = members.start(
+        command(MemberOp::Discard {
+            offset: 0,
+            length: 4096,
+        }),
+        false,
+    );
     assert_eq!(read(&mut members, 0), 0xa5);
     assert!(members.finish(discard).result.is_ok());
     members.power_cut(Vec::new());
@@ -112,7 +125,13 @@ fn canaries_lose_what_was_flushed() {
             members.write(M, 0, &[1; 4096]).unwrap();
             members.flush(M).unwrap();
             if discard {
-                let started = members.start(command(MemberOp::Discard { offset: 65536, length: 4096 }), false);
+                let started = members.start(
+                    command(MemberOp::Discard {
+                        offset: 65536,
+                        length: 4096,
+                    }),
+                    false,
+                );
                 members.finish(started);
             }
             members.power_cut(Vec::new());
@@ -130,7 +149,10 @@ fn canaries_lose_what_was_flushed() {
 fn faults_show_as_errors_until_they_are_written_over() {
     let mut members = members(2);
     members.member_mut(M).read_errors.push((4096, 4096));
-    assert!(members.read(M, 4096, &mut [0; 4096]).is_err() && members.read(M, 0, &mut [0; 4096]).is_ok());
+    assert!(
+        members.read(M, 4096, &mut [0; 4096]).is_err()
+            && members.read(M, 0, &mut [0; 4096]).is_ok()
+    );
     members.write(M, 4096, &[3; 4096]).unwrap();
     assert_eq!(read(&mut members, 4096), 3);
     members.corrupt(M, 4096, 4096);
@@ -138,7 +160,11 @@ fn faults_show_as_errors_until_they_are_written_over() {
     members.read(M, 4096, &mut buf).unwrap();
     assert_ne!(buf, [3; 4096]);
     members.ailment_mut(M).gone = true;
-    assert!(!members.is_present(M) && members.read(M, 0, &mut buf).is_err() && members.is_present(MemberId(1)));
+    assert!(
+        !members.is_present(M)
+            && members.read(M, 0, &mut buf).is_err()
+            && members.is_present(MemberId(1))
+    );
     assert_eq!(members.member(M).received.errors, 2);
 }
 
@@ -150,11 +176,20 @@ fn lost_and_misdirected_writes_are_acknowledged_and_reads_fail_for_a_while() {
     assert_eq!(read(&mut members, 0), 0, "it never got there");
     members.ailment_mut(M).misdirected_writes = 1;
     members.write(M, 0, &[2; 4096]).unwrap();
-    let found: Vec<u64> = (0..256).map(|block| block * 4096).filter(|offset| read(&mut members, *offset) == 2).collect();
+    let found: Vec<u64> = (0..256)
+        .map(|block| block * 4096)
+        .filter(|offset| read(&mut members, *offset) == 2)
+        .collect();
     assert_eq!(found.len(), 1, "it is at one address");
     members.write(M, 4096, &[3; 4096]).unwrap();
     members.ailment_mut(M).failing_reads = 2;
-    let results: Vec<bool> = (0..3).map(|_| members.read(M, 4096, &mut [0; 4096]).is_ok()).collect();
+    let results: Vec<bool> = (0..3)
+        .map(|_| members.read(M, 4096, &mut [0; 4096]).is_ok())
+        .collect();
     assert_eq!(results, [false, false, true]);
-    assert_eq!(members.member(M).received.written_bytes, 3 * 4096, "the device counts what it took");
+    assert_eq!(
+        members.member(M).received.written_bytes,
+        3 * 4096,
+        "the device counts what it took"
+    );
 }

@@ -1,14 +1,18 @@
 //! The truth about one block.
 //!
-//! A block is a *base* (stamps of its eight sectors, settled) under two lists: `known`, writes whose order is known, ascending, and `open`,
-//! writes whose order is not known yet (not answered), or never will be (cut off by a crash). Content is legal iff there is a
-//! history that explains it: the base, then all known writes up to some cut in their order, with any of the open ones at any point between.
+//! A block is a *base* (stamps of its eight sectors, settled) under two lists: `known`, writes
+//! whose order is known, ascending, and `open`, writes whose order is not known yet (not answered),
+//! or never will be (cut off by a crash). Content is legal iff there is a history that explains it:
+//! the base, then all known writes up to some cut in their order, with any of the open ones at any
+//! point between.
 //!
-//! The search goes backwards. Start with all sectors that were observed as unexplained. The last write of the history must match every
-//! unexplained sector that it covers; these are then explained, and the one before it is next. Taking an open write whenever it matches is
-//! never wrong, because it only leaves less to explain; so the search is greedy and exact.
+//! The search goes backwards. Start with all sectors that were observed as unexplained. The last
+//! write of the history must match every unexplained sector that it covers; these are then
+//! explained, and the one before it is next. Taking an open write whenever it matches is never
+//! wrong, because it only leaves less to explain; so the search is greedy and exact.
 //!
-//! What is observed of a sector is a `Seen`: a read shows its stamp, block status only whether it is a hole, zero, or anything else.
+//! What is observed of a sector is a `Seen`: a read shows its stamp, block status only whether it
+//! is a hole, zero, or anything else.
 
 use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO};
 use windrow_io::{ExtentState, RequestId};
@@ -27,11 +31,13 @@ pub struct BlockWrite {
     pub stamp: u64,
     /// First order of the request that decides over this block; 0 while not known.
     pub first: u64,
-    /// Last order that decides over this block; 0 while not known. Differs from `first` for trims only.
+    /// Last order that decides over this block; 0 while not known. Differs from `first` for trims
+    /// only.
     pub last: u64,
     /// The order is above this one (what had been acknowledged when the request was submitted).
     pub above: u64,
-    /// A trim of a part of the block, in a pool that was full: it may have left the block as it was.
+    /// A trim of a part of the block, in a pool that was full: it may have left the block as it
+    /// was.
     pub may_pass: bool,
 }
 
@@ -79,7 +85,12 @@ pub struct BlockModel {
 
 impl Default for BlockModel {
     fn default() -> Self {
-        Self { base: [HOLE; SECTORS], known: Vec::new(), open: Vec::new(), readers: 0 }
+        Self {
+            base: [HOLE; SECTORS],
+            known: Vec::new(),
+            open: Vec::new(),
+            readers: 0,
+        }
     }
 }
 
@@ -89,11 +100,17 @@ impl BlockModel {
         self.open.push(write);
     }
 
-    /// A write was answered with success and these orders. `may_pass`: where it covers the block in part it may have left it as it was.
+    /// A write was answered with success and these orders. `may_pass`: where it covers the block in
+    /// part it may have left it as it was.
     pub fn acknowledge(&mut self, request: RequestId, first: u64, last: u64, may_pass: bool) {
         if let Some(at) = self.open.iter().position(|write| write.request == request) {
             let write = self.open.remove(at);
-            let write = BlockWrite { first, last, may_pass: may_pass && write.mask != FULL, ..write };
+            let write = BlockWrite {
+                first,
+                last,
+                may_pass: may_pass && write.mask != FULL,
+                ..write
+            };
             let at = self.known.partition_point(|other| other.last < last);
             self.known.insert(at, write);
         }
@@ -114,20 +131,27 @@ impl BlockModel {
         self.open.is_empty()
     }
 
-    /// Known writes up to `floor` can never be undone: they become base. Not while something is in flight that could still need them.
+    /// Known writes up to `floor` can never be undone: they become base. Not while something is in
+    /// flight that could still need them.
     pub fn fold(&mut self, floor: u64) {
         if self.open.is_empty() && self.readers == 0 {
             let settled = self.known.partition_point(|write| write.last <= floor);
-            let count = (0..settled).find(|at| self.is_left_open(*at, settled)).unwrap_or(settled);
+            let count = (0..settled)
+                .find(|at| self.is_left_open(*at, settled))
+                .unwrap_or(settled);
             for write in self.known.drain(..count) {
                 overlay(&mut self.base, &write);
             }
         }
     }
 
-    /// True if nobody knows whether this one of the first `count` known writes has happened, and it would show.
+    /// True if nobody knows whether this one of the first `count` known writes has happened, and it
+    /// would show.
     fn is_left_open(&self, at: usize, count: usize) -> bool {
-        let later = self.known[at + 1..count].iter().filter(|write| !write.may_pass).fold(0, |mask, write| mask | write.mask);
+        let later = self.known[at + 1..count]
+            .iter()
+            .filter(|write| !write.may_pass)
+            .fold(0, |mask, write| mask | write.mask);
         self.known[at].may_pass && self.known[at].mask & !later != 0
     }
 
@@ -136,8 +160,8 @@ impl BlockModel {
         (0..self.known.len()).any(|at| self.is_left_open(at, self.known.len()))
     }
 
-    /// Nothing is in flight, and this was read and is legal: it tells which trims have left the block as it was. What they made of a block of zeroes (a hole or
-    /// not) stays open.
+    /// Nothing is in flight, and this was read and is legal: it tells which trims have left the
+    /// block as it was. What they made of a block of zeroes (a hole or not) stays open.
     pub fn see(&mut self, observed: &Stamps) {
         let seen = observed.map(Seen::Stamp);
         let mut unexplained = FULL;
@@ -173,19 +197,28 @@ impl BlockModel {
         }
     }
 
-    /// A start to which pages of maps were scarce: it gave up pages of zeroes (seed 31000010), so a block of zeroes may be a hole now.
+    /// A start to which pages of maps were scarce: it gave up pages of zeroes (seed 31000010), so a
+    /// block of zeroes may be a hole now.
     pub fn may_become_hole(&mut self) {
         // (Zeroes in a part of a hole are a block of zeroes, too: seed 37000270.)
         if self.base.iter().all(|stamp| is_empty(*stamp)) {
             self.base = [EMPTY; SECTORS];
         }
-        self.known.iter_mut().filter(|write| write.stamp == ZERO).for_each(|write| write.stamp = EMPTY);
+        self.known
+            .iter_mut()
+            .filter(|write| write.stamp == ZERO)
+            .for_each(|write| write.stamp = EMPTY);
     }
 
-    /// After a crash: what was read is the truth from now on. A block of zeroes may be a hole or not.
+    /// After a crash: what was read is the truth from now on. A block of zeroes may be a hole or
+    /// not.
     pub fn settle(&mut self, observed: &Stamps) {
         let only_zeroes = observed.iter().all(|stamp| is_empty(*stamp));
-        self.base = if only_zeroes { [EMPTY; SECTORS] } else { *observed };
+        self.base = if only_zeroes {
+            [EMPTY; SECTORS]
+        } else {
+            *observed
+        };
         self.known.clear();
         self.open.clear();
     }
@@ -193,11 +226,16 @@ impl BlockModel {
     /// Block status of a block of which nobody knew if it is a hole: now one knows.
     pub fn settle_status(&mut self, state: ExtentState) {
         if self.base == [EMPTY; SECTORS] && self.open.is_empty() && self.known.is_empty() {
-            self.base = if state == ExtentState::Hole { [HOLE; SECTORS] } else { [ZERO; SECTORS] };
+            self.base = if state == ExtentState::Hole {
+                [HOLE; SECTORS]
+            } else {
+                [ZERO; SECTORS]
+            };
         }
     }
 
-    /// True if some legal history explains the observed sectors of `mask`. Known writes up to `required` have happened.
+    /// True if some legal history explains the observed sectors of `mask`. Known writes up to
+    /// `required` have happened.
     pub fn explains(&self, observed: &Stamps, mask: u8, required: u64) -> bool {
         self.explains_seen(&observed.map(Seen::Stamp), mask, required)
     }
@@ -220,7 +258,9 @@ impl BlockModel {
 
     fn explains_seen(&self, observed: &[Seen; SECTORS], mask: u8, required: u64) -> bool {
         let certain = self.known.partition_point(|write| write.last <= required);
-        (certain..=self.known.len()).rev().any(|cut| self.explained_by(&self.known[..cut], observed, mask))
+        (certain..=self.known.len())
+            .rev()
+            .any(|cut| self.explained_by(&self.known[..cut], observed, mask))
     }
 
     fn explained_by(&self, known: &[BlockWrite], observed: &[Seen; SECTORS], mask: u8) -> bool {
@@ -241,7 +281,9 @@ impl BlockModel {
             }
         }
         self.take_open(observed, &mut unexplained, &mut used);
-        (0..SECTORS).all(|sector| unexplained >> sector & 1 == 0 || observed[sector].fits(self.base[sector]))
+        (0..SECTORS).all(|sector| {
+            unexplained >> sector & 1 == 0 || observed[sector].fits(self.base[sector])
+        })
     }
 
     fn take_open(&self, observed: &[Seen; SECTORS], unexplained: &mut u8, used: &mut u64) {
@@ -263,7 +305,9 @@ impl BlockModel {
     /// What it holds when nothing is open.
     pub fn newest_content(&self) -> Stamps {
         let mut content = self.base;
-        self.known.iter().for_each(|write| overlay(&mut content, write));
+        self.known
+            .iter()
+            .for_each(|write| overlay(&mut content, write));
         content
     }
 
@@ -292,7 +336,12 @@ impl BlockModel {
                 })
                 .collect()
         };
-        format!("base {:?}, known [{}], open [{}]", self.base, list(&self.known).join("; "), list(&self.open).join("; "))
+        format!(
+            "base {:?}, known [{}], open [{}]",
+            self.base,
+            list(&self.known).join("; "),
+            list(&self.open).join("; ")
+        )
     }
 }
 

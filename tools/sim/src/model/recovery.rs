@@ -21,30 +21,67 @@ impl Model {
         self.promised = self.promised.max(order);
     }
 
-    /// Blocks of a volume that need space: those that are neither all zeroes nor all ones. Only meaningful while nothing is in flight.
+    /// Blocks of a volume that need space: those that are neither all zeroes nor all ones. Only
+    /// meaningful while nothing is in flight.
     pub fn blocks_with_data(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |volume| volume.blocks.iter().filter(|block| block.has_data()).count() as u64)
+        self.volumes.get(&volume).map_or(0, |volume| {
+            volume
+                .blocks
+                .iter()
+                .filter(|block| block.has_data())
+                .count() as u64
+        })
     }
 
-    /// The pool was started again after a crash or a shutdown. `newest` is the newest order that the engine had given before.
-    pub fn reopened(&mut self, report: &OpenReport, status: &PoolStatus, newest: u64) -> Result<(), Violation> {
+    /// The pool was started again after a crash or a shutdown. `newest` is the newest order that
+    /// the engine had given before.
+    pub fn reopened(
+        &mut self,
+        report: &OpenReport,
+        status: &PoolStatus,
+        newest: u64,
+    ) -> Result<(), Violation> {
         let accepted = report.accepted_order.0;
-        // The root of a checkpoint is written when all of it is durable: what can be repaired is, and the one before is for what can not.
-        let unused = report.notes.iter().find(|note| note.starts_with("checkpoint ") && note.contains("is not used"));
+        // The root of a checkpoint is written when all of it is durable: what can be repaired is,
+        // and the one before is for what can not.
+        let unused = report
+            .notes
+            .iter()
+            .find(|note| note.starts_with("checkpoint ") && note.contains("is not used"));
         ensure!(unused.is_none() || self.lenient, Open, "{unused:?}");
-        ensure!(accepted >= self.promised, Durability, "P is {accepted}, but orders up to {} were promised", self.promised);
-        ensure!(accepted >= self.accepted, Durability, "P is {accepted}, at the start before it was {}", self.accepted);
+        ensure!(
+            accepted >= self.promised,
+            Durability,
+            "P is {accepted}, but orders up to {} were promised",
+            self.promised
+        );
+        ensure!(
+            accepted >= self.accepted,
+            Durability,
+            "P is {accepted}, at the start before it was {}",
+            self.accepted
+        );
         let newest = newest.max(self.accepted);
-        ensure!(accepted <= newest, Durability, "P is {accepted}, but no order above {newest} was given");
+        ensure!(
+            accepted <= newest,
+            Durability,
+            "P is {accepted}, but no order above {newest} was given"
+        );
         self.in_flight.clear();
         self.orders.clear();
         self.served = Default::default();
         self.properties_reopened(status)?;
         let scarce_pages = self.scarce_pages || 2 * status.map_pages >= status.map_pages_max;
         for volume in self.volumes.values_mut() {
-            volume.blocks.iter_mut().for_each(|block| block.crash(accepted));
+            volume
+                .blocks
+                .iter_mut()
+                .for_each(|block| block.crash(accepted));
             if scarce_pages {
-                volume.blocks.iter_mut().for_each(|block| block.may_become_hole());
+                volume
+                    .blocks
+                    .iter_mut()
+                    .for_each(|block| block.may_become_hole());
             }
         }
         self.volumes_reopened(status, accepted)?;
@@ -55,44 +92,101 @@ impl Model {
         Ok(())
     }
 
-    /// A read-only start has ended, before which everything was as in `before`: no later start finds less than it did.
+    /// A read-only start has ended, before which everything was as in `before`: no later start
+    /// finds less than it did.
     pub fn unlook(&mut self, before: Self) {
-        *self = Self { accepted: self.accepted, promised: self.promised, ..before };
+        *self = Self {
+            accepted: self.accepted,
+            promised: self.promised,
+            ..before
+        };
     }
 
     fn volumes_reopened(&mut self, status: &PoolStatus, accepted: u64) -> Result<(), Violation> {
-        let found = |id: VolumeId| status.volumes.iter().find(|volume| volume.id == id && !volume.deleting);
-        let absent: Vec<VolumeId> = self.volumes.keys().copied().filter(|id| found(*id).is_none()).collect();
+        let found = |id: VolumeId| {
+            status
+                .volumes
+                .iter()
+                .find(|volume| volume.id == id && !volume.deleting)
+        };
+        let absent: Vec<VolumeId> = self
+            .volumes
+            .keys()
+            .copied()
+            .filter(|id| found(*id).is_none())
+            .collect();
         for id in absent {
             let volume = self.volumes.remove(&id);
             let was_deleting = volume.as_ref().is_some_and(|volume| volume.deleting);
-            ensure!(was_deleting, Durability, "volume {id} ({:?}) is gone", volume.map(|volume| volume.name));
+            ensure!(
+                was_deleting,
+                Durability,
+                "volume {id} ({:?}) is gone",
+                volume.map(|volume| volume.name)
+            );
         }
         for shown in status.volumes.iter().filter(|volume| !volume.deleting) {
-            ensure!(shown.size_bytes % BLOCK_BYTES == 0, Protocol, "volume {} has {} bytes", shown.id, shown.size_bytes);
+            ensure!(
+                shown.size_bytes % BLOCK_BYTES == 0,
+                Protocol,
+                "volume {} has {} bytes",
+                shown.id,
+                shown.size_bytes
+            );
             let blocks = shown.size_bytes / BLOCK_BYTES;
             match self.volumes.get_mut(&shown.id) {
                 Some(volume) => {
-                    ensure!(volume.name == shown.name, Content, "volume {} is called {}, not {}", shown.id, shown.name, volume.name);
+                    ensure!(
+                        volume.name == shown.name,
+                        Content,
+                        "volume {} is called {}, not {}",
+                        shown.id,
+                        shown.name,
+                        volume.name
+                    );
                     if !self.lenient {
                         volume.settings.check(shown)?;
                     }
                     volume.settings.found(shown);
                     let resized = volume.resizing.take();
-                    let known = resized.map_or(blocks == volume.blocks.len() as u64, |resizing| blocks == resizing.from || blocks == resizing.to);
-                    ensure!(known, Durability, "volume {} has {blocks} blocks, not {} ({resized:?})", shown.id, volume.blocks.len());
+                    let known = resized.map_or(blocks == volume.blocks.len() as u64, |resizing| {
+                        blocks == resizing.from || blocks == resizing.to
+                    });
+                    ensure!(
+                        known,
+                        Durability,
+                        "volume {} has {blocks} blocks, not {} ({resized:?})",
+                        shown.id,
+                        volume.blocks.len()
+                    );
                     if resized.is_some_and(|resizing| blocks < resizing.to) {
                         // Growing came before every write into the new part.
-                        let lost = volume.blocks.iter().skip(blocks as usize).position(|block| !block.explains_status(ExtentState::Hole, accepted));
-                        ensure!(lost.is_none(), Durability, "volume {} has {blocks} blocks, but {lost:?} behind them was written before P", shown.id);
+                        let lost = volume
+                            .blocks
+                            .iter()
+                            .skip(blocks as usize)
+                            .position(|block| !block.explains_status(ExtentState::Hole, accepted));
+                        ensure!(
+                            lost.is_none(),
+                            Durability,
+                            "volume {} has {blocks} blocks, but {lost:?} behind them was written before P",
+                            shown.id
+                        );
                     }
                     volume.blocks.resize_with(blocks as usize, Default::default);
                     volume.deleting = false;
                 }
                 None => {
                     let created = self.creating.remove(&shown.name);
-                    ensure!(created == Some(blocks), Content, "volume {} ({}) of {blocks} blocks appeared; expected {created:?}", shown.id, shown.name);
-                    self.volumes.insert(shown.id, VolumeModel::new(shown.name.clone(), blocks));
+                    ensure!(
+                        created == Some(blocks),
+                        Content,
+                        "volume {} ({}) of {blocks} blocks appeared; expected {created:?}",
+                        shown.id,
+                        shown.name
+                    );
+                    self.volumes
+                        .insert(shown.id, VolumeModel::new(shown.name.clone(), blocks));
                 }
             }
         }
@@ -100,29 +194,62 @@ impl Model {
         Ok(())
     }
 
-    /// The map of the pool was rebuilt from its batches alone, which took everything up to `accepted`; `exact` if nothing was ever refused, so that sizes are known.
-    pub fn rebuilt(&mut self, accepted: u64, status: &PoolStatus, exact: bool) -> Result<(), Violation> {
-        ensure!(accepted >= self.promised, Durability, "a rebuild of the map takes orders up to {accepted}, up to {} were promised", self.promised);
+    /// The map of the pool was rebuilt from its batches alone, which took everything up to
+    /// `accepted`; `exact` if nothing was ever refused, so that sizes are known.
+    pub fn rebuilt(
+        &mut self,
+        accepted: u64,
+        status: &PoolStatus,
+        exact: bool,
+    ) -> Result<(), Violation> {
+        ensure!(
+            accepted >= self.promised,
+            Durability,
+            "a rebuild of the map takes orders up to {accepted}, up to {} were promised",
+            self.promised
+        );
         self.in_flight.clear();
         self.orders.clear();
         self.volumes.retain(|_, volume| !volume.deleting);
         for (id, volume) in &mut self.volumes {
-            volume.blocks.iter_mut().for_each(|block| block.crash(accepted));
+            volume
+                .blocks
+                .iter_mut()
+                .for_each(|block| block.crash(accepted));
             let Some(shown) = status.volumes.iter().find(|shown| shown.id == *id) else {
-                return Err(Violation::new(crate::Broken::Durability, format!("a rebuild of the map misses volume {id} ({})", volume.name)));
+                return Err(Violation::new(
+                    crate::Broken::Durability,
+                    format!("a rebuild of the map misses volume {id} ({})", volume.name),
+                ));
             };
-            let known = !exact || volume.resizing.is_some() || shown.size_bytes == volume.size_bytes();
-            ensure!(known && shown.name == volume.name, Durability, "a rebuild of the map makes of volume {id} ({}) {shown:?}", volume.name);
-            volume.blocks.truncate((shown.size_bytes / BLOCK_BYTES).min(volume.steady_blocks()) as usize);
+            let known =
+                !exact || volume.resizing.is_some() || shown.size_bytes == volume.size_bytes();
+            ensure!(
+                known && shown.name == volume.name,
+                Durability,
+                "a rebuild of the map makes of volume {id} ({}) {shown:?}",
+                volume.name
+            );
+            volume
+                .blocks
+                .truncate((shown.size_bytes / BLOCK_BYTES).min(volume.steady_blocks()) as usize);
         }
         Ok(())
     }
 
     /// Blocks that hold data for certain: no legal history makes them all zeroes or all ones.
     pub fn blocks_with_data_for_certain(&self) -> Vec<(VolumeId, u64)> {
-        let holds = |block: &BlockModel| [ZERO, ONES].iter().all(|stamp| !block.explains(&[*stamp; SECTORS], FULL, block.newest()));
+        let holds = |block: &BlockModel| {
+            [ZERO, ONES]
+                .iter()
+                .all(|stamp| !block.explains(&[*stamp; SECTORS], FULL, block.newest()))
+        };
         let of = |(id, volume): (&VolumeId, &VolumeModel)| {
-            let blocks = volume.blocks.iter().enumerate().filter(|(_, block)| holds(block));
+            let blocks = volume
+                .blocks
+                .iter()
+                .enumerate()
+                .filter(|(_, block)| holds(block));
             blocks.map(|(lba, _)| (*id, lba as u64)).collect::<Vec<_>>()
         };
         self.volumes.iter().flat_map(of).collect()
@@ -130,22 +257,39 @@ impl Model {
 
     /// Blocks whose content a crash left open, of all volumes.
     pub fn uncertain_blocks(&self) -> usize {
-        self.volumes.values().flat_map(|volume| &volume.blocks).filter(|block| !block.is_certain()).count()
+        self.volumes
+            .values()
+            .flat_map(|volume| &volume.blocks)
+            .filter(|block| !block.is_certain())
+            .count()
     }
 
-    /// After a start, before new requests: what was read (and found legal) is the truth from now on. At rest it tells what trims have left as it was. `bytes` are
-    /// whole blocks.
+    /// After a start, before new requests: what was read (and found legal) is the truth from now
+    /// on. At rest it tells what trims have left as it was. `bytes` are whole blocks.
     pub fn settle(&mut self, volume: VolumeId, first_block: u64, bytes: &[u8]) {
-        let Some(model) = self.volumes.get_mut(&volume) else { return };
+        let Some(model) = self.volumes.get_mut(&volume) else {
+            return;
+        };
         for (index, content) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
             let lba = first_block + index as u64;
-            let Some(block) = model.blocks.get_mut(lba as usize) else { return };
+            let Some(block) = model.blocks.get_mut(lba as usize) else {
+                return;
+            };
             if !block.is_certain() || block.is_left_to_see() {
                 let stamps = std::array::from_fn(|sector| {
                     let size = BLOCK_SIZE / SECTORS;
-                    observe_sector(&content[sector * size..(sector + 1) * size], volume, lba, sector)
+                    observe_sector(
+                        &content[sector * size..(sector + 1) * size],
+                        volume,
+                        lba,
+                        sector,
+                    )
                 });
-                if block.is_certain() { block.see(&stamps) } else { block.settle(&stamps) }
+                if block.is_certain() {
+                    block.see(&stamps)
+                } else {
+                    block.settle(&stamps)
+                }
             }
         }
     }
@@ -158,35 +302,70 @@ pub type Contents = BTreeMap<VolumeId, Vec<Stamps>>;
 impl Model {
     /// What everything holds, when everything was read and nothing is in flight.
     pub fn contents(&self) -> Contents {
-        self.volumes.iter().map(|(id, volume)| (*id, volume.blocks.iter().map(|block| block.newest_content()).collect())).collect()
+        self.volumes
+            .iter()
+            .map(|(id, volume)| {
+                (
+                    *id,
+                    volume
+                        .blocks
+                        .iter()
+                        .map(|block| block.newest_content())
+                        .collect(),
+                )
+            })
+            .collect()
     }
 
     /// After a start, before anything was read: reads and block status that bring this are legal.
     pub fn check_contents(&self, contents: &Contents) -> Result<(), Violation> {
         let (own, other) = (self.volumes.keys(), contents.keys());
-        ensure!(own.eq(other), Content, "volumes {:?} were read, there are {:?}", contents.keys(), self.volumes.keys());
+        ensure!(
+            own.eq(other),
+            Content,
+            "volumes {:?} were read, there are {:?}",
+            contents.keys(),
+            self.volumes.keys()
+        );
         for (id, volume) in &self.volumes {
             let blocks = contents.get(id).map_or(&[][..], Vec::as_slice);
-            ensure!(blocks.len() == volume.blocks.len(), Content, "{} blocks of volume {id} were read, it has {}", blocks.len(), volume.blocks.len());
+            ensure!(
+                blocks.len() == volume.blocks.len(),
+                Content,
+                "{} blocks of volume {id} were read, it has {}",
+                blocks.len(),
+                volume.blocks.len()
+            );
             for (lba, (block, content)) in volume.blocks.iter().zip(blocks).enumerate() {
                 let required = block.newest();
                 let states: &[ExtentState] = match content {
                     // Read as zeroes after block status had been told: it was one of the two.
-                    all if all.contains(&EMPTY) && all.iter().all(|stamp| is_empty(*stamp)) => &[ExtentState::Hole, ExtentState::Zero],
+                    all if all.contains(&EMPTY) && all.iter().all(|stamp| is_empty(*stamp)) => {
+                        &[ExtentState::Hole, ExtentState::Zero]
+                    }
                     [HOLE, rest @ ..] if *rest == [HOLE; SECTORS - 1] => &[ExtentState::Hole],
                     all if all.iter().all(|stamp| is_empty(*stamp)) => &[ExtentState::Zero],
                     _ => &[ExtentState::Data],
                 };
                 let read = content.map(|stamp| if is_empty(stamp) { ZERO } else { stamp });
-                let legal = block.explains(&read, FULL, required) && states.iter().any(|state| block.explains_status(*state, required));
-                ensure!(legal, Content, "block {lba} of volume {id} reads {content:?} ({states:?}); required order {required}; legal: {}", block.describe());
+                let legal = block.explains(&read, FULL, required)
+                    && states
+                        .iter()
+                        .any(|state| block.explains_status(*state, required));
+                ensure!(
+                    legal,
+                    Content,
+                    "block {lba} of volume {id} reads {content:?} ({states:?}); required order {required}; legal: {}",
+                    block.describe()
+                );
             }
         }
         Ok(())
     }
 }
 
-/// Properties are set as a whole; an answer says that they, or some that were asked for later, are durable.
+/// Properties are set as a whole; an answer says that they, or some that were asked for later, are
+/// durable.
 impl Model {
     /// Properties are asked for.
     pub fn submit_properties(&mut self, id: ControlId, properties: Properties) {
@@ -194,27 +373,50 @@ impl Model {
     }
 
     /// They are answered.
-    pub fn complete_properties(&mut self, id: ControlId, result: &Result<ControlReply, ControlError>) -> Result<(), Violation> {
-        let Some(at) = self.properties.iter().position(|(other, _)| *other == id) else { return Ok(()) };
+    pub fn complete_properties(
+        &mut self,
+        id: ControlId,
+        result: &Result<ControlReply, ControlError>,
+    ) -> Result<(), Violation> {
+        let Some(at) = self.properties.iter().position(|(other, _)| *other == id) else {
+            return Ok(());
+        };
         match result {
             Ok(ControlReply::Done) => _ = self.properties.drain(..at),
             // Only more spare room can fail to be found, and room for the other way of reduction.
-            Err(ControlError::NoSpace(_)) if self.may_want_more(at) => _ = self.properties.remove(at),
+            Err(ControlError::NoSpace(_)) if self.may_want_more(at) => {
+                _ = self.properties.remove(at)
+            }
             // While data moves to a newer layout the way stays.
-            Err(ControlError::Invalid(why)) if why.contains("no growth or removal") && self.may_turn(at) => _ = self.properties.remove(at),
-            other => return Err(Violation::new(crate::Broken::Error, format!("{:?} was answered with {other:?}", self.properties[at].1))),
+            Err(ControlError::Invalid(why))
+                if why.contains("no growth or removal") && self.may_turn(at) =>
+            {
+                _ = self.properties.remove(at)
+            }
+            other => {
+                return Err(Violation::new(
+                    crate::Broken::Error,
+                    format!("{:?} was answered with {other:?}", self.properties[at].1),
+                ));
+            }
         }
         Ok(())
     }
 
     /// True if these properties may be refused for want of space.
     fn may_want_more(&self, at: usize) -> bool {
-        self.may_turn(at) || self.properties[..at].iter().any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille)
+        self.may_turn(at)
+            || self.properties[..at]
+                .iter()
+                .any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille)
     }
 
-    /// True if reduction may have been used for something else when these properties were asked for.
+    /// True if reduction may have been used for something else when these properties were asked
+    /// for.
     fn may_turn(&self, at: usize) -> bool {
-        self.properties[..at].iter().any(|(_, before)| before.reduction != self.properties[at].1.reduction)
+        self.properties[..at]
+            .iter()
+            .any(|(_, before)| before.reduction != self.properties[at].1.reduction)
     }
 
     /// What must be shown when nothing is under way.
@@ -230,8 +432,18 @@ impl Model {
     fn properties_reopened(&mut self, status: &PoolStatus) -> Result<(), Violation> {
         let shown = shown_properties(status);
         // Beyond redundancy the newest superblocks may be gone, and with them the last properties.
-        let known = self.lenient || self.properties.is_empty() || self.properties.iter().any(|(_, properties)| *properties == shown);
-        ensure!(known, Durability, "the properties are {shown:?}, not one of {:?}", self.properties);
+        let known = self.lenient
+            || self.properties.is_empty()
+            || self
+                .properties
+                .iter()
+                .any(|(_, properties)| *properties == shown);
+        ensure!(
+            known,
+            Durability,
+            "the properties are {shown:?}, not one of {:?}",
+            self.properties
+        );
         self.properties = vec![(ControlId(0), shown)];
         Ok(())
     }
@@ -239,5 +451,10 @@ impl Model {
 
 /// The properties in a status.
 pub fn shown_properties(status: &PoolStatus) -> Properties {
-    Properties { spare_per_mille: status.spare_per_mille, seal_age_ms: status.seal_age_ms, discard: status.discard, ..status.properties }
+    Properties {
+        spare_per_mille: status.spare_per_mille,
+        seal_age_ms: status.seal_age_ms,
+        discard: status.discard,
+        ..status.properties
+    }
 }

@@ -1,6 +1,8 @@
-//! What is set on a volume, and what may be: what its flushes promise (`sync=standard`, `always`, `disabled`), compression, deduplication.
+//! What is set on a volume, and what may be: what its flushes promise (`sync=standard`, `always`,
+//! `disabled`), compression, deduplication.
 //!
-//! A change that is not answered may be in force or not, and one that comes while a request is under way may have come before it or after: then nothing is taken for promised.
+//! A change that is not answered may be in force or not, and one that comes while a request is
+//! under way may have come before it or after: then nothing is taken for promised.
 
 use super::{InFlight, Model};
 use crate::violation::{Violation, ensure};
@@ -19,14 +21,21 @@ pub(super) struct Setting<T> {
 
 impl<T: Default> Default for Setting<T> {
     fn default() -> Self {
-        Self { may_be: vec![(ControlId(0), T::default())], changes: 0 }
+        Self {
+            may_be: vec![(ControlId(0), T::default())],
+            changes: 0,
+        }
     }
 }
 
 impl<T: Copy + PartialEq> Setting<T> {
     /// What is set, if that is known, and since which change.
     fn known(&self) -> Option<(T, u64)> {
-        if let [(_, mode)] = self.may_be[..] { Some((mode, self.changes)) } else { None }
+        if let [(_, mode)] = self.may_be[..] {
+            Some((mode, self.changes))
+        } else {
+            None
+        }
     }
 
     fn ask(&mut self, id: ControlId, wanted: T) {
@@ -36,7 +45,9 @@ impl<T: Copy + PartialEq> Setting<T> {
 
     /// True if it was asked for.
     fn answer(&mut self, id: ControlId, result: &Result<ControlReply, ControlError>) -> bool {
-        let Some(at) = self.may_be.iter().position(|(other, _)| *other == id) else { return false };
+        let Some(at) = self.may_be.iter().position(|(other, _)| *other == id) else {
+            return false;
+        };
         self.changes += 1;
         match result {
             // One that was asked before and is not answered has waited, and comes into force later.
@@ -74,7 +85,8 @@ pub(super) struct Settings {
 impl Settings {
     /// What was answered may be lost with a journal that is given up.
     pub(super) fn lose(&mut self) {
-        self.sync.lose(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]);
+        self.sync
+            .lose(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]);
         self.compression.lose(&Compression::ALL);
         self.dedup.lose(&[Dedup::Off, Dedup::Verify, Dedup::Hash]);
     }
@@ -86,9 +98,18 @@ impl Settings {
 
     /// What is shown must be what was set, or asked for and not answered.
     pub(super) fn check(&self, shown: &VolumeStatus) -> Result<(), Violation> {
-        let known = (self.sync.explains(shown.sync), self.compression.explains(shown.compression), self.dedup.explains(shown.dedup));
+        let known = (
+            self.sync.explains(shown.sync),
+            self.compression.explains(shown.compression),
+            self.dedup.explains(shown.dedup),
+        );
         let settings = (shown.sync, shown.compression, shown.dedup);
-        ensure!(known == (true, true, true), Durability, "volume {} has (sync, compression, dedup) {settings:?}, not of {self:?}", shown.id);
+        ensure!(
+            known == (true, true, true),
+            Durability,
+            "volume {} has (sync, compression, dedup) {settings:?}, not of {self:?}",
+            shown.id
+        );
         Ok(())
     }
 
@@ -115,7 +136,13 @@ impl Model {
     /// A setting of a volume is to be changed.
     pub fn submit_setting(&mut self, id: ControlId, volume: VolumeId, wanted: Wanted) {
         self.unusual_sync |= matches!(wanted, Wanted::Sync(mode) if mode != SyncMode::Standard);
-        let Some(settings) = self.volumes.get_mut(&volume).map(|volume| &mut volume.settings) else { return };
+        let Some(settings) = self
+            .volumes
+            .get_mut(&volume)
+            .map(|volume| &mut volume.settings)
+        else {
+            return;
+        };
         match wanted {
             Wanted::Sync(mode) => settings.sync.ask(id, mode),
             Wanted::Compression(compression) => settings.compression.ask(id, compression),
@@ -124,8 +151,19 @@ impl Model {
     }
 
     /// That is answered.
-    pub fn complete_setting(&mut self, id: ControlId, volume: VolumeId, result: &Result<ControlReply, ControlError>) -> Result<(), Violation> {
-        let Some(settings) = self.volumes.get_mut(&volume).map(|volume| &mut volume.settings) else { return Ok(()) };
+    pub fn complete_setting(
+        &mut self,
+        id: ControlId,
+        volume: VolumeId,
+        result: &Result<ControlReply, ControlError>,
+    ) -> Result<(), Violation> {
+        let Some(settings) = self
+            .volumes
+            .get_mut(&volume)
+            .map(|volume| &mut volume.settings)
+        else {
+            return Ok(());
+        };
         // (Only a pool that is to share has no room for it.)
         let shares = settings.dedup.answer(id, result);
         let legal = match result {
@@ -133,14 +171,20 @@ impl Model {
             Err(ControlError::NoSpace(_)) => shares,
             Err(_) => false,
         };
-        ensure!(legal, Error, "a setting of volume {volume} was answered with {result:?}");
+        ensure!(
+            legal,
+            Error,
+            "a setting of volume {volume} was answered with {result:?}"
+        );
         _ = settings.sync.answer(id, result) || settings.compression.answer(id, result);
         Ok(())
     }
 
     /// At rest the settings are shown as they were set.
     pub fn check_settings(&self, shown: &VolumeStatus) -> Result<(), Violation> {
-        self.volumes.get(&shown.id).map_or(Ok(()), |volume| volume.settings.check(shown))
+        self.volumes
+            .get(&shown.id)
+            .map_or(Ok(()), |volume| volume.settings.check(shown))
     }
 
     /// True if a flush of a user is one, and nothing else is.
@@ -150,13 +194,18 @@ impl Model {
 
     /// True if flushes of a volume are known to make everything durable.
     pub fn heeds_flushes(&self, volume: VolumeId) -> bool {
-        let known = self.volumes.get(&volume).and_then(|volume| volume.settings.known_sync());
+        let known = self
+            .volumes
+            .get(&volume)
+            .and_then(|volume| volume.settings.known_sync());
         known.is_some_and(|(mode, _)| mode != SyncMode::Disabled)
     }
 
     /// What is set on the volume of a request, if it was the same all the time.
     pub(super) fn sync_during(&self, request: &InFlight) -> Option<SyncMode> {
         let known = self.volumes.get(&request.volume)?.settings.known_sync();
-        known.filter(|_| known == request.sync).map(|(mode, _)| mode)
+        known
+            .filter(|_| known == request.sync)
+            .map(|(mode, _)| mode)
     }
 }

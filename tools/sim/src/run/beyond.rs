@@ -1,12 +1,15 @@
 //! More faults than the redundancy covers.
 //!
-//! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a reason that an offline check confirms; a
-//! refused start writes nothing, and when what was missing is there again the pool starts and everything is right. 3 Where the pool is up,
-//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost blocks have been written again, or trimmed where there is no room for that, the pool is whole: after a scrub what
-//! lives in it has all its redundancy again.
+//! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a
+//!   reason that an offline check confirms; a
+//! refused start writes nothing, and when what was missing is there again the pool starts and
+//! everything is right. 3 Where the pool is up, exactly those blocks cannot be read that an offline
+//! check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost
+//! blocks have been written again, or trimmed where there is no room for that, the pool is whole:
+//! after a scrub what lives in it has all its redundancy again.
 //!
-//! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that was durable and is damaged from one that
-//! never arrived.
+//! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that
+//! was durable and is damaged from one that never arrived.
 
 use super::Run;
 use crate::members::VirtualMembers;
@@ -18,7 +21,9 @@ use crate::world::StartFailure;
 use std::collections::BTreeSet;
 use windrow_engine::{Control, OpenError, OpenOptions, ScrubCommand, ScrubState};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
-use windrow_layout::superblock::{RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// What happens to one member more than the redundancy covers, or to more.
@@ -58,18 +63,30 @@ impl Run {
             Disaster::Superblocks,
         ];
         let mut disaster = self.rng.pick(&ALL);
-        // Only where a part of the members that the pool can lose is as large as the rest can one part seem to be able to go on without the other.
-        if self.data.len() <= 2 * self.scenario.redundancy.tolerance() && self.data.len() > 1 && self.rng.chance(400) {
+        // Only where a part of the members that the pool can lose is as large as the rest can one
+        // part seem to be able to go on without the other.
+        if self.data.len() <= 2 * self.scenario.redundancy.tolerance()
+            && self.data.len() > 1
+            && self.rng.chance(400)
+        {
             disaster = Disaster::WornOut;
         }
         self.create()?;
         let mut cycles = std::mem::take(&mut self.scenario.cycles);
         for cycle in &mut cycles {
-            (cycle.faults, cycle.replaces, cycle.returns, cycle.slots_rot) = (Vec::new(), false, false, false);
-            cycle.end = if cycle.end == End::CrashAndLoss { End::Crash } else { cycle.end };
+            (cycle.faults, cycle.replaces, cycle.returns, cycle.slots_rot) =
+                (Vec::new(), false, false, false);
+            cycle.end = if cycle.end == End::CrashAndLoss {
+                End::Crash
+            } else {
+                cycle.end
+            };
         }
         if let Some(last) = cycles.last_mut() {
-            let media = !matches!(disaster, Disaster::Dying | Disaster::Absent | Disaster::Old | Disaster::WornOut);
+            let media = !matches!(
+                disaster,
+                Disaster::Dying | Disaster::Absent | Disaster::Old | Disaster::WornOut
+            );
             last.end = if media { End::Shutdown } else { last.end };
         }
         let mut before = self.world.members.clone();
@@ -88,33 +105,69 @@ impl Run {
                 before = self.world.members.clone();
             }
         }
-        if disaster == Disaster::WornOut { self.wear_out(&before) } else { self.strike(disaster, &before) }
+        if disaster == Disaster::WornOut {
+            self.wear_out(&before)
+        } else {
+            self.strike(disaster, &before)
+        }
     }
 
-    /// Nobody who has been away for a while goes on in the place of those who have not, and fail only now.
+    /// Nobody who has been away for a while goes on in the place of those who have not, and fail
+    /// only now.
     fn wear_out(&mut self, before: &VirtualMembers) -> Result<(), Violation> {
         let mut away = self.data.clone();
         self.rng.shuffle(&mut away);
         let (count, tolerance) = (away.len(), self.scenario.redundancy.tolerance());
-        let others = away.split_off(self.rng.between((count - tolerance).max(1) as u64, tolerance.min(count - 1) as u64) as usize);
-        let newest = |members: &VirtualMembers, member: &MemberId| newest_generation(members, *member).unwrap_or(0);
-        let ruling = others.iter().map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
-        if away.iter().any(|member| newest(before, member) + 1 >= ruling) {
+        let others = away.split_off(self.rng.between(
+            (count - tolerance).max(1) as u64,
+            tolerance.min(count - 1) as u64,
+        ) as usize);
+        let newest = |members: &VirtualMembers, member: &MemberId| {
+            newest_generation(members, *member).unwrap_or(0)
+        };
+        let ruling = others
+            .iter()
+            .map(|member| newest(&self.world.members, member))
+            .max()
+            .unwrap_or(0);
+        if away
+            .iter()
+            .any(|member| newest(before, member) + 1 >= ruling)
+        {
             return Ok(());
         }
-        self.world.trace.tell(|| format!("disaster: {away:?} have been away, {others:?} are worn out"));
+        self.world
+            .trace
+            .tell(|| format!("disaster: {away:?} have been away, {others:?} are worn out"));
         self.faults += self.data.len() as u64;
         let whole = self.world.members.clone();
-        away.iter().for_each(|member| *self.world.members.member_mut(*member) = before.member(*member).clone());
-        others.iter().for_each(|member| self.world.members.ailment_mut(*member).worn_out = true);
+        away.iter().for_each(|member| {
+            *self.world.members.member_mut(*member) = before.member(*member).clone()
+        });
+        others
+            .iter()
+            .for_each(|member| self.world.members.ailment_mut(*member).worn_out = true);
         for force in [false, true] {
-            let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
+            let options = OpenOptions {
+                host: self.host,
+                read_only: false,
+                force,
+                discard_journal: false,
+                limits: self.scenario.limits,
+            };
             let started = self.world.start(&options);
-            ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{away:?} went on without {others:?} (force: {force})");
+            ensure!(
+                matches!(started, Err(StartFailure::Refused(_))),
+                Open,
+                "{away:?} went on without {others:?} (force: {force})"
+            );
         }
         self.beyond.refused += 1;
-        // Those that could not be written are as they were; one of the others may bear the generation of the start that failed. What they need of the others is there again.
-        others.iter().for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
+        // Those that could not be written are as they were; one of the others may bear the
+        // generation of the start that failed. What they need of the others is there again.
+        others
+            .iter()
+            .for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
         self.clean = false;
         for member in away {
             if self.world.ailing.len() < self.scenario.redundancy.tolerance() {
@@ -133,20 +186,34 @@ impl Run {
     fn victims(&mut self, some_stay: bool) -> Vec<MemberId> {
         let count = self.data.len();
         let least = (self.scenario.redundancy.tolerance() + 1).min(count);
-        let most = if some_stay { (count - 1).max(least) } else { count };
-        let wanted = if self.rng.chance(600) { least } else { self.rng.between(least as u64, most as u64) as usize };
+        let most = if some_stay {
+            (count - 1).max(least)
+        } else {
+            count
+        };
+        let wanted = if self.rng.chance(600) {
+            least
+        } else {
+            self.rng.between(least as u64, most as u64) as usize
+        };
         let mut members = self.data.clone();
         self.rng.shuffle(&mut members);
         members.truncate(wanted);
         members
     }
 
-    /// Members die one after the other under load. The pool stops; when all are there again everything promised is there.
+    /// Members die one after the other under load. The pool stops; when all are there again
+    /// everything promised is there.
     fn die_in_service(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         self.world.model.lenient = true;
         let victims = self.victims(false);
-        self.world.trace.tell(|| format!("disaster: {victims:?} die in service"));
-        let part = Cycle { blocks: cycle.blocks / (victims.len() as u64 + 1), ..cycle.clone() };
+        self.world
+            .trace
+            .tell(|| format!("disaster: {victims:?} die in service"));
+        let part = Cycle {
+            blocks: cycle.blocks / (victims.len() as u64 + 1),
+            ..cycle.clone()
+        };
         for member in victims {
             self.work(&part)?;
             self.note_fault(member, true);
@@ -155,7 +222,10 @@ impl Run {
         }
         self.work(&part)?;
         // Nothing hangs: what can not be done is answered with an error.
-        self.world.run_while("answering in a pool that has stopped", |world| world.unanswered() > 0)?;
+        self.world
+            .run_while("answering in a pool that has stopped", |world| {
+                world.unanswered() > 0
+            })?;
         self.count_session();
         self.cut_power();
         self.return_members();
@@ -170,29 +240,56 @@ impl Run {
 
     fn strike(&mut self, disaster: Disaster, before: &VirtualMembers) -> Result<(), Violation> {
         let victims = self.victims(disaster == Disaster::Old);
-        self.world.trace.tell(|| format!("disaster: {disaster:?} of {victims:?}"));
+        self.world
+            .trace
+            .tell(|| format!("disaster: {disaster:?} of {victims:?}"));
         self.faults += victims.len() as u64;
         let (whole, before_it) = (self.world.members.clone(), self.ruling_without(None));
         let mut away = self.world.ailing.clone();
-        away.extend(if disaster == Disaster::Superblocks { self.data.clone() } else { victims.clone() });
+        away.extend(if disaster == Disaster::Superblocks {
+            self.data.clone()
+        } else {
+            victims.clone()
+        });
         let is_old = disaster == Disaster::Old && victims.len() == self.data.len();
-        // All members as they were a while ago are a whole pool of that time. An image of one generation before can not be told from a member that
-        // a power cut kept from getting the last one; nor can any if those that are left have lost the slots that tell.
-        let newest = |members: &VirtualMembers, member: MemberId| newest_generation(members, member).unwrap_or(0);
-        let others = self.data.iter().copied().filter(|member| !victims.contains(member));
-        let ruling = others.map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
-        if is_old || (disaster == Disaster::Old && victims.iter().any(|member| newest(before, *member) + 1 >= ruling)) {
+        // All members as they were a while ago are a whole pool of that time. An image of one
+        // generation before can not be told from a member that a power cut kept from getting the
+        // last one; nor can any if those that are left have lost the slots that tell.
+        let newest = |members: &VirtualMembers, member: MemberId| {
+            newest_generation(members, member).unwrap_or(0)
+        };
+        let others = self
+            .data
+            .iter()
+            .copied()
+            .filter(|member| !victims.contains(member));
+        let ruling = others
+            .map(|member| newest(&self.world.members, member))
+            .max()
+            .unwrap_or(0);
+        if is_old
+            || (disaster == Disaster::Old
+                && victims
+                    .iter()
+                    .any(|member| newest(before, *member) + 1 >= ruling))
+        {
             return Ok(());
         }
         match disaster {
             Disaster::Dying | Disaster::WornOut => {}
-            Disaster::Absent => victims.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true),
-            Disaster::Old => victims.iter().for_each(|member| *self.world.members.member_mut(*member) = before.member(*member).clone()),
+            Disaster::Absent => victims
+                .iter()
+                .for_each(|member| self.world.members.ailment_mut(*member).gone = true),
+            Disaster::Old => victims.iter().for_each(|member| {
+                *self.world.members.member_mut(*member) = before.member(*member).clone()
+            }),
             Disaster::SamePlaces => self.damage_same_places(&victims),
             Disaster::Scattered => self.scatter(&victims),
             Disaster::Wiped => victims.iter().for_each(|member| {
                 let size = self.world.members.member(*member).size();
-                self.world.members.corrupt(*member, RESERVED_BYTES, size - RESERVED_BYTES);
+                self.world
+                    .members
+                    .corrupt(*member, RESERVED_BYTES, size - RESERVED_BYTES);
             }),
             Disaster::Superblocks => self.damage_superblocks(&victims),
         }
@@ -200,22 +297,42 @@ impl Run {
         self.world.model.lenient = true;
         let opinion = self.opinion()?;
         for force in [false, true] {
-            let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
+            let options = OpenOptions {
+                host: self.host,
+                read_only: false,
+                force,
+                discard_journal: false,
+                limits: self.scenario.limits,
+            };
             match self.world.start(&options) {
                 Ok(report) => {
                     self.beyond.started += 1;
                     let status = self.world.status();
-                    self.world.model.reopened(&report, &status, self.newest_order)?;
+                    self.world
+                        .model
+                        .reopened(&report, &status, self.newest_order)?;
                     self.newest_order = status.order.0;
                     return self.live_on(&opinion);
                 }
-                Err(StartFailure::PowerCut) => return Err(Violation::new(Broken::Open, "the power went, but nobody cut it")),
+                Err(StartFailure::PowerCut) => {
+                    return Err(Violation::new(
+                        Broken::Open,
+                        "the power went, but nobody cut it",
+                    ));
+                }
                 Err(StartFailure::Refused(reason)) => {
-                    self.world.trace.tell(|| format!("refused (force: {force}): {reason}"));
+                    self.world
+                        .trace
+                        .tell(|| format!("refused (force: {force}): {reason}"));
                     self.world.check_untouched()?;
                     self.check_reason(disaster, &whole, before_it.as_ref(), &away)?;
-                    let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
-                    ensure!(confirmed || !force, Open, "refused, though an offline check finds nothing beyond repair: {reason}");
+                    let confirmed = opinion.failure.is_some()
+                        || opinion.findings.worst == Some(Severity::Error);
+                    ensure!(
+                        confirmed || !force,
+                        Open,
+                        "refused, though an offline check finds nothing beyond repair: {reason}"
+                    );
                 }
             }
         }
@@ -229,18 +346,38 @@ impl Run {
         self.shut_down()
     }
 
-    /// A refusal names only what was struck: members that are away, orders that were given, rows that are damaged beyond redundancy.
-    fn check_reason(&self, disaster: Disaster, whole: &VirtualMembers, ruling: Option<&Superblock>, away: &BTreeSet<MemberId>) -> Result<(), Violation> {
+    /// A refusal names only what was struck: members that are away, orders that were given, rows
+    /// that are damaged beyond redundancy.
+    fn check_reason(
+        &self,
+        disaster: Disaster,
+        whole: &VirtualMembers,
+        ruling: Option<&Superblock>,
+        away: &BTreeSet<MemberId>,
+    ) -> Result<(), Violation> {
         match &self.world.refusal {
             Some(OpenError::Lost(losses)) => {
                 check_losses(losses, 0, self.newest_order)?;
                 // Where superblocks are older than the media, so is what they say is there.
-                let Some(ruling) = ruling.filter(|_| !matches!(disaster, Disaster::Superblocks | Disaster::Old)) else { return Ok(()) };
-                Struck { whole, now: &self.world.members, ruling }.check_places(losses)
+                let Some(ruling) =
+                    ruling.filter(|_| !matches!(disaster, Disaster::Superblocks | Disaster::Old))
+                else {
+                    return Ok(());
+                };
+                Struck {
+                    whole,
+                    now: &self.world.members,
+                    ruling,
+                }
+                .check_places(losses)
             }
             Some(OpenError::TooManyMissing { missing, which, .. }) => {
                 let named = named_members(which);
-                ensure!(named.len() == *missing && named.is_subset(away), Open, "{away:?} are away, and {missing} are said to be: {which}");
+                ensure!(
+                    named.len() == *missing && named.is_subset(away),
+                    Open,
+                    "{away:?} are away, and {missing} are said to be: {which}"
+                );
                 Ok(())
             }
             _ => Ok(()),
@@ -250,11 +387,22 @@ impl Run {
     /// What an offline check says of the members as they are.
     fn opinion(&mut self) -> Result<CheckReport, Violation> {
         let mut copy = self.world.members.clone();
-        Ok(check(&mut copy, &CheckOptions { verify_payload: true, ..CheckOptions::default() }, &mut |_| ()))
+        Ok(check(
+            &mut copy,
+            &CheckOptions {
+                verify_payload: true,
+                ..CheckOptions::default()
+            },
+            &mut |_| (),
+        ))
     }
 
     fn damage_same_places(&mut self, victims: &[MemberId]) {
-        let least = victims.iter().map(|member| self.world.members.member(*member).size()).min().unwrap_or(0);
+        let least = victims
+            .iter()
+            .map(|member| self.world.members.member(*member).size())
+            .min()
+            .unwrap_or(0);
         let blocks = (least - RESERVED_BYTES) / BLOCK_BYTES;
         for _ in 0..self.rng.between(1, 24) {
             let length = self.rng.pick(&[1, 1, 2, 8, 64]).min(blocks);
@@ -273,7 +421,12 @@ impl Run {
             for block in 0..blocks {
                 if self.rng.chance(share) {
                     let unreadable = self.rng.chance(300);
-                    self.damage(*member, RESERVED_BYTES + block * BLOCK_BYTES, BLOCK_BYTES, unreadable);
+                    self.damage(
+                        *member,
+                        RESERVED_BYTES + block * BLOCK_BYTES,
+                        BLOCK_BYTES,
+                        unreadable,
+                    );
                 }
             }
         }
@@ -281,7 +434,9 @@ impl Run {
 
     fn damage(&mut self, member: MemberId, offset: u64, length: u64, unreadable: bool) {
         if unreadable {
-            self.world.members.member_mut(member).read_errors.extend((0..length / BLOCK_BYTES).map(|block| (offset + block * BLOCK_BYTES, BLOCK_BYTES)));
+            self.world.members.member_mut(member).read_errors.extend(
+                (0..length / BLOCK_BYTES).map(|block| (offset + block * BLOCK_BYTES, BLOCK_BYTES)),
+            );
         } else {
             self.world.members.corrupt(member, offset, length);
         }
@@ -290,78 +445,191 @@ impl Run {
     /// The slots of the newest generations of the victims, or of all members.
     fn damage_superblocks(&mut self, victims: &[MemberId]) {
         let all = self.data.clone();
-        let struck = if self.rng.chance(500) { all.clone() } else { victims.to_vec() };
-        let newest = all.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot))).max().unwrap_or(0);
+        let struck = if self.rng.chance(500) {
+            all.clone()
+        } else {
+            victims.to_vec()
+        };
+        let newest = all
+            .iter()
+            .flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot)))
+            .max()
+            .unwrap_or(0);
         let generations = self.rng.between(1, SLOT_COUNT);
         for member in struck {
             for back in 0..generations {
                 let slot = (newest + SLOT_COUNT - back) % SLOT_COUNT;
-                self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+                self.world.members.corrupt(
+                    member,
+                    SLOT_OFFSET + slot * SLOT_STRIDE,
+                    SLOT_BYTES as u64,
+                );
             }
         }
     }
 
-    /// The pool is up: what is lost is exactly known, everything else is right, and what is written again is there.
+    /// The pool is up: what is lost is exactly known, everything else is right, and what is written
+    /// again is there.
     fn live_on(&mut self, opinion: &CheckReport) -> Result<(), Violation> {
         let lost = self.read_singly()?;
         self.beyond.lost += lost.len() as u64;
         let blocks = |wrong: &dyn Fn(&Finding) -> bool| -> BTreeSet<(VolumeId, u64)> {
-            let found = opinion.findings.list.iter().filter(|finding| finding.severity == Severity::Error && wrong(finding));
-            found.filter_map(|finding| Some((finding.volume?, finding.lba?.0))).collect()
+            let found = opinion
+                .findings
+                .list
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error && wrong(finding));
+            found
+                .filter_map(|finding| Some((finding.volume?, finding.lba?.0)))
+                .collect()
         };
-        // Of a batch that has lost its table the check names all blocks, whether they can be read or not.
-        let (least, most) = (blocks(&|finding| finding.kind == FindingKind::BlockWrong), blocks(&|_| true));
+        // Of a batch that has lost its table the check names all blocks, whether they can be read
+        // or not.
+        let (least, most) = (
+            blocks(&|finding| finding.kind == FindingKind::BlockWrong),
+            blocks(&|_| true),
+        );
         let (least, most) = (self.of_users(least), self.of_users(most));
-        let errors = || opinion.findings.list.iter().filter(|finding| finding.severity == Severity::Error).map(|finding| &finding.message).collect::<Vec<_>>();
-        ensure!(opinion.failure.is_none(), Check, "the pool started, but an offline check can not be made: {:?}, {:?}", opinion.failure, errors());
-        let (readable, more) = (least.difference(&lost).collect::<Vec<_>>(), lost.difference(&most).collect::<Vec<_>>());
-        ensure!(readable.is_empty(), Check, "an offline check finds beyond repair what can be read: {readable:?}");
-        ensure!(more.is_empty(), Check, "unreadable, but an offline check finds nothing wrong: {more:?}");
+        let errors = || {
+            opinion
+                .findings
+                .list
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error)
+                .map(|finding| &finding.message)
+                .collect::<Vec<_>>()
+        };
+        ensure!(
+            opinion.failure.is_none(),
+            Check,
+            "the pool started, but an offline check can not be made: {:?}, {:?}",
+            opinion.failure,
+            errors()
+        );
+        let (readable, more) = (
+            least.difference(&lost).collect::<Vec<_>>(),
+            lost.difference(&most).collect::<Vec<_>>(),
+        );
+        ensure!(
+            readable.is_empty(),
+            Check,
+            "an offline check finds beyond repair what can be read: {readable:?}"
+        );
+        ensure!(
+            more.is_empty(),
+            Check,
+            "unreadable, but an offline check finds nothing wrong: {more:?}"
+        );
         // One that was under way would go on where it was.
         self.world.command(Control::Scrub(ScrubCommand::Stop));
-        self.world.run_while("stopping a scrub", |world| world.unanswered() > 0)?;
+        self.world
+            .run_while("stopping a scrub", |world| world.unanswered() > 0)?;
         loop {
-            // What the one before has under way comes to its end first: until then it is refused (seed 60383).
+            // What the one before has under way comes to its end first: until then it is refused
+            // (seed 60383).
             self.world.let_time_pass(1_000_000);
-            self.world.run_while("a scrub that ends", |world| world.under_way() > 0)?;
+            self.world
+                .run_while("a scrub that ends", |world| world.under_way() > 0)?;
             self.world.told_lost.clear();
-            self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
-            self.world.run_while("starting a scrub", |world| world.unanswered() > 0)?;
+            self.world.command(Control::Scrub(ScrubCommand::Start {
+                unix_s: 0,
+                bytes_per_second: 0,
+            }));
+            self.world
+                .run_while("starting a scrub", |world| world.unanswered() > 0)?;
             if self.world.status().scrub.state != ScrubState::Stopped {
                 break;
             }
         }
-        self.world.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
+        self.world.run_while("scrubbing", |world| {
+            world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running
+        })?;
         let scrub = self.world.status().scrub;
         let told = std::mem::take(&mut self.world.told_lost);
-        ensure!(told.len() as u64 == scrub.lost_blocks, Accounting, "{} blocks told to be lost, {} counted", told.len(), scrub.lost_blocks);
+        ensure!(
+            told.len() as u64 == scrub.lost_blocks,
+            Accounting,
+            "{} blocks told to be lost, {} counted",
+            told.len(),
+            scrub.lost_blocks
+        );
         let told = self.of_users(told);
-        ensure!(told.is_subset(&lost), Content, "a scrub calls lost {:?}, which can be read", told.difference(&lost).collect::<Vec<_>>());
+        ensure!(
+            told.is_subset(&lost),
+            Content,
+            "a scrub calls lost {:?}, which can be read",
+            told.difference(&lost).collect::<Vec<_>>()
+        );
         self.beyond.damaged_batches += scrub.damaged_batches;
-        // A scrub has the whole batch: it knows head, tail and padding of a row, and gives back what a read alone could not.
+        // A scrub has the whole batch: it knows head, tail and padding of a row, and gives back
+        // what a read alone could not.
         let lost = self.read_singly()?;
-        ensure!(told == lost, Content, "a scrub calls lost {told:?}, unreadable are {lost:?}: {scrub:?}");
+        ensure!(
+            told == lost,
+            Content,
+            "a scrub calls lost {told:?}, unreadable are {lost:?}: {scrub:?}"
+        );
         let refused_before = self.world.model.refused;
         for (number, (volume, lba)) in (0..).zip(&lost) {
-            self.world.submit(*volume, Asked::Write { at: lba * 8, count: 8, stamps: vec![u64::MAX / 5 + number], fua: false });
-            self.world.run_while("writing again", |world| world.unanswered() > 64)?;
+            self.world.submit(
+                *volume,
+                Asked::Write {
+                    at: lba * 8,
+                    count: 8,
+                    stamps: vec![u64::MAX / 5 + number],
+                    fua: false,
+                },
+            );
+            self.world
+                .run_while("writing again", |world| world.unanswered() > 64)?;
         }
-        self.world.run_while("writing again", |world| world.unanswered() > 0)?;
-        // A pool that damage keeps full may refuse a write (the model asks whether it may), but no trim (seed 3587062853).
-        let (left, refused) = (self.read_singly()?, self.world.model.refused - refused_before);
-        ensure!(left.len() as u64 == refused, Content, "written again, and {refused} of them refused, but unreadable: {left:?}");
+        self.world
+            .run_while("writing again", |world| world.unanswered() > 0)?;
+        // A pool that damage keeps full may refuse a write (the model asks whether it may), but no
+        // trim (seed 3587062853).
+        let (left, refused) = (
+            self.read_singly()?,
+            self.world.model.refused - refused_before,
+        );
+        ensure!(
+            left.len() as u64 == refused,
+            Content,
+            "written again, and {refused} of them refused, but unreadable: {left:?}"
+        );
         for (volume, lba) in &left {
-            self.world.submit(*volume, Asked::Zero { at: lba * 8, count: 8, no_hole: None, fua: false });
-            self.world.run_while("trimming what is lost", |world| world.unanswered() > 64)?;
+            self.world.submit(
+                *volume,
+                Asked::Zero {
+                    at: lba * 8,
+                    count: 8,
+                    no_hole: None,
+                    fua: false,
+                },
+            );
+            self.world
+                .run_while("trimming what is lost", |world| world.unanswered() > 64)?;
         }
-        self.world.run_while("trimming what is lost", |world| world.unanswered() > 0)?;
+        self.world
+            .run_while("trimming what is lost", |world| world.unanswered() > 0)?;
         let left = self.read_singly()?;
-        ensure!(left.is_empty(), Content, "written again or trimmed, but unreadable: {left:?}");
+        ensure!(
+            left.is_empty(),
+            Content,
+            "written again or trimmed, but unreadable: {left:?}"
+        );
         self.rest()?;
         self.shut_down()?;
         self.world.model.lenient = false;
-        let options = OpenOptions { host: self.host, read_only: false, force: true, discard_journal: false, limits: self.scenario.limits };
-        let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("not whole again: {failure:?}")))?;
+        let options = OpenOptions {
+            host: self.host,
+            read_only: false,
+            force: true,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
+        let report = self.world.start(&options).map_err(|failure| {
+            Violation::new(Broken::Open, format!("not whole again: {failure:?}"))
+        })?;
         self.opened(&report)?;
         self.compare()?;
         self.rest()?;
@@ -372,15 +640,31 @@ impl Run {
         self.shut_down()
     }
 
-    /// The same blocks with those of volumes that refer to it in the place of shared content, which is told of by its id.
+    /// The same blocks with those of volumes that refer to it in the place of shared content, which
+    /// is told of by its id.
     fn of_users(&self, blocks: BTreeSet<(VolumeId, u64)>) -> BTreeSet<(VolumeId, u64)> {
         let is_shared = |block: &(VolumeId, u64)| block.0 == VolumeId::SHARED;
         // Pages of the index are nobody's.
-        let blocks = blocks.into_iter().filter(|block| block.0 != VolumeId::INDEX);
+        let blocks = blocks
+            .into_iter()
+            .filter(|block| block.0 != VolumeId::INDEX);
         let (ids, mut own): (BTreeSet<_>, BTreeSet<_>) = blocks.partition(is_shared);
-        for (volume, content) in self.world.model.volumes().iter().filter(|_| !ids.is_empty()) {
-            let referred = self.world.content_ids(*volume, 0..content.blocks.len() as u64);
-            own.extend((0..).zip(referred).filter(|(_, id)| id.is_some_and(|id| ids.contains(&(VolumeId::SHARED, id)))).map(|(lba, _)| (*volume, lba)));
+        for (volume, content) in self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .filter(|_| !ids.is_empty())
+        {
+            let referred = self
+                .world
+                .content_ids(*volume, 0..content.blocks.len() as u64);
+            own.extend(
+                (0..)
+                    .zip(referred)
+                    .filter(|(_, id)| id.is_some_and(|id| ids.contains(&(VolumeId::SHARED, id))))
+                    .map(|(lba, _)| (*volume, lba)),
+            );
         }
         own
     }
@@ -388,16 +672,24 @@ impl Run {
     /// Reads every block by itself; those that can not be had.
     fn read_singly(&mut self) -> Result<BTreeSet<(VolumeId, u64)>, Violation> {
         self.world.unreadable.clear();
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<_> = self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in volumes {
             for block in 0..blocks {
                 self.world.read_back(id, block, 1);
                 if self.world.unanswered() >= 64 {
-                    self.world.run_while("reading block by block", |world| world.unanswered() >= 32)?;
+                    self.world
+                        .run_while("reading block by block", |world| world.unanswered() >= 32)?;
                 }
             }
         }
-        self.world.run_while("reading block by block", |world| world.unanswered() > 0)?;
+        self.world
+            .run_while("reading block by block", |world| world.unanswered() > 0)?;
         Ok(std::mem::take(&mut self.world.unreadable))
     }
 }
@@ -406,8 +698,12 @@ impl Run {
 fn newest_generation(members: &VirtualMembers, member: MemberId) -> Option<u64> {
     let mut bytes = vec![0; SLOT_BYTES];
     let mut slot = |slot: u64| {
-        members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
-        Superblock::decode(&bytes).ok().map(|superblock| superblock.generation.0)
+        members
+            .member(member)
+            .read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+        Superblock::decode(&bytes)
+            .ok()
+            .map(|superblock| superblock.generation.0)
     };
     (0..SLOT_COUNT).filter_map(&mut slot).max()
 }

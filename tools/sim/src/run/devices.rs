@@ -1,11 +1,13 @@
 //! Faults of journal devices.
 //!
-//! A device is a *keeper* while it is in service, whole, and nothing on it is silently wrong: then it has everything that is promised and that the log does
-//! not have. When the last keeper leaves, it stays one until the log has what was promised by then: nobody else has it. What must hold:
+//! A device is a *keeper* while it is in service, whole, and nothing on it is silently wrong: then
+//! it has everything that is promised and that the log does not have. When the last keeper leaves,
+//! it stays one until the log has what was promised by then: nobody else has it. What must hold:
 //!
 //! 1 With one keeper there as it left, a start works and brings all that was promised.
-//! 2 Without any it is refused, for the right reason, and writes nothing; or it works and brings all that was promised. When a keeper is there again, it
-//!   works. If the journal is given up instead, the pool is as it was at one moment, not before what the log had for certain.
+//! 2 Without any it is refused, for the right reason, and writes nothing; or it works and brings
+//!   all that was promised. When a keeper is there again, it works. If the journal is given up
+//!   instead, the pool is as it was at one moment, not before what the log had for certain.
 //! 3 Nobody is told that a device may be unplugged while it is the only keeper.
 //!
 //! Silent faults strike a device only while another one is a keeper, and that one stays.
@@ -20,7 +22,9 @@ use std::collections::BTreeSet;
 use windrow_engine::{Engine, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, Severity, check};
 use windrow_io::{BufPool, MemberIo};
-use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+};
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
@@ -29,7 +33,8 @@ pub(super) struct Devices {
     rng: Rng,
     /// The members that are.
     pub(super) ids: Vec<MemberId>,
-    /// Any one of these, as it left, has what was promised and the log may not have. None: the log has everything.
+    /// Any one of these, as it left, has what was promised and the log may not have. None: the log
+    /// has everything.
     keepers: Vec<MemberId>,
     /// What was promised when devices were in use last, and whether they were after the last turn.
     needed_through: u64,
@@ -40,7 +45,8 @@ pub(super) struct Devices {
     leaving: BTreeSet<MemberId>,
     /// A device as it was at some start.
     old: Option<(MemberId, VirtualMember)>,
-    /// The power goes when this device has failed and its loss is being put on record; then it is there again, and the others are not.
+    /// The power goes when this device has failed and its loss is being put on record; then it is
+    /// there again, and the others are not.
     pub(super) ambush: Option<MemberId>,
     /// What the log had when the power went.
     log: u64,
@@ -74,7 +80,10 @@ pub(super) struct Promises {
 
 impl Devices {
     pub(super) fn promises(&self) -> Promises {
-        Promises { keepers: self.keepers.clone(), log: self.log }
+        Promises {
+            keepers: self.keepers.clone(),
+            log: self.log,
+        }
     }
 
     pub(super) fn set_promises(&mut self, promises: Promises) {
@@ -83,7 +92,11 @@ impl Devices {
 
     pub(super) fn new(seed: u64, ids: Vec<MemberId>) -> Self {
         let mut rng = Rng::stream(seed, "journal devices");
-        let exchanges_per_mille = if ids.is_empty() { 0 } else { rng.pick(&[0, 0, 1, 3]) };
+        let exchanges_per_mille = if ids.is_empty() {
+            0
+        } else {
+            rng.pick(&[0, 0, 1, 3])
+        };
         Self {
             rng,
             ids,
@@ -117,7 +130,9 @@ impl Devices {
             return Vec::new();
         }
         let count = self.rng.pick(&[0, 0, 1, 1, 2, 3]);
-        let mut faults: Vec<(u64, Fault)> = (0..count).map(|_| (self.rng.below(blocks + 1), Fault::draw(&mut self.rng))).collect();
+        let mut faults: Vec<(u64, Fault)> = (0..count)
+            .map(|_| (self.rng.below(blocks + 1), Fault::draw(&mut self.rng)))
+            .collect();
         faults.sort_by_key(|(after, _)| *after);
         faults
     }
@@ -126,7 +141,11 @@ impl Devices {
 impl Run {
     /// Members for data that have faults.
     pub(super) fn ailing_data(&self) -> usize {
-        self.world.ailing.iter().filter(|member| !self.devices.is_one(**member)).count()
+        self.world
+            .ailing
+            .iter()
+            .filter(|member| !self.devices.is_one(**member))
+            .count()
     }
 
     /// After every turn, and after a start: who has what was promised.
@@ -142,13 +161,21 @@ impl Run {
             let state = self.world.status().members[device.index()].state;
             if !well && !["online", "rebuilding"].contains(&state) {
                 self.note_left(device);
-            } else if well && self.devices.leaving.contains(&device) && *self.world.members.ailment_mut(device) == Ailment::default() {
+            } else if well
+                && self.devices.leaving.contains(&device)
+                && *self.world.members.ailment_mut(device) == Ailment::default()
+            {
                 // What is needed of it was written since it came back.
                 self.unspoil(device);
             }
         }
-        let keepers: Vec<MemberId> =
-            self.devices.ids.iter().copied().filter(|device| self.world.is_whole(*device) && !self.devices.spoiled.contains(device)).collect();
+        let keepers: Vec<MemberId> = self
+            .devices
+            .ids
+            .iter()
+            .copied()
+            .filter(|device| self.world.is_whole(*device) && !self.devices.spoiled.contains(device))
+            .collect();
         // A device that has become whole has nothing yet as long as the internal journal is in use.
         let in_use = self.world.uses_journal_devices();
         if in_use || self.devices.was_in_use {
@@ -168,8 +195,9 @@ impl Run {
         self.note_devices();
     }
 
-    /// A device that lied has left: when it is whole again, what is needed of it was written since, unless it goes on lying. (Its lies may have hit what was
-    /// written while it was rebuilt: seed 56757.)
+    /// A device that lied has left: when it is whole again, what is needed of it was written since,
+    /// unless it goes on lying. (Its lies may have hit what was written while it was rebuilt: seed
+    /// 56757.)
     fn note_left(&mut self, device: MemberId) {
         let ailment = *self.world.members.ailment_mut(device);
         if ailment.lost_writes == 0 && ailment.misdirected_writes == 0 {
@@ -196,48 +224,79 @@ impl Run {
 
     /// True if the device may leave: none of those that stay lies.
     fn may_leave(&self, device: MemberId) -> bool {
-        self.devices.ids.iter().all(|other| *other == device || !self.devices.spoiled.contains(other))
+        self.devices
+            .ids
+            .iter()
+            .all(|other| *other == device || !self.devices.spoiled.contains(other))
     }
 
     /// True if the device may lie: another one is a keeper, and is well.
     fn may_lie(&self, device: MemberId) -> bool {
-        let well = |other: &MemberId| *other != device && self.devices.keepers.contains(other) && !self.world.ailing.contains(other);
+        let well = |other: &MemberId| {
+            *other != device
+                && self.devices.keepers.contains(other)
+                && !self.world.ailing.contains(other)
+        };
         let others_lie = self.devices.spoiled.iter().any(|other| *other != device);
-        !others_lie && self.devices.ids.iter().any(|other| well(other) && self.world.is_whole(*other))
+        !others_lie
+            && self
+                .devices
+                .ids
+                .iter()
+                .any(|other| well(other) && self.world.is_whole(*other))
     }
 
     /// A fault of a device in service.
     pub(super) fn plant_on_device(&mut self, fault: Fault) {
         self.heal();
         let device = self.devices.rng.pick(&self.devices.ids.clone());
-        let silent = !fault.is_harmless() && (!fault.is_curable() || fault == Fault::TransientReads);
+        let silent =
+            !fault.is_harmless() && (!fault.is_curable() || fault == Fault::TransientReads);
         let busy = self.exchange.is_some_and(|exchange| exchange.is_of(device));
-        let allowed = fault.is_harmless() || if silent { self.may_lie(device) } else { self.may_leave(device) };
+        let allowed = fault.is_harmless()
+            || if silent {
+                self.may_lie(device)
+            } else {
+                self.may_leave(device)
+            };
         if !allowed || busy || fault == Fault::Superblocks {
             return;
         }
         if !fault.is_harmless() {
             self.note_fault(device, !silent);
         }
-        self.world.trace.tell(|| format!("fault: {fault:?} of journal device {device}"));
+        self.world
+            .trace
+            .tell(|| format!("fault: {fault:?} of journal device {device}"));
         self.faults += 1;
         if silent {
             self.devices.spoiled.insert(device);
             self.devices.leaving.remove(&device);
             self.note_devices();
         }
-        if matches!(fault, Fault::WriteError | Fault::FlushError) && self.devices.spoiled.is_empty() && self.devices.rng.chance(500) {
+        if matches!(fault, Fault::WriteError | Fault::FlushError)
+            && self.devices.spoiled.is_empty()
+            && self.devices.rng.chance(500)
+        {
             self.devices.ambush = Some(device);
         }
         let few = self.devices.rng.pick(&[1, 1, 2, 8]);
         match fault {
             Fault::Slow | Fault::Stall | Fault::Mute => {
-                let (factor, hangs) = if fault == Fault::Slow { (self.devices.rng.pick(&[10, 100, 1000]), 0) } else { (1, 60_000_000_000) };
+                let (factor, hangs) = if fault == Fault::Slow {
+                    (self.devices.rng.pick(&[10, 100, 1000]), 0)
+                } else {
+                    (1, 60_000_000_000)
+                };
                 self.world.slow_down(device, factor, 1_000_000_000, hangs);
             }
             Fault::ReadErrors => (0..few).for_each(|_| {
                 let range = self.range_of_journal(device);
-                self.world.members.member_mut(device).read_errors.push(range);
+                self.world
+                    .members
+                    .member_mut(device)
+                    .read_errors
+                    .push(range);
             }),
             Fault::Corruption => (0..few * 2).for_each(|_| {
                 let (offset, length) = self.range_of_journal(device);
@@ -248,14 +307,19 @@ impl Run {
             Fault::FlushError => self.world.members.ailment_mut(device).next_flush_fails = true,
             Fault::TransientReads => self.world.members.ailment_mut(device).failing_reads = few,
             Fault::LostWrites => self.world.members.ailment_mut(device).lost_writes = few,
-            Fault::MisdirectedWrites => self.world.members.ailment_mut(device).misdirected_writes = few,
+            Fault::MisdirectedWrites => {
+                self.world.members.ailment_mut(device).misdirected_writes = few
+            }
             Fault::Superblocks => {}
         }
     }
 
-    /// True if the power is to go within a turn or two: a device has just failed, and the others did what was left.
+    /// True if the power is to go within a turn or two: a device has just failed, and the others
+    /// did what was left.
     pub(super) fn is_ambushed(&mut self) -> bool {
-        let Some(device) = self.devices.ambush else { return false };
+        let Some(device) = self.devices.ambush else {
+            return false;
+        };
         !self.world.is_whole(device)
     }
 
@@ -263,22 +327,36 @@ impl Run {
         let start = windrow_layout::superblock::RESERVED_BYTES;
         let blocks = (self.world.members.member(device).size() - start) / BLOCK_BYTES;
         let length = self.devices.rng.pick(&[1, 1, 4]).min(blocks);
-        (start + self.devices.rng.below(blocks - length + 1) * BLOCK_BYTES, length * BLOCK_BYTES)
+        (
+            start + self.devices.rng.below(blocks - length + 1) * BLOCK_BYTES,
+            length * BLOCK_BYTES,
+        )
     }
 
-    /// Before the starts of a cycle: devices do not come back, come back, bear what they bore a while ago, or are replaced.
+    /// Before the starts of a cycle: devices do not come back, come back, bear what they bore a
+    /// while ago, or are replaced.
     pub(super) fn devices_before_start(&mut self) -> Result<(), Violation> {
         if let Some(ambushed) = self.devices.ambush.take()
             && self.world.members.is_present(ambushed)
             && self.devices.spoiled.is_empty()
         {
-            for device in self.devices.ids.clone().into_iter().filter(|device| *device != ambushed) {
-                self.world.trace.tell(|| format!("journal device {device} does not come back, {ambushed} does"));
+            for device in self
+                .devices
+                .ids
+                .clone()
+                .into_iter()
+                .filter(|device| *device != ambushed)
+            {
+                self.world.trace.tell(|| {
+                    format!("journal device {device} does not come back, {ambushed} does")
+                });
                 self.note_fault(device, true);
                 self.world.members.ailment_mut(device).gone = true;
             }
             if self.devices.ids.len() == 1 && self.devices.rng.chance(400) {
-                self.world.trace.tell(|| format!("journal device {ambushed} does not come back"));
+                self.world
+                    .trace
+                    .tell(|| format!("journal device {ambushed} does not come back"));
                 self.world.members.ailment_mut(ambushed).gone = true;
             }
             return Ok(());
@@ -288,7 +366,9 @@ impl Run {
             match self.devices.rng.below(10) {
                 0..6 if gone => self.device_returns(device),
                 0..2 if self.may_leave(device) => {
-                    self.world.trace.tell(|| format!("journal device {device} does not come back"));
+                    self.world
+                        .trace
+                        .tell(|| format!("journal device {device} does not come back"));
                     self.faults += 1;
                     self.note_fault(device, true);
                     self.world.members.ailment_mut(device).gone = true;
@@ -296,10 +376,13 @@ impl Run {
                 2 if !gone => self.device_ages(device)?,
                 3 => self.replace_device(device)?,
                 4 if !gone && self.may_lie_at_start(device) => {
-                    self.world.trace.tell(|| format!("the next reads of journal device {device} fail"));
+                    self.world
+                        .trace
+                        .tell(|| format!("the next reads of journal device {device} fail"));
                     self.note_fault(device, false);
                     self.devices.spoiled.insert(device);
-                    self.world.members.ailment_mut(device).failing_reads = self.devices.rng.pick(&[1, 3, 10, 100]);
+                    self.world.members.ailment_mut(device).failing_reads =
+                        self.devices.rng.pick(&[1, 3, 10, 100]);
                 }
                 _ => {}
             }
@@ -312,22 +395,37 @@ impl Run {
     }
 
     fn device_returns(&mut self, device: MemberId) {
-        self.world.trace.tell(|| format!("journal device {device} is there again"));
+        self.world
+            .trace
+            .tell(|| format!("journal device {device} is there again"));
         self.world.members.ailment_mut(device).gone = false;
     }
 
-    /// The device bears what it bore at an earlier start. If no other one has what was promised, and its age can be seen, the real one comes back later.
+    /// The device bears what it bore at an earlier start. If no other one has what was promised,
+    /// and its age can be seen, the real one comes back later.
     fn device_ages(&mut self, device: MemberId) -> Result<(), Violation> {
-        let Some((_, old)) = self.devices.old.take_if(|(of, _)| *of == device) else { return Ok(()) };
+        let Some((_, old)) = self.devices.old.take_if(|(of, _)| *of == device) else {
+            return Ok(());
+        };
         // (A generation that only this device has got goes with what it bears now. Seed 9604362.)
-        let Some(ruling) = self.ruling_without(Some(device)) else { return Ok(()) };
-        let age = |member: &VirtualMember| newest_on(member).map_or(u64::MAX, |superblock| ruling.generation.0.saturating_sub(superblock.generation.0));
-        let is_known = newest_on(&old).is_some_and(|s| Some(s.member_uuid) == ruling.members.get(device.index()).map(|record| record.uuid));
+        let Some(ruling) = self.ruling_without(Some(device)) else {
+            return Ok(());
+        };
+        let age = |member: &VirtualMember| {
+            newest_on(member).map_or(u64::MAX, |superblock| {
+                ruling.generation.0.saturating_sub(superblock.generation.0)
+            })
+        };
+        let is_known = newest_on(&old).is_some_and(|s| {
+            Some(s.member_uuid) == ruling.members.get(device.index()).map(|record| record.uuid)
+        });
         if !is_known {
             return Ok(());
         }
         if self.may_lie_at_start(device) {
-            self.world.trace.tell(|| format!("journal device {device} bears old content"));
+            self.world
+                .trace
+                .tell(|| format!("journal device {device} bears old content"));
             self.faults += 1;
             self.world.members.exchange(device, old);
             self.note_fault(device, false);
@@ -339,7 +437,9 @@ impl Run {
         if age(&old) < 2 || !self.devices.spoiled.is_empty() || others {
             return Ok(());
         }
-        self.world.trace.tell(|| format!("journal device {device} bears old content for one start"));
+        self.world
+            .trace
+            .tell(|| format!("journal device {device} bears old content for one start"));
         let real = self.world.members.exchange(device, old);
         self.devices.spoiled.insert(device);
         let refused = self.refused_start();
@@ -350,17 +450,29 @@ impl Run {
 
     /// True if another device has everything, is there, and is well.
     fn may_lie_at_start(&self, device: MemberId) -> bool {
-        let Some(ruling) = self.ruling() else { return false };
+        let Some(ruling) = self.ruling() else {
+            return false;
+        };
         let lying = self.devices.spoiled.iter().any(|other| *other != device);
-        let has_all = |other: &MemberId| self.devices.keepers.is_empty() || self.devices.keepers.contains(other);
-        !lying && self.devices.ids.iter().any(|other| *other != device && self.counts(*other, &ruling) && has_all(other))
+        let has_all = |other: &MemberId| {
+            self.devices.keepers.is_empty() || self.devices.keepers.contains(other)
+        };
+        !lying
+            && self
+                .devices
+                .ids
+                .iter()
+                .any(|other| *other != device && self.counts(*other, &ruling) && has_all(other))
     }
 
     /// True if the device is there and in service, as the superblock that rules says.
     fn counts(&self, device: MemberId, ruling: &Superblock) -> bool {
         let record = &ruling.members[device.index()];
-        let own = newest_on(self.world.members.member(device)).filter(|_| self.world.members.is_present(device));
-        let current = own.is_some_and(|s| s.member_uuid == record.uuid && s.generation.next() >= ruling.generation);
+        let own = newest_on(self.world.members.member(device))
+            .filter(|_| self.world.members.is_present(device));
+        let current = own.is_some_and(|s| {
+            s.member_uuid == record.uuid && s.generation.next() >= ruling.generation
+        });
         current && record.state == MemberState::Online
     }
 
@@ -369,13 +481,26 @@ impl Run {
         let there = self.world.members.is_present(device);
         let spoiled = self.devices.spoiled.contains(&device);
         // It may be on its way out for good.
-        let has_place = |state: MemberState| !matches!(state, MemberState::Spare | MemberState::Removed);
-        if !self.ruling().is_some_and(|ruling| has_place(ruling.members[device.index()].state)) {
+        let has_place =
+            |state: MemberState| !matches!(state, MemberState::Spare | MemberState::Removed);
+        if !self
+            .ruling()
+            .is_some_and(|ruling| has_place(ruling.members[device.index()].state))
+        {
             return Ok(());
         }
         self.world.members.ailment_mut(device).gone = true;
-        let (without, is_clean) = (self.expected(), self.ruling().is_none_or(|ruling| ruling.state != PoolState::Active));
-        let others_count = self.ruling().is_some_and(|ruling| self.devices.ids.iter().any(|other| *other != device && self.counts(*other, &ruling)));
+        let (without, is_clean) = (
+            self.expected(),
+            self.ruling()
+                .is_none_or(|ruling| ruling.state != PoolState::Active),
+        );
+        let others_count = self.ruling().is_some_and(|ruling| {
+            self.devices
+                .ids
+                .iter()
+                .any(|other| *other != device && self.counts(*other, &ruling))
+        });
         self.world.members.ailment_mut(device).gone = !there;
         if without == Expected::Lost || !self.may_leave(device) {
             return Ok(());
@@ -383,16 +508,31 @@ impl Run {
         let new = self.world.members.member(device).successor();
         let ailment = *self.world.members.ailment_mut(device);
         let old = self.world.members.exchange(device, new);
-        let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };
+        let options = OpenOptions {
+            force: self.quorum_is_lost(),
+            ..self.options()
+        };
         let works = is_clean || others_count;
         let cut = (works && self.devices.rng.chance(300)).then(|| self.devices.rng.below(12));
         self.world.members.set_countdown(cut);
         let uuid = Uuid::from_random(self.devices.rng.bytes16());
-        let result = Engine::replace_member(&mut self.world.members, &BufPool::new(1 << 20), &options, device, uuid);
-        self.world.trace.tell(|| format!("a new journal device {device}, cut after {cut:?}: {result:?}"));
+        let result = Engine::replace_member(
+            &mut self.world.members,
+            &BufPool::new(1 << 20),
+            &options,
+            device,
+            uuid,
+        );
+        self.world
+            .trace
+            .tell(|| format!("a new journal device {device}, cut after {cut:?}: {result:?}"));
         if !works {
             // It may be the only one that has what was promised.
-            ensure!(matches!(result, Err(OpenError::JournalMissing { .. })), Open, "a journal device that may be needed can be replaced: {result:?}");
+            ensure!(
+                matches!(result, Err(OpenError::JournalMissing { .. })),
+                Open,
+                "a journal device that may be needed can be replaced: {result:?}"
+            );
             self.world.members.set_countdown(None);
             self.world.members.exchange(device, old);
             *self.world.members.ailment_mut(device) = ailment;
@@ -412,13 +552,24 @@ impl Run {
             return Ok(());
         }
         self.world.members.set_countdown(None);
-        result.map_err(|error| Violation::new(Broken::Open, format!("journal device {device} can not be replaced: {error}")))?;
+        result.map_err(|error| {
+            Violation::new(
+                Broken::Open,
+                format!("journal device {device} can not be replaced: {error}"),
+            )
+        })?;
         self.replaced += 1;
         Ok(())
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        OpenOptions { host: self.host, read_only: false, force: false, discard_journal: self.devices.discards, limits: self.scenario.limits }
+        OpenOptions {
+            host: self.host,
+            read_only: false,
+            force: false,
+            discard_journal: self.devices.discards,
+            limits: self.scenario.limits,
+        }
     }
 
     /// The newest superblock on the members that are there.
@@ -426,30 +577,45 @@ impl Run {
         self.ruling_without(None)
     }
 
-    /// The same, of all but one. Of two of one generation a device that was left out since bears the other one: what was being written when the power went
-    /// (seed 9992299).
+    /// The same, of all but one. Of two of one generation a device that was left out since bears
+    /// the other one: what was being written when the power went (seed 9992299).
     pub(super) fn ruling_without(&self, left_out: Option<MemberId>) -> Option<Superblock> {
-        let there = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| self.world.members.is_present(*member));
+        let there = (0..self.world.members.member_count() as u8)
+            .map(MemberId)
+            .filter(|member| self.world.members.is_present(*member));
         there
             .filter(|member| Some(*member) != left_out)
-            .filter_map(|member| newest_on(self.world.members.member(member)).map(|superblock| (member, superblock)))
-            .max_by_key(|(member, superblock)| (superblock.generation, !self.devices.is_one(*member)))
+            .filter_map(|member| {
+                newest_on(self.world.members.member(member)).map(|superblock| (member, superblock))
+            })
+            .max_by_key(|(member, superblock)| {
+                (superblock.generation, !self.devices.is_one(*member))
+            })
             .map(|(_, superblock)| superblock)
     }
 
     /// What the next start has to do.
     fn expected(&self) -> Expected {
-        let Some(ruling) = self.ruling().filter(|_| !self.devices.ids.is_empty()) else { return Expected::Works };
+        let Some(ruling) = self.ruling().filter(|_| !self.devices.ids.is_empty()) else {
+            return Expected::Works;
+        };
         if ruling.state != PoolState::Active {
             return Expected::Works;
         }
-        let online = |device: &&MemberId| ruling.members[device.index()].state == MemberState::Online;
+        let online =
+            |device: &&MemberId| ruling.members[device.index()].state == MemberState::Online;
         let expected: Vec<MemberId> = self.devices.ids.iter().filter(online).copied().collect();
         if !expected.is_empty() && !expected.iter().any(|device| self.counts(*device, &ruling)) {
             return Expected::Missing;
         }
-        let has_all = |device: &MemberId| self.world.members.is_present(*device) && !self.devices.spoiled.contains(device);
-        if !self.devices.keepers.is_empty() && !self.devices.keepers.iter().any(has_all) { Expected::Lost } else { Expected::Works }
+        let has_all = |device: &MemberId| {
+            self.world.members.is_present(*device) && !self.devices.spoiled.contains(device)
+        };
+        if !self.devices.keepers.is_empty() && !self.devices.keepers.iter().any(has_all) {
+            Expected::Lost
+        } else {
+            Expected::Works
+        }
     }
 
     /// True if the next start is not refused for want of a journal device.
@@ -457,7 +623,8 @@ impl Run {
         self.expected() == Expected::Works
     }
 
-    /// Before a start: if it has to be refused, it is; then the devices come back, or the journal is given up.
+    /// Before a start: if it has to be refused, it is; then the devices come back, or the journal
+    /// is given up.
     pub(super) fn settle_devices(&mut self) -> Result<(), Violation> {
         if self.devices.discards || self.refused_start()? {
             return Ok(());
@@ -465,7 +632,9 @@ impl Run {
         self.devices.refused += 1;
         let log = self.devices.log;
         if self.devices.rng.chance(500) && self.world.model.knows(log) {
-            self.world.trace.tell(|| format!("the journal is given up; the log has everything up to {log}"));
+            self.world
+                .trace
+                .tell(|| format!("the journal is given up; the log has everything up to {log}"));
             self.world.model.give_up(log);
             self.devices.given_up += 1;
             self.devices.keepers.clear();
@@ -480,59 +649,103 @@ impl Run {
             .into_iter()
             .for_each(|device| self.device_returns(device));
         let expected = self.expected();
-        ensure!(expected == Expected::Works, Open, "all journal devices are there, but a start is expected to be refused: {expected:?}");
+        ensure!(
+            expected == Expected::Works,
+            Open,
+            "all journal devices are there, but a start is expected to be refused: {expected:?}"
+        );
         Ok(())
     }
 
-    /// True if the next start has to work. If it has to be refused, it is tried, and nothing is changed.
+    /// True if the next start has to work. If it has to be refused, it is tried, and nothing is
+    /// changed.
     fn refused_start(&mut self) -> Result<bool, Violation> {
         let expected = self.expected();
         if expected == Expected::Works {
             return Ok(true);
         }
-        let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };
+        let options = OpenOptions {
+            force: self.quorum_is_lost(),
+            ..self.options()
+        };
         let (before, model) = (self.world.members.clone(), self.world.model.clone());
         let started = self.world.start(&options);
         let refusal = self.world.refusal.take();
-        let opinion = check(&mut self.world.members.clone(), &CheckOptions::default(), &mut |_| ());
-        let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
+        let opinion = check(
+            &mut self.world.members.clone(),
+            &CheckOptions::default(),
+            &mut |_| (),
+        );
+        let confirmed =
+            opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
         let reason = refusal.clone();
         match (started, expected, refusal) {
-            (Err(StartFailure::Refused(_)), Expected::Missing, Some(OpenError::JournalMissing { .. })) => {}
+            (
+                Err(StartFailure::Refused(_)),
+                Expected::Missing,
+                Some(OpenError::JournalMissing { .. }),
+            ) => {}
             (Err(StartFailure::Refused(_)), Expected::Lost, Some(OpenError::Lost(_))) => {}
             (Ok(report), Expected::Lost, _) => {
                 // It was there by chance: unflushed writes may arrive.
                 let status = self.world.status();
-                let opened = self.world.model.clone().reopened(&report, &status, self.newest_order);
+                let opened = self
+                    .world
+                    .model
+                    .clone()
+                    .reopened(&report, &status, self.newest_order);
                 self.world.power_cut();
                 (self.world.members, self.world.model) = (before, model);
                 return opened.map(|()| true);
             }
             (started, ..) => {
-                let text = format!("without the journal devices ({expected:?}) a start gives {:?}", started.map(|report| report.accepted_order));
+                let text = format!(
+                    "without the journal devices ({expected:?}) a start gives {:?}",
+                    started.map(|report| report.accepted_order)
+                );
                 return Err(Violation::new(Broken::Open, text));
             }
         }
-        ensure!(confirmed, Check, "refused ({expected:?}), but an offline check finds nothing beyond repair");
+        ensure!(
+            confirmed,
+            Check,
+            "refused ({expected:?}), but an offline check finds nothing beyond repair"
+        );
         if let Some(error) = &reason {
-            check_journal_refusal(error, &self.devices.ids, self.devices.log, self.newest_order)?;
+            check_journal_refusal(
+                error,
+                &self.devices.ids,
+                self.devices.log,
+                self.newest_order,
+            )?;
             self.check_missed(error)?;
         }
         self.world.check_untouched()?;
         Ok(false)
     }
 
-    /// A device that is called missing is not there, or what is there is not what the pool has in its place.
+    /// A device that is called missing is not there, or what is there is not what the pool has in
+    /// its place.
     fn check_missed(&self, error: &OpenError) -> Result<(), Violation> {
-        let (OpenError::JournalMissing { which }, Some(ruling)) = (error, self.ruling()) else { return Ok(()) };
-        let there: Vec<MemberId> = named_members(which).into_iter().filter(|device| self.counts(*device, &ruling)).collect();
-        ensure!(there.is_empty(), Open, "the journal devices {there:?} are there, and are called missing: {which}");
+        let (OpenError::JournalMissing { which }, Some(ruling)) = (error, self.ruling()) else {
+            return Ok(());
+        };
+        let there: Vec<MemberId> = named_members(which)
+            .into_iter()
+            .filter(|device| self.counts(*device, &ruling))
+            .collect();
+        ensure!(
+            there.is_empty(),
+            Open,
+            "the journal devices {there:?} are there, and are called missing: {which}"
+        );
         Ok(())
     }
 
     /// An exchange of a device begins only if it may leave.
     pub(super) fn device_to_exchange(&mut self) -> Option<MemberId> {
-        let due = self.devices.exchanges_per_mille > 0 && self.devices.rng.below(1000) < self.devices.exchanges_per_mille;
+        let due = self.devices.exchanges_per_mille > 0
+            && self.devices.rng.below(1000) < self.devices.exchanges_per_mille;
         let device = due.then(|| self.devices.rng.pick(&self.devices.ids.clone()))?;
         self.may_leave(device).then_some(device)
     }
@@ -540,7 +753,11 @@ impl Run {
     /// The pool says that a device may be unplugged.
     pub(super) fn device_let_go(&mut self, device: MemberId) -> Result<(), Violation> {
         self.note_devices();
-        ensure!(self.devices.keepers != [device], Durability, "journal device {device} is let go of, and nobody else has what was promised");
+        ensure!(
+            self.devices.keepers != [device],
+            Durability,
+            "journal device {device} is let go of, and nobody else has what was promised"
+        );
         Ok(())
     }
 
@@ -560,5 +777,7 @@ pub(super) fn newest_on(device: &VirtualMember) -> Option<Superblock> {
         device.read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
         Superblock::decode(&bytes).ok()
     };
-    (0..SLOT_COUNT).filter_map(&mut slot).max_by_key(|superblock| superblock.generation)
+    (0..SLOT_COUNT)
+        .filter_map(&mut slot)
+        .max_by_key(|superblock| superblock.generation)
 }

@@ -1,11 +1,17 @@
-//! The emergency rebuild: a copy of the pool, as a crash or a shutdown left it, gets a new map from its batches.
+//! The emergency rebuild: a copy of the pool, as a crash or a shutdown left it, gets a new map from
+//! its batches.
 //!
-//! Nothing is lost, so what must hold is: no order is taken away that was promised, and the pool that is made starts.
+//! Nothing is lost, so what must hold is: no order is taken away that was promised, and the pool
+//! that is made starts.
 //!
-//! 1 *On a checkpoint*: everything reads as after any other start, and no loss is told of. (Zeroes may have become holes.)
-//! 2 *From batches alone*, as if no checkpoint could be read: every volume is there under its name, with its size or a larger one, and every block that holds data brings it.
-//!   What such a rebuild can not know (crate `windrow-engine`, `recover/rebuild.rs`) is left out: blocks that may be zeroes or ones, volumes that are being deleted, and
-//!   what is in blocks of a pool that shares content, or of one whose starts have refused what nobody was promised: some of that may come back.
+//! 1 *On a checkpoint*: everything reads as after any other start, and no loss is told of. (Zeroes
+//!   may have become holes.)
+//! 2 *From batches alone*, as if no checkpoint could be read: every volume is there under its name,
+//!   with its size or a larger one, and every block that holds data brings it. What such a rebuild
+//!   can not know (crate `windrow-engine`, `recover/rebuild.rs`) is left out: blocks that may be
+//!   zeroes or ones, volumes that are being deleted, and what is in blocks of a pool that shares
+//!   content, or of one whose starts have refused what nobody was promised: some of that may come
+//!   back.
 
 use super::Run;
 use crate::violation::{Broken, Violation, ensure};
@@ -17,38 +23,98 @@ use windrow_units::Order;
 impl Run {
     /// Now and then before a start.
     pub(super) fn rebuild_from_batches(&mut self) -> Result<(), Violation> {
-        if self.goes_beyond || self.devices.discards || self.reads_are_fickle() || !self.emergency_rng.chance(60) {
+        if self.goes_beyond
+            || self.devices.discards
+            || self.reads_are_fickle()
+            || !self.emergency_rng.chance(60)
+        {
             return Ok(());
         }
         if !self.is_done(|| "a copy of the pool gets a new map".to_owned()) {
             return Ok(());
         }
-        let Some(superblock) = self.ruling() else { return Ok(()) };
-        let (members, model, newest) = (self.world.members.clone(), self.world.model.clone(), self.newest_order);
+        let Some(superblock) = self.ruling() else {
+            return Ok(());
+        };
+        let (members, model, newest) = (
+            self.world.members.clone(),
+            self.world.model.clone(),
+            self.newest_order,
+        );
         let alone = self.emergency_rng.chance(500);
-        let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };
-        let rebuilt =
-            Engine::rebuild_map(&mut self.world.members, BufPool::new(1 << 20), &options, RebuildWork { write: true, without_checkpoint: alone }, &mut |_| ());
-        self.world.trace.tell(|| format!("the map of a copy is rebuilt (from batches alone: {alone}): {rebuilt:?}"));
-        let report = rebuilt.map_err(|error| Violation::new(Broken::Open, format!("the map can not be rebuilt: {error}")))?;
+        let options = OpenOptions {
+            force: self.quorum_is_lost(),
+            ..self.options()
+        };
+        let rebuilt = Engine::rebuild_map(
+            &mut self.world.members,
+            BufPool::new(1 << 20),
+            &options,
+            RebuildWork {
+                write: true,
+                without_checkpoint: alone,
+            },
+            &mut |_| (),
+        );
+        self.world.trace.tell(|| {
+            format!("the map of a copy is rebuilt (from batches alone: {alone}): {rebuilt:?}")
+        });
+        let report = rebuilt.map_err(|error| {
+            Violation::new(Broken::Open, format!("the map can not be rebuilt: {error}"))
+        })?;
         let started = self.world.start(&options);
-        let start = started.map_err(|failure| Violation::new(Broken::Open, format!("after the rebuild of the map: {failure:?}")))?;
+        let start = started.map_err(|failure| {
+            Violation::new(
+                Broken::Open,
+                format!("after the rebuild of the map: {failure:?}"),
+            )
+        })?;
         let status = self.world.status();
-        ensure!(report.lost_orders.is_none(), Durability, "the rebuild of the map misses {:?}", report.lost_orders);
+        ensure!(
+            report.lost_orders.is_none(),
+            Durability,
+            "the rebuild of the map misses {:?}",
+            report.lost_orders
+        );
         let accepted_order = self.or_never_given(report.accepted_order, &superblock);
         if report.checkpoint > 0 {
-            // (What is left of a batch in which nothing lives may be too little when others are absent: that is told, and costs nothing. Seed 9979771.)
-            let is_dead = |loss: &Loss| self.cured && loss.orders.is_none() && loss.blocks.is_empty() && loss.more_runs == 0;
-            ensure!(report.losses.iter().all(is_dead), Durability, "the rebuild of the map misses {:?}", report.losses);
-            ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
+            // (What is left of a batch in which nothing lives may be too little when others are
+            // absent: that is told, and costs nothing. Seed 9979771.)
+            let is_dead = |loss: &Loss| {
+                self.cured && loss.orders.is_none() && loss.blocks.is_empty() && loss.more_runs == 0
+            };
+            ensure!(
+                report.losses.iter().all(is_dead),
+                Durability,
+                "the rebuild of the map misses {:?}",
+                report.losses
+            );
+            ensure!(
+                report.lost_blocks_total == 0,
+                Durability,
+                "the rebuild of the map has lost {:?}",
+                report.lost_blocks
+            );
             // (It begins with orders above all that any batch names.)
-            let found = OpenReport { accepted_order, ..start };
-            self.world.model.reopened(&found, &status, self.newest_order)?;
+            let found = OpenReport {
+                accepted_order,
+                ..start
+            };
+            self.world
+                .model
+                .reopened(&found, &status, self.newest_order)?;
             self.compare_reads()?;
         } else {
-            self.world.model.rebuilt(accepted_order.0, &status, !self.has_voids)?;
+            self.world
+                .model
+                .rebuilt(accepted_order.0, &status, !self.has_voids)?;
             if superblock.features.incompatible & Features::SHARED == 0 && !self.has_voids {
-                ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
+                ensure!(
+                    report.lost_blocks_total == 0,
+                    Durability,
+                    "the rebuild of the map has lost {:?}",
+                    report.lost_blocks
+                );
                 self.read_data()?;
             }
         }
@@ -60,11 +126,14 @@ impl Run {
         Ok(())
     }
 
-    /// Orders between the two marks of a fence were never given. A start calls them accepted, and a read-only one leaves no fence that says so (seed 9930838); a
-    /// rebuild goes by what was really used. So where the last promise is among those behind what was rebuilt, both say the same.
+    /// Orders between the two marks of a fence were never given. A start calls them accepted, and a
+    /// read-only one leaves no fence that says so (seed 9930838); a rebuild goes by what was really
+    /// used. So where the last promise is among those behind what was rebuilt, both say the same.
     fn or_never_given(&self, rebuilt: Order, superblock: &Superblock) -> Order {
         let promised = Order(self.world.model.promised());
-        let is_between = superblock.fences.iter().any(|fence| fence.accepted_order <= rebuilt && rebuilt < promised && promised < fence.next_order);
+        let is_between = superblock.fences.iter().any(|fence| {
+            fence.accepted_order <= rebuilt && rebuilt < promised && promised < fence.next_order
+        });
         if is_between { promised } else { rebuilt }
     }
 
@@ -72,9 +141,15 @@ impl Run {
         for (volume, block) in self.world.model.blocks_with_data_for_certain() {
             self.world.read_back(volume, block, 1);
             if self.world.unanswered() >= 64 {
-                self.world.run_while("reading after the rebuild of the map", |world| world.unanswered() >= 32)?;
+                self.world
+                    .run_while("reading after the rebuild of the map", |world| {
+                        world.unanswered() >= 32
+                    })?;
             }
         }
-        self.world.run_while("reading after the rebuild of the map", |world| world.unanswered() > 0)
+        self.world
+            .run_while("reading after the rebuild of the map", |world| {
+                world.unanswered() > 0
+            })
     }
 }

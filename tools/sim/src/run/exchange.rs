@@ -6,7 +6,8 @@ use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{
-    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+    FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT,
+    SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
@@ -26,7 +27,8 @@ enum Stage {
     Away { until: u64 },
     /// The answer that it may be replaced still.
     SettlingAgain(ControlId),
-    /// The answer that all of what it held counts as missed: its device was cut short, and is to be as large as before.
+    /// The answer that all of what it held counts as missed: its device was cut short, and is to be
+    /// as large as before.
     Cutting(ControlId),
     /// The answer that the journal device is none any more.
     Removing(ControlId),
@@ -59,7 +61,9 @@ impl Run {
             if !self.members_rest() {
                 return Ok(());
             }
-            if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
+            if self.scenario.exchanges_per_mille > 0
+                && self.rng.below(1000) < self.scenario.exchanges_per_mille
+            {
                 self.heal();
                 if let Some(member) = self.victim().filter(|member| !self.may_be_leaving(*member))
                     && self.is_done(|| format!("member {member} leaves service"))
@@ -78,19 +82,26 @@ impl Run {
         let stage = match exchange.stage {
             Stage::Hanging { steps: 0 } => Some(Stage::TakingOut(self.take_out_hanging(member))),
             Stage::Hanging { steps } => Some(Stage::Hanging { steps: steps - 1 }),
-            Stage::TakingOut(id) => self.done(id, member)?.then(|| Stage::Settling(self.world.member_command(member, MemberChange::Settle))),
+            Stage::TakingOut(id) => self
+                .done(id, member)?
+                .then(|| Stage::Settling(self.world.member_command(member, MemberChange::Settle))),
             Stage::Settling(id) => match self.done(id, member)? {
                 true => {
                     self.world.check_settled(member)?;
                     self.world.leave_behind(None);
                     self.device_let_go(member)?;
-                    Some(Stage::Away { until: self.done + self.rng.pick(&[0, 10, 300, 2000]) })
+                    Some(Stage::Away {
+                        until: self.done + self.rng.pick(&[0, 10, 300, 2000]),
+                    })
                 }
                 false => None,
             },
             Stage::Away { until } if self.done < until => None,
-            // Another journal device may have failed meanwhile, and nobody looks which of them has what: none is replaced before the log has it.
-            Stage::Away { .. } if self.devices.is_one(member) => Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle))),
+            // Another journal device may have failed meanwhile, and nobody looks which of them has
+            // what: none is replaced before the log has it.
+            Stage::Away { .. } if self.devices.is_one(member) => Some(Stage::SettlingAgain(
+                self.world.member_command(member, MemberChange::Settle),
+            )),
             // Out before a crash: it must be at rest first.
             Stage::Away { .. } => Some(self.come_in(exchange)?),
             Stage::SettlingAgain(id) => {
@@ -110,9 +121,16 @@ impl Run {
             }
             Stage::Removing(id) => match self.world.take_answer(id) {
                 None => None,
-                Some(Err(error)) if is_refused_for_now(&error) && exchange.refused < REFUSALS_MAX => {
-                    self.exchange = Some(Exchange { refused: exchange.refused + 1, ..exchange });
-                    Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle)))
+                Some(Err(error))
+                    if is_refused_for_now(&error) && exchange.refused < REFUSALS_MAX =>
+                {
+                    self.exchange = Some(Exchange {
+                        refused: exchange.refused + 1,
+                        ..exchange
+                    });
+                    Some(Stage::SettlingAgain(
+                        self.world.member_command(member, MemberChange::Settle),
+                    ))
                 }
                 Some(answer) => {
                     answered(answer.map(|_| ()), member)?;
@@ -127,16 +145,29 @@ impl Run {
                         self.exchange = None;
                         Ok(())
                     }
-                    // It alone had got the last generation when the power went, and the pool went on without it: as if it had been used apart.
-                    Some(Err(ControlError::Member { why, .. })) if !exchange.new_device && why.contains("another history") => {
-                        self.exchange = Some(Exchange { new_device: true, stage: Stage::Away { until: 0 }, ..exchange });
+                    // It alone had got the last generation when the power went, and the pool went
+                    // on without it: as if it had been used apart.
+                    Some(Err(ControlError::Member { why, .. }))
+                        if !exchange.new_device && why.contains("another history") =>
+                    {
+                        self.exchange = Some(Exchange {
+                            new_device: true,
+                            stage: Stage::Away { until: 0 },
+                            ..exchange
+                        });
                         Ok(())
                     }
-                    Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member} does not come in: {error}"))),
+                    Some(Err(error)) => Err(Violation::new(
+                        Broken::Error,
+                        format!("member {member} does not come in: {error}"),
+                    )),
                 };
             }
         };
-        self.exchange = self.exchange.map(|exchange| Exchange { stage: stage.unwrap_or(exchange.stage), ..exchange });
+        self.exchange = self.exchange.map(|exchange| Exchange {
+            stage: stage.unwrap_or(exchange.stage),
+            ..exchange
+        });
         Ok(())
     }
 
@@ -144,18 +175,36 @@ impl Run {
     pub(super) fn resume_exchange(&mut self) {
         self.exchange = None;
         let members = self.world.status().members;
-        let unfinished = |member: &MemberId| ["removed", "spare"].contains(&members[member.index()].state);
+        let unfinished =
+            |member: &MemberId| ["removed", "spare"].contains(&members[member.index()].state);
         if let Some(member) = self.devices.ids.iter().copied().find(unfinished) {
             let waits = members[member.index()].state == "spare";
-            let stage = if waits { Ok(self.serve_journal(member)) } else { self.add_in_slot(member) };
-            self.exchange = stage.ok().map(|stage| Exchange { member, new_device: true, stage, refused: 0 });
+            let stage = if waits {
+                Ok(self.serve_journal(member))
+            } else {
+                self.add_in_slot(member)
+            };
+            self.exchange = stage.ok().map(|stage| Exchange {
+                member,
+                new_device: true,
+                stage,
+                refused: 0,
+            });
             return;
         }
-        let offline = members.iter().find(|member| member.state == "offline").map(|member| member.member);
+        let offline = members
+            .iter()
+            .find(|member| member.state == "offline")
+            .map(|member| member.member);
         if let Some(member) = offline {
             // (Or one that hung when it was taken out, while the pool ended or grew.)
             let settling = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
-            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling, refused: 0 });
+            self.exchange = Some(Exchange {
+                member,
+                new_device: self.rng.chance(300),
+                stage: settling,
+                refused: 0,
+            });
         }
     }
 
@@ -167,9 +216,14 @@ impl Run {
             if self.exchange.is_none() {
                 self.resume_exchange();
             }
-            let Some(exchange) = self.exchange else { return Ok(()) };
+            let Some(exchange) = self.exchange else {
+                return Ok(());
+            };
             if let Stage::Away { .. } = exchange.stage {
-                self.exchange = Some(Exchange { stage: Stage::Away { until: 0 }, ..exchange });
+                self.exchange = Some(Exchange {
+                    stage: Stage::Away { until: 0 },
+                    ..exchange
+                });
             }
             self.exchange_step()?;
             self.run_while("an exchange", |world| world.unanswered_controls() > 0)?;
@@ -178,7 +232,9 @@ impl Run {
 
     fn begin_exchange(&mut self, member: MemberId) {
         let new_device = self.rng.chance(400);
-        self.world.trace.tell(|| format!("member {member} is taken out, a new device: {new_device}"));
+        self.world
+            .trace
+            .tell(|| format!("member {member} is taken out, a new device: {new_device}"));
         self.note_fault(member, true);
         let stage = match self.hangs.draw() {
             Some((steps, for_ns)) if !self.goes_beyond => {
@@ -188,10 +244,16 @@ impl Run {
             }
             _ => Stage::TakingOut(self.world.member_command(member, MemberChange::TakeOut)),
         };
-        self.exchange = Some(Exchange { member, new_device, stage, refused: 0 });
+        self.exchange = Some(Exchange {
+            member,
+            new_device,
+            stage,
+            refused: 0,
+        });
     }
 
-    /// It hangs, or did until now: nobody is to wait for it from now on, and what is acknowledged without it is to be there without it.
+    /// It hangs, or did until now: nobody is to wait for it from now on, and what is acknowledged
+    /// without it is to be there without it.
     pub(super) fn take_out_hanging(&mut self, member: MemberId) -> ControlId {
         self.watch_leave(member);
         self.world.leave_behind(Some(member));
@@ -212,20 +274,39 @@ impl Run {
         self.exchanged += 1;
         if !exchange.new_device {
             // (What fails once is for the pool.)
-            let is_well = Ailment { gone: false, ..*self.world.members.ailment_mut(member) } == Ailment::default();
-            let cut = self.rng.chance(250) && is_well && !self.devices.is_one(member) && self.newest_superblock(member).is_some();
-            let change = MemberChange::CutShort { reason: "it was cut short".to_owned() };
-            let stage = if cut { Some(Stage::Cutting(self.world.member_command(member, change))) } else { self.bring_back(member) };
+            let is_well = Ailment {
+                gone: false,
+                ..*self.world.members.ailment_mut(member)
+            } == Ailment::default();
+            let cut = self.rng.chance(250)
+                && is_well
+                && !self.devices.is_one(member)
+                && self.newest_superblock(member).is_some();
+            let change = MemberChange::CutShort {
+                reason: "it was cut short".to_owned(),
+            };
+            let stage = if cut {
+                Some(Stage::Cutting(self.world.member_command(member, change)))
+            } else {
+                self.bring_back(member)
+            };
             if let Some(stage) = stage {
                 return Ok(stage);
             }
         }
         if self.devices.is_removed_first(member) {
-            return Ok(Stage::Removing(self.world.member_command(member, MemberChange::GiveUp)));
+            return Ok(Stage::Removing(
+                self.world.member_command(member, MemberChange::GiveUp),
+            ));
         }
         let (uuid, size_bytes) = self.new_device(member)?;
         let power_safe = self.world.members.member(member).power_safe;
-        let change = MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None };
+        let change = MemberChange::Exchange {
+            uuid,
+            size_bytes,
+            power_safe,
+            spare: None,
+        };
         Ok(Stage::ComingIn(self.world.member_command(member, change)))
     }
 
@@ -233,15 +314,21 @@ impl Run {
     fn bring_back(&mut self, member: MemberId) -> Option<Stage> {
         let superblock = Box::new(self.newest_superblock(member)?);
         self.world.members.ailment_mut(member).gone = false;
-        Some(Stage::ComingIn(self.world.member_command(member, MemberChange::BringBack { superblock })))
+        Some(Stage::ComingIn(self.world.member_command(
+            member,
+            MemberChange::BringBack { superblock },
+        )))
     }
 
     /// A device that was cut short and grew again has zeroes where data was.
     fn lose_the_end(&mut self, member: MemberId) {
         self.world.members.ailment_mut(member).gone = false;
         let size = self.world.members.member(member).size();
-        let first = RESERVED_BYTES + self.rng.below((size - RESERVED_BYTES) / BLOCK_BYTES) * BLOCK_BYTES;
-        self.world.trace.tell(|| format!("member {member} was cut short at {first}, and has grown again"));
+        let first =
+            RESERVED_BYTES + self.rng.below((size - RESERVED_BYTES) / BLOCK_BYTES) * BLOCK_BYTES;
+        self.world
+            .trace
+            .tell(|| format!("member {member} was cut short at {first}, and has grown again"));
         // (Not as a command, which could fail: this is the drive's own doing, seed 43000542.)
         let device = self.world.members.member_mut(member);
         device.write(first, &vec![0; (size - first) as usize]);
@@ -251,12 +338,22 @@ impl Run {
     /// A journal device has been given up: another one comes into its slot, as a spare first.
     fn add_in_slot(&mut self, member: MemberId) -> Result<Stage, Violation> {
         let (uuid, size_bytes) = self.new_device(member)?;
-        Ok(Stage::Adding(self.world.member_command(member, MemberChange::AddSpare { uuid, size_bytes })))
+        Ok(Stage::Adding(self.world.member_command(
+            member,
+            MemberChange::AddSpare { uuid, size_bytes },
+        )))
     }
 
     fn serve_journal(&mut self, member: MemberId) -> Stage {
-        let granule = self.scenario.journal.as_ref().map_or(4096, |journal| journal.granule);
-        let change = MemberChange::Serve { granule, power_safe: self.world.members.member(member).power_safe };
+        let granule = self
+            .scenario
+            .journal
+            .as_ref()
+            .map_or(4096, |journal| journal.granule);
+        let change = MemberChange::Serve {
+            granule,
+            power_safe: self.world.members.member(member).power_safe,
+        };
         Stage::ComingIn(self.world.member_command(member, change))
     }
 
@@ -265,7 +362,11 @@ impl Run {
         let device = self.world.members.member(member).successor();
         let size = device.size();
         self.world.exchange_device(member, device)?;
-        ensure!(*self.world.members.ailment_mut(member) == Ailment::default(), Protocol, "a new device is in order");
+        ensure!(
+            *self.world.members.ailment_mut(member) == Ailment::default(),
+            Protocol,
+            "a new device is in order"
+        );
         // What is on it is right as far as it is there: the rebuild puts it right.
         self.curable.insert(member);
         self.device_exchanged(member);
@@ -277,11 +378,19 @@ impl Run {
     /// What a host writes to a new device before the engine hears of it.
     pub(super) fn label(&mut self, member: MemberId, uuid: Uuid) -> Result<(), Violation> {
         let status = self.world.status();
-        let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid: uuid, member };
+        let label = Label {
+            version: FORMAT_VERSION,
+            pool: status.pool,
+            pool_name: status.name,
+            member_uuid: uuid,
+            member,
+        };
         let mut bytes = label.encode();
         bytes.resize(LABEL_BYTES, 0);
         let members = &mut self.world.members;
-        let written = members.write(member, LABEL_OFFSET, &bytes).and_then(|()| members.flush(member));
+        let written = members
+            .write(member, LABEL_OFFSET, &bytes)
+            .and_then(|()| members.flush(member));
         written.map_err(|error| Violation::new(Broken::Error, format!("a new device: {error}")))?;
         members.member_mut(member).received = Default::default();
         Ok(())
@@ -290,20 +399,31 @@ impl Run {
     fn newest_superblock(&self, member: MemberId) -> Option<Superblock> {
         let mut bytes = vec![0; SLOT_BYTES];
         let mut slot = |slot: u64| {
-            self.world.members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+            self.world
+                .members
+                .member(member)
+                .read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
             Superblock::decode(&bytes).ok()
         };
         let uuid = self.world.status().members[member.index()].uuid;
-        (0..SLOT_COUNT).filter_map(&mut slot).filter(|s| s.member_uuid == uuid).max_by_key(|s| s.generation)
+        (0..SLOT_COUNT)
+            .filter_map(&mut slot)
+            .filter(|s| s.member_uuid == uuid)
+            .max_by_key(|s| s.generation)
     }
 }
 
-/// Another journal device has failed since this one was at rest, and nobody looks which of them has what was promised: it is to be asked for again when the log
-/// has it (seed 9779054).
+/// Another journal device has failed since this one was at rest, and nobody looks which of them has
+/// what was promised: it is to be asked for again when the log has it (seed 9779054).
 fn is_refused_for_now(error: &ControlError) -> bool {
     matches!(error, ControlError::Member { why, .. } if why.contains("promised; try again"))
 }
 
 fn answered(answer: Result<(), ControlError>, member: MemberId) -> Result<(), Violation> {
-    answer.map_err(|error| Violation::new(Broken::Error, format!("member {member}, within redundancy: {error}")))
+    answer.map_err(|error| {
+        Violation::new(
+            Broken::Error,
+            format!("member {member}, within redundancy: {error}"),
+        )
+    })
 }

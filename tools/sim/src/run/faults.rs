@@ -4,17 +4,31 @@ use super::Run;
 use crate::members::Ailment;
 use crate::scenario::Fault;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    LABEL_BYTES, LABEL_OFFSET, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
+    Superblock,
+};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
 impl Run {
-    /// A member that may have a fault: one that has one already, or another while the redundancy allows it.
+    /// A member that may have a fault: one that has one already, or another while the redundancy
+    /// allows it.
     pub(super) fn victim(&mut self) -> Option<MemberId> {
         let tolerance = self.scenario.redundancy.tolerance();
-        let ailing: Vec<MemberId> =
-            self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && self.data.contains(member)).collect();
+        let ailing: Vec<MemberId> = self
+            .world
+            .ailing
+            .iter()
+            .copied()
+            .filter(|member| self.world.members.is_present(*member) && self.data.contains(member))
+            .collect();
         if self.ailing_data() < tolerance {
-            let healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
+            let healthy: Vec<MemberId> = self
+                .data
+                .iter()
+                .copied()
+                .filter(|member| !self.world.ailing.contains(member))
+                .collect();
             Some(self.rng.pick(&healthy))
         } else if ailing.is_empty() {
             None
@@ -37,12 +51,19 @@ impl Run {
     pub(super) fn heal(&mut self) {
         let status = self.world.status();
         for member in self.curable.clone() {
-            if self.exchange.is_some_and(|exchange| exchange.is_of(member)) || self.is_to_be_taken_out(member) {
+            if self.exchange.is_some_and(|exchange| exchange.is_of(member))
+                || self.is_to_be_taken_out(member)
+            {
                 continue;
             }
-            let online = status.members.iter().any(|m| m.member == member && m.state == "online");
+            let online = status
+                .members
+                .iter()
+                .any(|m| m.member == member && m.state == "online");
             if online && *self.world.members.ailment_mut(member) == Ailment::default() {
-                self.world.trace.tell(|| format!("member {member} is whole again"));
+                self.world
+                    .trace
+                    .tell(|| format!("member {member} is whole again"));
                 self.curable.remove(&member);
                 self.world.ailing.remove(&member);
                 self.rebuilt += 1;
@@ -56,7 +77,9 @@ impl Run {
             return self.slow_down(fault);
         }
         let Some(member) = self.victim() else { return };
-        self.world.trace.tell(|| format!("fault: {fault:?} of member {member}"));
+        self.world
+            .trace
+            .tell(|| format!("fault: {fault:?} of member {member}"));
         self.faults += 1;
         self.note_fault(member, fault.is_curable());
         self.watch_loss(member, fault);
@@ -75,18 +98,28 @@ impl Run {
             Fault::Slow | Fault::Stall | Fault::Mute => {}
             Fault::Superblocks => {
                 if self.rng.chance(500) {
-                    self.world.members.corrupt(member, LABEL_OFFSET, LABEL_BYTES as u64);
+                    self.world
+                        .members
+                        .corrupt(member, LABEL_OFFSET, LABEL_BYTES as u64);
                 }
                 for slot in 0..SLOT_COUNT {
                     if self.rng.chance(600) {
-                        self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+                        self.world.members.corrupt(
+                            member,
+                            SLOT_OFFSET + slot * SLOT_STRIDE,
+                            SLOT_BYTES as u64,
+                        );
                     }
                 }
             }
             Fault::ReadErrors => {
                 for _ in 0..self.rng.between(1, 8) {
                     let range = self.range(member);
-                    self.world.members.member_mut(member).read_errors.push(range);
+                    self.world
+                        .members
+                        .member_mut(member)
+                        .read_errors
+                        .push(range);
                 }
             }
             Fault::Corruption => {
@@ -104,7 +137,9 @@ impl Run {
         self.faults += 1;
         if fault == Fault::Mute {
             let for_ms = self.rng.pick(&[100, 1_000, 10_000, 100_000]);
-            self.world.trace.tell(|| format!("fault: member {member} answers no reads for {for_ms} ms"));
+            self.world
+                .trace
+                .tell(|| format!("fault: member {member} answers no reads for {for_ms} ms"));
             return self.world.fall_silent(member, for_ms * 1_000_000);
         }
         let (factor, for_ns) = if fault == Fault::Slow {
@@ -113,7 +148,11 @@ impl Run {
         } else {
             (1, 0)
         };
-        let hangs_ns = if fault == Fault::Stall { self.rng.between(1_000, 300_000) * 1_000_000 } else { 0 };
+        let hangs_ns = if fault == Fault::Stall {
+            self.rng.between(1_000, 300_000) * 1_000_000
+        } else {
+            0
+        };
         self.world.trace.tell(|| format!("fault: member {member} is {factor} times as slow for {for_ns} ns, its next command hangs for {hangs_ns} ns"));
         self.world.slow_down(member, factor, for_ns, hangs_ns);
     }
@@ -122,30 +161,46 @@ impl Run {
     fn range(&mut self, member: MemberId) -> (u64, u64) {
         let blocks = (self.world.members.member(member).size() - RESERVED_BYTES) / BLOCK_BYTES;
         let length = self.rng.pick(&[1, 1, 4, 32]).min(blocks);
-        (RESERVED_BYTES + self.rng.below(blocks - length + 1) * BLOCK_BYTES, length * BLOCK_BYTES)
+        (
+            RESERVED_BYTES + self.rng.below(blocks - length + 1) * BLOCK_BYTES,
+            length * BLOCK_BYTES,
+        )
     }
 
     /// After a power cut: a member does not come back.
     pub(super) fn lose_member(&mut self) {
         if let Some(member) = self.victim() {
-            self.world.trace.tell(|| format!("member {member} does not come back"));
+            self.world
+                .trace
+                .tell(|| format!("member {member} does not come back"));
             self.faults += 1;
             self.note_fault(member, true);
             self.world.members.ailment_mut(member).gone = true;
         }
     }
 
-    /// Before a start: slots that hold older generations than the newest two change silently, on any members.
+    /// Before a start: slots that hold older generations than the newest two change silently, on
+    /// any members.
     pub(super) fn rot_slots(&mut self) {
         let members = self.data.clone();
-        let slots = members.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot)));
+        let slots = members
+            .iter()
+            .flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot)));
         let newest = slots.max().unwrap_or(0);
         for member in members {
             for slot in 0..SLOT_COUNT {
-                let is_needed = slot == newest % SLOT_COUNT || slot + 1 == newest % SLOT_COUNT || slot == SLOT_COUNT - 1 + newest % SLOT_COUNT;
+                let is_needed = slot == newest % SLOT_COUNT
+                    || slot + 1 == newest % SLOT_COUNT
+                    || slot == SLOT_COUNT - 1 + newest % SLOT_COUNT;
                 if !is_needed && self.rng.chance(400) {
-                    self.world.trace.tell(|| format!("slot {slot} of member {member} rots"));
-                    self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+                    self.world
+                        .trace
+                        .tell(|| format!("slot {slot} of member {member} rots"));
+                    self.world.members.corrupt(
+                        member,
+                        SLOT_OFFSET + slot * SLOT_STRIDE,
+                        SLOT_BYTES as u64,
+                    );
                 }
             }
         }
@@ -154,7 +209,10 @@ impl Run {
     /// Generation in a superblock slot, 0 if there is none.
     pub(super) fn slot_generation(&self, member: MemberId, slot: u64) -> u64 {
         let mut bytes = vec![0; SLOT_BYTES];
-        self.world.members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+        self.world
+            .members
+            .member(member)
+            .read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
         Superblock::decode(&bytes).map_or(0, |superblock| superblock.generation.0)
     }
 
@@ -162,7 +220,9 @@ impl Run {
     pub(super) fn return_members(&mut self) {
         for member in self.world.ailing.clone() {
             if !self.world.members.is_present(member) {
-                self.world.trace.tell(|| format!("member {member} comes back with old content"));
+                self.world
+                    .trace
+                    .tell(|| format!("member {member} comes back with old content"));
                 self.world.members.ailment_mut(member).gone = false;
             }
         }

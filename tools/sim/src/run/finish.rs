@@ -1,4 +1,5 @@
-//! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a shutdown.
+//! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a
+//! shutdown.
 
 use super::Run;
 use super::hangs::Hanging;
@@ -21,10 +22,14 @@ impl Run {
         let volume = self.world.model.volumes().keys().next().copied();
         // One whose flushes are known to do something.
         if let Some(volume) = volume.filter(|volume| !self.world.model.heeds_flushes(*volume)) {
-            self.world.command(Control::VolumeSync { volume, sync: SyncMode::Standard });
+            self.world.command(Control::VolumeSync {
+                volume,
+                sync: SyncMode::Standard,
+            });
             self.run_while("setting its flushes back", |world| world.unanswered() > 0)?;
         }
-        self.world.submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
+        self.world
+            .submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
         self.see_what_trims_left()?;
         self.world.run_to_rest()?;
         self.world.check_rest()
@@ -62,7 +67,12 @@ impl Run {
             }
             self.turn()?;
         }
-        ensure!(self.world.under_way() == 0, Leak, "{} under way after the shutdown was answered", self.world.under_way());
+        ensure!(
+            self.world.under_way() == 0,
+            Leak,
+            "{} under way after the shutdown was answered",
+            self.world.under_way()
+        );
         self.world.model.shut_down();
         self.count_session();
         self.cut_power();
@@ -96,8 +106,8 @@ impl Run {
         self.two_hosts()
     }
 
-    /// Members that were away come back and are rebuilt; then others go, as many as the redundancy covers, so that those which came back have to
-    /// carry what is read.
+    /// Members that were away come back and are rebuilt; then others go, as many as the redundancy
+    /// covers, so that those which came back have to carry what is read.
     fn trade_members(&mut self) -> Result<(), Violation> {
         if self.rng.chance(400) {
             return Ok(());
@@ -112,9 +122,19 @@ impl Run {
             self.compare()?;
             self.rest()?;
             self.shut_down()?;
-            let mut healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
+            let mut healthy: Vec<MemberId> = self
+                .data
+                .iter()
+                .copied()
+                .filter(|member| !self.world.ailing.contains(member))
+                .collect();
             self.rng.shuffle(&mut healthy);
-            healthy.truncate(self.scenario.redundancy.tolerance().saturating_sub(self.ailing_data()));
+            healthy.truncate(
+                self.scenario
+                    .redundancy
+                    .tolerance()
+                    .saturating_sub(self.ailing_data()),
+            );
             for member in healthy {
                 self.world.trace.tell(|| format!("member {member} goes"));
                 self.note_fault(member, true);
@@ -130,7 +150,13 @@ impl Run {
 
     /// Waits until no member is being rebuilt.
     pub(super) fn rebuild(&mut self) -> Result<(), Violation> {
-        self.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
+        self.run_while("rebuilding", |world| {
+            world
+                .status()
+                .members
+                .iter()
+                .any(|member| member.state == "rebuilding")
+        })?;
         self.heal();
         Ok(())
     }
@@ -160,60 +186,118 @@ impl Run {
 
     /// A few writes over all volumes.
     pub(super) fn some_writes(&mut self) -> Result<(), Violation> {
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<_> = self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
             for _ in 0..20 {
-                let (block, stamp) = (self.rng.below(blocks), u64::MAX / 3 + self.rng.below(1 << 40));
-                self.world.submit(id, Asked::Write { at: block * 8, count: 8, stamps: vec![stamp], fua: false });
+                let (block, stamp) = (
+                    self.rng.below(blocks),
+                    u64::MAX / 3 + self.rng.below(1 << 40),
+                );
+                self.world.submit(
+                    id,
+                    Asked::Write {
+                        at: block * 8,
+                        count: 8,
+                        stamps: vec![stamp],
+                        fua: false,
+                    },
+                );
             }
             self.run_while("some writes", |world| world.unanswered() > 0)?;
         }
         Ok(())
     }
 
-    /// With one member less than the redundancy carries the pool does not start, and nothing happens to it.
+    /// With one member less than the redundancy carries the pool does not start, and nothing
+    /// happens to it.
     fn too_many_absent(&mut self) -> Result<(), Violation> {
         let wanted = self.scenario.redundancy.tolerance() + 1;
         if wanted >= self.data.len() || !self.rng.chance(300) {
             return Ok(());
         }
-        let mut healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
+        let mut healthy: Vec<MemberId> = self
+            .data
+            .iter()
+            .copied()
+            .filter(|member| !self.world.ailing.contains(member))
+            .collect();
         if healthy.len() < wanted {
             return Ok(());
         }
         self.rng.shuffle(&mut healthy);
         healthy.truncate(wanted);
-        healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true);
+        healthy
+            .iter()
+            .for_each(|member| self.world.members.ailment_mut(*member).gone = true);
         let force = self.rng.chance(500);
-        let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
+        let options = OpenOptions {
+            host: self.host,
+            read_only: false,
+            force,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
         let started = self.world.start(&options);
-        ensure!(started.is_err(), Open, "the pool started (force: {force}) although the members {healthy:?} are absent");
+        ensure!(
+            started.is_err(),
+            Open,
+            "the pool started (force: {force}) although the members {healthy:?} are absent"
+        );
         self.world.check_untouched()?;
-        healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = false);
+        healthy
+            .iter()
+            .for_each(|member| self.world.members.ailment_mut(*member).gone = false);
         Ok(())
     }
 
-    /// An empty pool needs segments for its open streams and for two checkpoints, and for nothing else.
+    /// An empty pool needs segments for its open streams and for two checkpoints, and for nothing
+    /// else.
     fn segments_come_back(&mut self) -> Result<(), Violation> {
         for _ in 0..3 {
             self.world.command(Control::Checkpoint);
-            self.run_while("a checkpoint of an empty pool", |world| world.unanswered() > 0)?;
+            self.run_while("a checkpoint of an empty pool", |world| {
+                world.unanswered() > 0
+            })?;
             self.rest()?;
         }
         let status = self.world.status();
         let held = status.plan.segments - status.free_segments;
-        // Pages of the index of deduplication outlive what they tell of, and each may lie in a segment of its own.
+        // Pages of the index of deduplication outlive what they tell of, and each may lie in a
+        // segment of its own.
         let pages = status.dedup.index_pages as u32;
-        let text = || format!("an empty pool holds {held} of {} segments, {pages} pages of the index; {}", status.plan.segments, self.world.summary());
-        ensure!(held <= status.plan.reserve_segments + pages, Leak, "{}", text());
+        let text = || {
+            format!(
+                "an empty pool holds {held} of {} segments, {pages} pages of the index; {}",
+                status.plan.segments,
+                self.world.summary()
+            )
+        };
+        ensure!(
+            held <= status.plan.reserve_segments + pages,
+            Leak,
+            "{}",
+            text()
+        );
         Ok(())
     }
 
-    /// Nothing is mapped: only what is shared between volumes may have pages. Then volumes come and go, with blocks here and there, and leave the memory as it was.
+    /// Nothing is mapped: only what is shared between volumes may have pages. Then volumes come and
+    /// go, with blocks here and there, and leave the memory as it was.
     fn memory_comes_back(&mut self) -> Result<(), Violation> {
         let status = self.world.status();
         if status.dedup.ids_bytes == 0 && status.dedup.index_pages == 0 {
-            ensure!(status.map_pages == 0, Leak, "{} pages of the map after everything was trimmed", status.map_pages);
+            ensure!(
+                status.map_pages == 0,
+                Leak,
+                "{} pages of the map after everything was trimmed",
+                status.map_pages
+            );
         }
         let mut before = None;
         for round in 0..3 {
@@ -225,7 +309,11 @@ impl Run {
             let held = (status.map_pages, status.map_bytes);
             // The first one may find that there has been less at a time.
             let first = *before.get_or_insert(held);
-            ensure!(held == first, Leak, "volumes came and went, and the map has (pages, bytes) {held:?} instead of {first:?}");
+            ensure!(
+                held == first,
+                Leak,
+                "volumes came and went, and the map has (pages, bytes) {held:?} instead of {first:?}"
+            );
         }
         Ok(())
     }
@@ -233,19 +321,51 @@ impl Run {
     /// A volume of some pages; some of what is written to it is trimmed, the rest goes with it.
     fn short_lived_volume(&mut self, round: u64) -> Result<(), Violation> {
         let known: Vec<VolumeId> = self.world.model.volumes().keys().copied().collect();
-        self.world.change(VolumeChange::Create(format!("short-lived-{round}"), PAGES * MAP_PAGE_ENTRIES as u64));
+        self.world.change(VolumeChange::Create(
+            format!("short-lived-{round}"),
+            PAGES * MAP_PAGE_ENTRIES as u64,
+        ));
         self.run_while("creating a volume", |world| world.unanswered() > 0)?;
         // (There may be no room for one.)
-        let Some(id) = self.world.model.volumes().keys().copied().find(|id| !known.contains(id)) else { return Ok(()) };
+        let Some(id) = self
+            .world
+            .model
+            .volumes()
+            .keys()
+            .copied()
+            .find(|id| !known.contains(id))
+        else {
+            return Ok(());
+        };
         let first = |page: u64| page * (MAP_PAGE_ENTRIES * SECTORS) as u64;
         for page in 0..PAGES {
-            self.world.submit(id, Asked::Write { at: first(page), count: SECTORS as u64, stamps: vec![u64::MAX / 7 + page], fua: false });
+            self.world.submit(
+                id,
+                Asked::Write {
+                    at: first(page),
+                    count: SECTORS as u64,
+                    stamps: vec![u64::MAX / 7 + page],
+                    fua: false,
+                },
+            );
         }
-        self.run_while("writing to a short-lived volume", |world| world.unanswered() > 0)?;
+        self.run_while("writing to a short-lived volume", |world| {
+            world.unanswered() > 0
+        })?;
         for page in 0..PAGES / 2 {
-            self.world.submit(id, Asked::Zero { at: first(page), count: SECTORS as u64, no_hole: None, fua: false });
+            self.world.submit(
+                id,
+                Asked::Zero {
+                    at: first(page),
+                    count: SECTORS as u64,
+                    no_hole: None,
+                    fua: false,
+                },
+            );
         }
-        self.run_while("trimming a short-lived volume", |world| world.unanswered() > 0)?;
+        self.run_while("trimming a short-lived volume", |world| {
+            world.unanswered() > 0
+        })?;
         self.world.change(VolumeChange::Delete(id));
         self.rest()
     }
@@ -255,24 +375,57 @@ impl Run {
         if !self.rng.chance(400) {
             return Ok(());
         }
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64 * 8)).collect();
+        let volumes: Vec<_> = self
+            .world
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64 * 8))
+            .collect();
         for (id, sectors) in &volumes {
-            self.world.submit(*id, Asked::Zero { at: 0, count: *sectors, no_hole: None, fua: true });
+            self.world.submit(
+                *id,
+                Asked::Zero {
+                    at: 0,
+                    count: *sectors,
+                    no_hole: None,
+                    fua: true,
+                },
+            );
         }
         self.rest()?;
-        ensure!(self.world.status().used_bytes == 0, Accounting, "{} bytes are used after everything was trimmed", self.world.status().used_bytes);
+        ensure!(
+            self.world.status().used_bytes == 0,
+            Accounting,
+            "{} bytes are used after everything was trimmed",
+            self.world.status().used_bytes
+        );
         self.segments_come_back()?;
         self.memory_comes_back()?;
         let refused = self.world.model.refused;
         // Many volumes of a tiny pool do not all get eight blocks.
         let mut left = self.world.status().plan.usable_bytes / BLOCK_BYTES;
         for (id, sectors) in volumes {
-            let Some(rest) = left.checked_sub(sectors.min(64).div_ceil(8)) else { break };
+            let Some(rest) = left.checked_sub(sectors.min(64).div_ceil(8)) else {
+                break;
+            };
             left = rest;
-            self.world.submit(id, Asked::Write { at: 0, count: sectors.min(64), stamps: vec![u64::MAX / 2 + u64::from(id.0); 8], fua: true });
+            self.world.submit(
+                id,
+                Asked::Write {
+                    at: 0,
+                    count: sectors.min(64),
+                    stamps: vec![u64::MAX / 2 + u64::from(id.0); 8],
+                    fua: true,
+                },
+            );
         }
         self.rest()?;
-        ensure!(self.world.model.refused == refused, Error, "a write into an empty pool was refused");
+        ensure!(
+            self.world.model.refused == refused,
+            Error,
+            "a write into an empty pool was refused"
+        );
         Ok(())
     }
 }

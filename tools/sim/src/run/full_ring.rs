@@ -1,8 +1,10 @@
 //! All chunks of the journal are in use.
 //!
-//! A chunk that is taken again before the log has what it holds is missed after a power cut, and only until the log has it: cuts anywhere hardly ever find
-//! that (none of 150 seeds with the bug planted). So while no chunk is free the power goes in copies of the world, now and then, in which no unflushed write survives, and everything that was
-//! promised has to be there. The run itself goes on as if nothing had been.
+//! A chunk that is taken again before the log has what it holds is missed after a power cut, and
+//! only until the log has it: cuts anywhere hardly ever find that (none of 150 seeds with the bug
+//! planted). So while no chunk is free the power goes in copies of the world, now and then, in
+//! which no unflushed write survives, and everything that was promised has to be there. The run
+//! itself goes on as if nothing had been.
 
 use super::Run;
 use crate::violation::{Violation, ensure};
@@ -22,15 +24,25 @@ pub(super) struct FullRings {
 
 impl FullRings {
     pub(super) fn new(seed: u64) -> Self {
-        Self { rng: Rng::stream(seed, "full rings"), starts: 0 }
+        Self {
+            rng: Rng::stream(seed, "full rings"),
+            starts: 0,
+        }
     }
 }
 
 impl Run {
     /// After a turn: what if the power went now?
     pub(super) fn check_full_ring(&mut self) -> Result<(), Violation> {
-        let is_due = self.scenario.journal.is_some() && self.full_rings.starts < STARTS_MAX && self.full_rings.rng.chance(LOOKS_PER_MILLE);
-        if !is_due || self.goes_beyond || !self.world.ailing.is_empty() || self.is_switching_devices() || !self.start_works() {
+        let is_due = self.scenario.journal.is_some()
+            && self.full_rings.starts < STARTS_MAX
+            && self.full_rings.rng.chance(LOOKS_PER_MILLE);
+        if !is_due
+            || self.goes_beyond
+            || !self.world.ailing.is_empty()
+            || self.is_switching_devices()
+            || !self.start_works()
+        {
             return Ok(());
         }
         let journal = self.world.status().journal;
@@ -38,9 +50,16 @@ impl Run {
             return Ok(());
         }
         self.full_rings.starts += 1;
-        let options = OpenOptions { host: self.host, ..self.options() };
+        let options = OpenOptions {
+            host: self.host,
+            ..self.options()
+        };
         let started = self.world.start_in_copy(&options, (None, false), &[])?;
-        ensure!(started, Open, "the journal is full, the power goes, and the pool does not start");
+        ensure!(
+            started,
+            Open,
+            "the journal is full, the power goes, and the pool does not start"
+        );
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
-//! The pool grows in the middle of everything: new devices are labelled, wait as spares, and become members for data.
+//! The pool grows in the middle of everything: new devices are labelled, wait as spares, and become
+//! members for data.
 //!
-//! What must hold: nothing that is promised is broken by it, whenever the power goes; a growth is refused only for a reason; new devices that die before
-//! the layout is in force, as many as they may be, cost nothing.
+//! What must hold: nothing that is promised is broken by it, whenever the power goes; a growth is
+//! refused only for a reason; new devices that die before the layout is in force, as many as they
+//! may be, cost nothing.
 
 use super::Run;
 use super::hangs::Hanging;
@@ -41,8 +43,15 @@ impl Run {
     /// Begins with a growth now and then, and goes on with one that is under way.
     pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
         let Some(growth) = self.growth.take() else {
-            let due = !self.goes_beyond && self.scenario.grows > self.grown && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
-            if due && self.members_rest() && !self.has_shadow() && self.leaving().is_none() && self.is_done(|| "the pool grows".to_owned()) {
+            let due = !self.goes_beyond
+                && self.scenario.grows > self.grown
+                && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
+            if due
+                && self.members_rest()
+                && !self.has_shadow()
+                && self.leaving().is_none()
+                && self.is_done(|| "the pool grows".to_owned())
+            {
                 self.begin_growth()?;
             }
             return Ok(());
@@ -55,7 +64,10 @@ impl Run {
                 }
                 for id in ids {
                     if let Some(Err(error)) = self.world.take_answer(*id) {
-                        return Err(Violation::new(Broken::Error, format!("a spare is refused: {error}")));
+                        return Err(Violation::new(
+                            Broken::Error,
+                            format!("a spare is refused: {error}"),
+                        ));
                     }
                 }
                 let (unwell, id) = (self.unwell(), self.world.grow(growth.new.clone()));
@@ -63,7 +75,11 @@ impl Run {
                     self.note_fault(*member, true);
                     self.world.members.ailment_mut(*member).gone = true;
                 }
-                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, ..growth });
+                self.growth = Some(Growth {
+                    stage: Stage::Growing(id),
+                    unwell,
+                    ..growth
+                });
                 Ok(())
             }
             Stage::Growing(id) => match self.world.take_answer(*id) {
@@ -82,84 +98,159 @@ impl Run {
         }
     }
 
-    /// The first of the new ones begins to hang, as a spare or when it is put on record as a member, or hangs and is to be taken out.
+    /// The first of the new ones begins to hang, as a spare or when it is put on record as a
+    /// member, or hangs and is to be taken out.
     fn hang_in_growth(&mut self, growth: &Growth) -> Result<Option<Hanging>, Violation> {
-        let (Some((steps, for_ns, when)), member) = (growth.hangs, growth.new[0]) else { return Ok(None) };
+        let (Some((steps, for_ns, when)), member) = (growth.hangs, growth.new[0]) else {
+            return Ok(None);
+        };
         let Some(mut hanging) = growth.hanging else {
-            let is_due = when == "spare" || self.world.status().members[member.index()].state == when;
+            let is_due =
+                when == "spare" || self.world.status().members[member.index()].state == when;
             let may_be = self.ailing_data() < self.scenario.redundancy.tolerance();
             return Ok((is_due && may_be).then(|| self.begin_to_hang(member, (steps, for_ns))));
         };
         self.hanging_step(&mut hanging).map(|_| Some(hanging))
     }
 
-    /// True if it hangs in a growth, and is to be taken out, or was: it has no other fault, and is in service still.
+    /// True if it hangs in a growth, and is to be taken out, or was: it has no other fault, and is
+    /// in service still.
     pub(super) fn is_to_be_taken_out(&self, member: MemberId) -> bool {
-        self.growth.as_ref().and_then(|growth| growth.hanging).is_some_and(|hanging| hanging.member == member)
+        self.growth
+            .as_ref()
+            .and_then(|growth| growth.hanging)
+            .is_some_and(|hanging| hanging.member == member)
     }
 
     fn begin_growth(&mut self) -> Result<(), Violation> {
         self.heal();
         let count = self.growth_rng.between(1, 4) as usize;
         let mut ids = Vec::new();
-        // Those that wait as spares, places of which somebody has left, and new ones. (A spare whose device was lost in a take-over that was cut off is one still: seeds 10143002, 10143052.)
+        // Those that wait as spares, places of which somebody has left, and new ones. (A spare
+        // whose device was lost in a take-over that was cut off is one still: seeds 10143002,
+        // 10143052.)
         let slots = self.world.status().members;
-        let waiting: Vec<MemberId> = slots.iter().filter(|slot| slot.state == "spare").map(|slot| slot.member).collect();
+        let waiting: Vec<MemberId> = slots
+            .iter()
+            .filter(|slot| slot.state == "spare")
+            .map(|slot| slot.member)
+            .collect();
         // (A copy of a member that was called off may have commands under way.)
-        let is_at_rest = |member: &MemberId| slots.get(member.index()).is_none_or(|slot| slot.unanswered == 0);
-        let coming: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member) && is_at_rest(member)).collect();
-        let new: Vec<MemberId> = coming.into_iter().filter(|member| !waiting.contains(member) || self.has_sound_device(*member)).take(count).collect();
+        let is_at_rest = |member: &MemberId| {
+            slots
+                .get(member.index())
+                .is_none_or(|slot| slot.unanswered == 0)
+        };
+        let coming: Vec<MemberId> = (0..64)
+            .map(MemberId)
+            .filter(|member| self.is_coming(*member) && is_at_rest(member))
+            .collect();
+        let new: Vec<MemberId> = coming
+            .into_iter()
+            .filter(|member| !waiting.contains(member) || self.has_sound_device(*member))
+            .take(count)
+            .collect();
         for member in &new {
             if waiting.contains(member) {
                 continue;
             }
             let like = self.growth_rng.pick(&self.data);
             let size = self.world.members.member(like).size();
-            self.world.put_device(*member, VirtualMember::new(size, self.scenario.discard_fill));
+            self.world.put_device(
+                *member,
+                VirtualMember::new(size, self.scenario.discard_fill),
+            );
             let uuid = Uuid::from_random(self.growth_rng.bytes16());
             self.label(*member, uuid)?;
-            ids.push(self.world.member_command(*member, MemberChange::AddSpare { uuid, size_bytes: size }));
+            ids.push(self.world.member_command(
+                *member,
+                MemberChange::AddSpare {
+                    uuid,
+                    size_bytes: size,
+                },
+            ));
         }
         // Either all that fails is within the redundancy, or the growth can not come into force.
         let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.ailing_data());
         let dying = match self.growth_rng.below(10) {
             0..7 => 0,
             7 | 8 if ailing < tolerance => 1,
-            _ if count > tolerance => self.growth_rng.between(tolerance as u64 + 1, count as u64) as usize,
+            _ if count > tolerance => {
+                self.growth_rng.between(tolerance as u64 + 1, count as u64) as usize
+            }
             _ => 0,
         };
-        let hangs = if dying == 1 && tolerance > 0 { self.hangs.draw() } else { None };
-        let hangs = hangs.map(|(steps, for_ns)| (steps, for_ns, self.growth_rng.pick(&["spare", "online"])));
+        let hangs = if dying == 1 && tolerance > 0 {
+            self.hangs.draw()
+        } else {
+            None
+        };
+        let hangs = hangs
+            .map(|(steps, for_ns)| (steps, for_ns, self.growth_rng.pick(&["spare", "online"])));
         let dying = if hangs.is_some() { 0 } else { dying };
-        self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die, and one hangs: {hangs:?}"));
-        self.growth = Some(Growth { new, stage: Stage::Adding(ids), unwell: Vec::new(), dying, hangs, hanging: None });
+        self.world.trace.tell(|| {
+            format!(
+                "the pool is to grow by {new:?}, of which {dying} die, and one hangs: {hangs:?}"
+            )
+        });
+        self.growth = Some(Growth {
+            new,
+            stage: Stage::Adding(ids),
+            unwell: Vec::new(),
+            dying,
+            hangs,
+            hanging: None,
+        });
         Ok(())
     }
 
-    fn growth_ended(&mut self, growth: &Growth, answer: Result<(), ControlError>) -> Result<(), Violation> {
+    fn growth_ended(
+        &mut self,
+        growth: &Growth,
+        answer: Result<(), ControlError>,
+    ) -> Result<(), Violation> {
         self.world.tries.note("growth", answer.is_ok());
         match answer {
             Ok(()) => {
-                let lost = growth.new.iter().filter(|member| self.world.members.ailment_mut(**member).gone).count();
-                ensure!(lost <= self.scenario.redundancy.tolerance(), Error, "the pool grew over {lost} members that are gone");
+                let lost = growth
+                    .new
+                    .iter()
+                    .filter(|member| self.world.members.ailment_mut(**member).gone)
+                    .count();
+                ensure!(
+                    lost <= self.scenario.redundancy.tolerance(),
+                    Error,
+                    "the pool grew over {lost} members that are gone"
+                );
                 self.grown += 1;
                 self.note_members();
             }
-            // There is a reason: a member is away or was, the data leave no room, or nothing would be gained.
+            // There is a reason: a member is away or was, the data leave no room, or nothing would
+            // be gained.
             Err(ControlError::Member { member, why }) => {
                 let is_well = !growth.unwell.contains(&member) && !self.unwell().contains(&member);
-                ensure!(!is_well || growth.new.contains(&member), Error, "the pool does not grow, as of member {member}, which is well: {why}");
+                ensure!(
+                    !is_well || growth.new.contains(&member),
+                    Error,
+                    "the pool does not grow, as of member {member}, which is well: {why}"
+                );
                 self.revive_spares();
             }
             Err(ControlError::NoSpace(_) | ControlError::Invalid(_)) => self.revive_spares(),
-            Err(error) => return Err(Violation::new(Broken::Error, format!("the pool does not grow: {error}"))),
+            Err(error) => {
+                return Err(Violation::new(
+                    Broken::Error,
+                    format!("the pool does not grow: {error}"),
+                ));
+            }
         }
         Ok(())
     }
 
     /// Members that a change of the layout may have to wait for.
     pub(super) fn unwell(&self) -> Vec<MemberId> {
-        let is_unwell = |member: &MemberId| self.world.ailing.contains(member) || !self.world.is_whole(*member);
+        let is_unwell =
+            |member: &MemberId| self.world.ailing.contains(member) || !self.world.is_whole(*member);
         self.data.iter().copied().filter(is_unwell).collect()
     }
 
@@ -170,7 +261,13 @@ impl Run {
 
     /// New devices that died before they were members are well again.
     fn revive_spares(&mut self) {
-        let new: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| self.is_coming(*member)).collect();
+        let new: Vec<MemberId> = self
+            .world
+            .ailing
+            .iter()
+            .copied()
+            .filter(|member| self.is_coming(*member))
+            .collect();
         for member in new {
             self.world.members.ailment_mut(member).gone = false;
             self.world.ailing.remove(&member);
@@ -182,7 +279,12 @@ impl Run {
     pub(super) fn leave_growth(&mut self) {
         self.growth = None;
         // More than the redundancy covers: a start may need them.
-        let new = self.world.ailing.iter().filter(|member| self.is_coming(**member)).count();
+        let new = self
+            .world
+            .ailing
+            .iter()
+            .filter(|member| self.is_coming(**member))
+            .count();
         if new > self.scenario.redundancy.tolerance() {
             self.revive_spares();
         }
@@ -215,6 +317,13 @@ impl Run {
                 self.world.let_time_pass(PAUSE_NS);
             }
         }
-        Err(Violation::new(Broken::Stuck, format!("restriping does not end: {:?}; {}", self.world.status().restripe, self.world.summary())))
+        Err(Violation::new(
+            Broken::Stuck,
+            format!(
+                "restriping does not end: {:?}; {}",
+                self.world.status().restripe,
+                self.world.summary()
+            ),
+        ))
     }
 }

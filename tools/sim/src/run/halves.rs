@@ -1,7 +1,8 @@
 //! Two hosts that see one half of the members each.
 //!
-//! What must hold whatever they do: a half that is not more than half of the pool does not start by itself; a start never mixes the halves,
-//! it shows one of the two histories wholly or refuses; and each half alone goes on showing its own.
+//! What must hold whatever they do: a half that is not more than half of the pool does not start by
+//! itself; a start never mixes the halves, it shows one of the two histories wholly or refuses; and
+//! each half alone goes on showing its own.
 
 use super::Run;
 use super::devices::Promises;
@@ -24,23 +25,46 @@ struct Side {
 }
 
 impl Run {
-    /// The pool is shut down and all members are well. Both halves are started with force, one after the other or one alone.
+    /// The pool is shut down and all members are well. Both halves are started with force, one
+    /// after the other or one alone.
     pub(super) fn two_hosts(&mut self) -> Result<(), Violation> {
         let count = self.data.len();
         let tolerance = self.scenario.redundancy.tolerance();
         // Journal devices could go to one of the hosts only.
-        let devices = self.scenario.journal.as_ref().is_some_and(|journal| !journal.devices.is_empty());
-        if devices || count < 2 || count > 2 * tolerance || !self.world.ailing.is_empty() || !self.rng.chance(600) {
+        let devices = self
+            .scenario
+            .journal
+            .as_ref()
+            .is_some_and(|journal| !journal.devices.is_empty());
+        if devices
+            || count < 2
+            || count > 2 * tolerance
+            || !self.world.ailing.is_empty()
+            || !self.rng.chance(600)
+        {
             return Ok(());
         }
         let (first, second) = self.draw_halves(count, tolerance);
-        self.world.trace.tell(|| format!("two hosts: {:?} and {:?}", first.members, second.members));
+        self.world
+            .trace
+            .tell(|| format!("two hosts: {:?} and {:?}", first.members, second.members));
         let both = self.rng.chance(700);
         let first = self.use_half(first, &second.members.clone())?;
-        let second = if both { self.use_half(second, &first.members.clone())? } else { second };
+        let second = if both {
+            self.use_half(second, &first.members.clone())?
+        } else {
+            second
+        };
         if !both {
-            // The other half, alone and not forced: never, not even by the host that had the pool. More than half may start: they cannot know.
-            if 2 * second.members.iter().filter(|member| !self.devices.is_one(**member)).count() <= count {
+            // The other half, alone and not forced: never, not even by the host that had the pool.
+            // More than half may start: they cannot know.
+            if 2 * second
+                .members
+                .iter()
+                .filter(|member| !self.devices.is_one(**member))
+                .count()
+                <= count
+            {
                 self.refuse_half(&second, &first.members)?;
             }
             return self.all_together(&first, None);
@@ -52,10 +76,21 @@ impl Run {
         let mut members = self.data.clone();
         self.rng.shuffle(&mut members);
         let least = (count - tolerance).max(1);
-        let others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
+        let others =
+            members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
         let foreign = Uuid::from_random(self.rng.bytes16());
-        let hosts = if self.rng.chance(500) { (self.host, foreign) } else { (foreign, self.host) };
-        let side = |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises() };
+        let hosts = if self.rng.chance(500) {
+            (self.host, foreign)
+        } else {
+            (foreign, self.host)
+        };
+        let side = |members, host| Side {
+            members,
+            host,
+            model: self.world.model.clone(),
+            newest_order: self.newest_order,
+            promises: self.devices.promises(),
+        };
         (side(members, hosts.0), side(others, hosts.1))
     }
 
@@ -69,11 +104,23 @@ impl Run {
     /// A host imports its half with force and works on it; the power goes or it shuts down.
     fn use_half(&mut self, side: Side, others: &[MemberId]) -> Result<Side, Violation> {
         self.show_only(others);
-        (self.world.model, self.newest_order, self.host, self.clean) = (side.model, side.newest_order, side.host, false);
+        (self.world.model, self.newest_order, self.host, self.clean) =
+            (side.model, side.newest_order, side.host, false);
         self.devices.set_promises(side.promises.clone());
         self.world.ailing = others.iter().copied().collect();
-        let options = OpenOptions { host: self.host, read_only: false, force: true, discard_journal: false, limits: self.scenario.limits };
-        let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("half a pool, with force: {failure:?}")))?;
+        let options = OpenOptions {
+            host: self.host,
+            read_only: false,
+            force: true,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
+        let report = self.world.start(&options).map_err(|failure| {
+            Violation::new(
+                Broken::Open,
+                format!("half a pool, with force: {failure:?}"),
+            )
+        })?;
         self.opened(&report)?;
         self.compare()?;
         self.some_writes()?;
@@ -85,15 +132,31 @@ impl Run {
             self.cut_power();
         }
         self.world.ailing.clear();
-        Ok(Side { model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises(), ..side })
+        Ok(Side {
+            model: self.world.model.clone(),
+            newest_order: self.newest_order,
+            promises: self.devices.promises(),
+            ..side
+        })
     }
 
     /// A half without force.
     fn refuse_half(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
-        let options = OpenOptions { host: side.host, read_only: false, force: false, discard_journal: false, limits: self.scenario.limits };
+        let options = OpenOptions {
+            host: side.host,
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
         let started = self.world.start(&options);
-        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{:?} started without force although others may be in use", side.members);
+        ensure!(
+            matches!(started, Err(StartFailure::Refused(_))),
+            Open,
+            "{:?} started without force although others may be in use",
+            side.members
+        );
         self.world.check_untouched()
     }
 
@@ -102,9 +165,12 @@ impl Run {
         self.show_only(&[]);
         let Some(second) = second else {
             // Nothing happened on the other side: its members come back and are rebuilt.
-            (self.world.model, self.newest_order, self.host) = (first.model.clone(), first.newest_order, first.host);
+            (self.world.model, self.newest_order, self.host) =
+                (first.model.clone(), first.newest_order, first.host);
             self.devices.set_promises(first.promises.clone());
-            let absent = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| !first.members.contains(member));
+            let absent = (0..self.world.members.member_count() as u8)
+                .map(MemberId)
+                .filter(|member| !first.members.contains(member));
             absent.for_each(|member| self.note_fault(member, true));
             self.begin(&Cycle::idle())?;
             self.rebuild()?;
@@ -112,24 +178,39 @@ impl Run {
             return self.shut_down();
         };
         let (force, read_only) = (self.rng.chance(500), self.rng.chance(300));
-        self.world.ailing = (0..self.world.members.member_count() as u8).map(MemberId).collect();
+        self.world.ailing = (0..self.world.members.member_count() as u8)
+            .map(MemberId)
+            .collect();
         for host in [first.host, second.host] {
-            let options = OpenOptions { host, read_only, force, discard_journal: false, limits: self.scenario.limits };
+            let options = OpenOptions {
+                host,
+                read_only,
+                force,
+                discard_journal: false,
+                limits: self.scenario.limits,
+            };
             // It must be one of the two histories, and wholly.
-            self.shows(first, &options).or_else(|_| self.shows(second, &options))?;
+            self.shows(first, &options)
+                .or_else(|_| self.shows(second, &options))?;
         }
         // Each half alone still has what it had; the run goes on with one of them.
-        let (kept, other) = if self.rng.chance(500) { (first, second) } else { (second, first) };
+        let (kept, other) = if self.rng.chance(500) {
+            (first, second)
+        } else {
+            (second, first)
+        };
         let members = self.world.members.clone();
         self.half_alone(other, &kept.members)?;
         self.world.members = members;
         self.half_alone(kept, &other.members)
     }
 
-    /// A start of all members, if it is not refused, shows the history of this side. Leaves the members as they are.
+    /// A start of all members, if it is not refused, shows the history of this side. Leaves the
+    /// members as they are.
     fn shows(&mut self, side: &Side, options: &OpenOptions) -> Result<(), Violation> {
         let members = self.world.members.clone();
-        (self.world.model, self.newest_order, self.clean) = (side.model.clone(), side.newest_order, false);
+        (self.world.model, self.newest_order, self.clean) =
+            (side.model.clone(), side.newest_order, false);
         self.devices.set_promises(side.promises.clone());
         let shown = match self.world.start(options) {
             Err(_) => self.world.check_untouched(),
@@ -140,10 +221,12 @@ impl Run {
         shown
     }
 
-    /// A half by itself, at the end: everything is as its clients left it. The members of the other side are gone for good.
+    /// A half by itself, at the end: everything is as its clients left it. The members of the other
+    /// side are gone for good.
     fn half_alone(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
-        (self.world.model, self.newest_order, self.host, self.clean) = (side.model.clone(), side.newest_order, side.host, false);
+        (self.world.model, self.newest_order, self.host, self.clean) =
+            (side.model.clone(), side.newest_order, side.host, false);
         self.devices.set_promises(side.promises.clone());
         self.world.ailing = others.iter().copied().collect();
         self.begin(&Cycle::idle())?;

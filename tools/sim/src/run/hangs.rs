@@ -1,7 +1,10 @@
-//! Members that answer nothing any more when they are taken out of service: writes, flushes and superblocks are with the device, and land when it answers again, or never.
+//! Members that answer nothing any more when they are taken out of service: writes, flushes and
+//! superblocks are with the device, and land when it answers again, or never.
 //!
-//! From the moment in which somebody takes it out nobody waits for it ([`World::leave_behind`](crate::world::World::leave_behind)), nothing that is acknowledged without it depends on it
-//! (`losses.rs`), and nothing comes in its place before its last command has ended. Some hang while the pool ends, or are about to become members in a growth.
+//! From the moment in which somebody takes it out nobody waits for it
+//! ([`World::leave_behind`](crate::world::World::leave_behind)), nothing that is acknowledged
+//! without it depends on it (`losses.rs`), and nothing comes in its place before its last command
+//! has ended. Some hang while the pool ends, or are about to become members in a growth.
 
 use super::Run;
 use crate::violation::{Broken, Violation};
@@ -19,7 +22,10 @@ pub(super) struct Hangs {
 impl Hangs {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "members that hang");
-        Self { per_mille: rng.pick(&[0, 300, 700]), rng }
+        Self {
+            per_mille: rng.pick(&[0, 300, 700]),
+            rng,
+        }
     }
 
     /// So many more turns than usual, until the power goes while the pool ends.
@@ -49,12 +55,21 @@ pub(super) struct Hanging {
 
 impl Run {
     /// A member hangs from now on.
-    pub(super) fn begin_to_hang(&mut self, member: MemberId, (steps, for_ns): (u32, u64)) -> Hanging {
+    pub(super) fn begin_to_hang(
+        &mut self,
+        member: MemberId,
+        (steps, for_ns): (u32, u64),
+    ) -> Hanging {
         self.world.trace.tell(|| format!("member {member} answers nothing for {for_ns} ns, and is taken out after {steps} steps"));
         self.faults += 1;
         self.note_fault(member, true);
         self.world.hang(member, for_ns);
-        Hanging { member, steps, is_new: !self.data.contains(&member), taken_out: None }
+        Hanging {
+            member,
+            steps,
+            is_new: !self.data.contains(&member),
+            taken_out: None,
+        }
     }
 
     /// Goes on with it: true as long as its being taken out is not answered.
@@ -70,24 +85,36 @@ impl Run {
         match self.world.take_answer(id) {
             None => Ok(true),
             Some(Ok(_) | Err(ControlError::Stopped)) => Ok(false),
-            // As a spare it has got nothing yet, or the pool could not go on without it at that moment.
+            // As a spare it has got nothing yet, or the pool could not go on without it at that
+            // moment.
             Some(Err(ControlError::Member { .. })) if hanging.is_new => {
                 self.world.leave_behind(None);
                 (hanging.steps, hanging.taken_out) = (4, None);
                 Ok(true)
             }
-            Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member}, which hangs, is not taken out: {error}"))),
+            Some(Err(error)) => Err(Violation::new(
+                Broken::Error,
+                format!("member {member}, which hangs, is not taken out: {error}"),
+            )),
         }
     }
 
     /// While the pool ends one hangs, now and then.
     pub(super) fn hang_at_the_end(&mut self) -> Option<Hanging> {
-        if self.goes_beyond || !self.members_rest() || self.growth.is_some() || self.leaving().is_some() || !self.hangs.rng.chance(300) {
+        if self.goes_beyond
+            || !self.members_rest()
+            || self.growth.is_some()
+            || self.leaving().is_some()
+            || !self.hangs.rng.chance(300)
+        {
             return None;
         }
         let draw = self.hangs.draw()?;
         self.heal();
-        let member = self.victim().filter(|member| self.world.is_whole(*member))?;
-        self.is_done(|| format!("member {member} hangs while the pool ends")).then(|| self.begin_to_hang(member, draw))
+        let member = self
+            .victim()
+            .filter(|member| self.world.is_whole(*member))?;
+        self.is_done(|| format!("member {member} hangs while the pool ends"))
+            .then(|| self.begin_to_hang(member, draw))
     }
 }

@@ -1,9 +1,12 @@
 //! The loss of a member is on record before anything is acknowledged that depends on it.
 //!
-//! When one fails in service, or is taken out while it hangs, and all others are well, the power goes in copies of the world, at moments just after that: first at once, then whenever something
-//! more has been promised. In the copy no unflushed write survives, the one that failed is there again, with what it had when it failed, and as many others as the
-//! redundancy covers are not; in some copies what it had been given has landed. What came after the loss can not be read from these: either they know of the loss, and a start is refused, or everything
-//! that was promised is there. The run itself goes on as if nothing had been.
+//! When one fails in service, or is taken out while it hangs, and all others are well, the power
+//! goes in copies of the world, at moments just after that: first at once, then whenever something
+//! more has been promised. In the copy no unflushed write survives, the one that failed is there
+//! again, with what it had when it failed, and as many others as the redundancy covers are not; in
+//! some copies what it had been given has landed. What came after the loss can not be read from
+//! these: either they know of the loss, and a start is refused, or everything that was promised is
+//! there. The run itself goes on as if nothing had been.
 
 use super::Run;
 use crate::model::Asked;
@@ -22,7 +25,8 @@ const TURNS_MAX: u32 = 200;
 /// What is known of the last loss.
 pub(super) struct Losses {
     rng: Rng,
-    /// There are flushes all the time while a member is about to fail. (Not in all runs: they make other runs of them.)
+    /// There are flushes all the time while a member is about to fail. (Not in all runs: they make
+    /// other runs of them.)
     flushes: bool,
     watched: Option<Watched>,
     /// Starts in copies.
@@ -42,7 +46,12 @@ struct Watched {
 
 impl Losses {
     pub(super) fn new(seed: u64) -> Self {
-        Self { rng: Rng::stream(seed, "losses of members"), flushes: Rng::stream(seed, "flushes before a loss").chance(750), watched: None, starts: 0 }
+        Self {
+            rng: Rng::stream(seed, "losses of members"),
+            flushes: Rng::stream(seed, "flushes before a loss").chance(750),
+            watched: None,
+            starts: 0,
+        }
     }
 
     /// The power goes.
@@ -62,18 +71,28 @@ impl Run {
     /// A member is to leave service.
     pub(super) fn watch_leave(&mut self, member: MemberId) {
         if self.data.contains(&member) && self.is_only_loss(member) {
-            self.losses.watched = Some(Watched { member, promised: 0, moments: MOMENTS_MAX, turns: TURNS_MAX });
+            self.losses.watched = Some(Watched {
+                member,
+                promised: 0,
+                moments: MOMENTS_MAX,
+                turns: TURNS_MAX,
+            });
         }
     }
 
-    /// True if all others are well, and nothing on this one is wrong in silence: so it and the others that are not there are not too many for what was there before.
+    /// True if all others are well, and nothing on this one is wrong in silence: so it and the
+    /// others that are not there are not too many for what was there before.
     fn is_only_loss(&self, member: MemberId) -> bool {
         self.ailing_data() == 1 && self.curable.contains(&member) && self.data.len() > 2
     }
 
     /// Flushes are on their way when it fails.
     pub(super) fn flush_before_loss(&mut self) {
-        if !self.losses.flushes || self.losses.watched.is_none() || self.world.unanswered() >= 64 || !self.losses.rng.chance(400) {
+        if !self.losses.flushes
+            || self.losses.watched.is_none()
+            || self.world.unanswered() >= 64
+            || !self.losses.rng.chance(400)
+        {
             return;
         }
         let volumes: Vec<VolumeId> = self.world.model.volumes().keys().copied().collect();
@@ -86,10 +105,15 @@ impl Run {
 
     /// After a turn: what if the power went now?
     pub(super) fn check_loss(&mut self) -> Result<(), Violation> {
-        let Some(mut watched) = self.losses.watched else { return Ok(()) };
+        let Some(mut watched) = self.losses.watched else {
+            return Ok(());
+        };
         let promised = self.world.model.promised();
         if self.world.is_whole(watched.member) {
-            self.losses.watched = Some(Watched { promised, ..watched });
+            self.losses.watched = Some(Watched {
+                promised,
+                ..watched
+            });
             return Ok(());
         }
         let is_due = watched.turns == TURNS_MAX || promised > watched.promised;
@@ -99,24 +123,45 @@ impl Run {
         }
         self.losses.watched = (watched.turns > 0 && watched.moments > 0).then_some(watched);
         // (Without journal devices there is no start anyway.)
-        if !is_due || !self.is_only_loss(watched.member) || self.is_switching_devices() || !self.start_works() {
+        if !is_due
+            || !self.is_only_loss(watched.member)
+            || self.is_switching_devices()
+            || !self.start_works()
+        {
             return Ok(());
         }
         let failed = watched.member;
-        let mut others: Vec<MemberId> = self.data.iter().copied().filter(|member| *member != failed).collect();
+        let mut others: Vec<MemberId> = self
+            .data
+            .iter()
+            .copied()
+            .filter(|member| *member != failed)
+            .collect();
         self.losses.rng.shuffle(&mut others);
         let count = self.scenario.redundancy.tolerance().min(others.len() - 1);
         for copy in 0..others.len().min(COPIES_MAX) {
             others.rotate_left(1);
             let absent = &others[..count];
             self.losses.starts += 1;
-            let options = OpenOptions { host: self.host, ..self.options() };
+            let options = OpenOptions {
+                host: self.host,
+                ..self.options()
+            };
             for force in [false, true] {
-                let options = OpenOptions { force, ..options.clone() };
-                let started = self.world.start_in_copy(&options, (Some(failed), copy % 2 == 1), absent).map_err(|violation| {
-                    let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
-                    Violation::new(violation.broken, text)
-                })?;
+                let options = OpenOptions {
+                    force,
+                    ..options.clone()
+                };
+                let started = self
+                    .world
+                    .start_in_copy(&options, (Some(failed), copy % 2 == 1), absent)
+                    .map_err(|violation| {
+                        let text = format!(
+                            "member {failed} failed and is back, members {absent:?} are absent: {}",
+                            violation.text
+                        );
+                        Violation::new(violation.broken, text)
+                    })?;
                 if started {
                     break;
                 }

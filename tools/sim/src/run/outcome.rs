@@ -35,7 +35,13 @@ pub enum Planted {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { block_operations: 10_000, cut_at: None, canary: Planted::None, beyond: false, story: false }
+        Self {
+            block_operations: 10_000,
+            cut_at: None,
+            canary: Planted::None,
+            beyond: false,
+            story: false,
+        }
     }
 }
 
@@ -71,7 +77,8 @@ pub struct Outcome {
     pub further_blocks: u64,
     /// Stored bytes of moved blocks that became zstd.
     pub repacked_bytes: u64,
-    /// Starts that took from the journal what the log did not have, while batches with some of it lay behind the gap.
+    /// Starts that took from the journal what the log did not have, while batches with some of it
+    /// lay behind the gap.
     pub gaps_readmitted: u64,
     /// Requests refused for want of space.
     pub refused: u64,

@@ -1,7 +1,9 @@
-//! Members leave for good in the middle of everything, of full pools, too, with members lost and power cut meanwhile.
+//! Members leave for good in the middle of everything, of full pools, too, with members lost and
+//! power cut meanwhile.
 //!
-//! What must hold: nothing that is promised is broken by it; a removal is refused only for a reason; one that was begun ends, also without the device of the one that
-//! leaves; that device, plugged in again with what it bore, is none of the pool's.
+//! What must hold: nothing that is promised is broken by it; a removal is refused only for a
+//! reason; one that was begun ends, also without the device of the one that leaves; that device,
+//! plugged in again with what it bore, is none of the pool's.
 
 use super::Run;
 use crate::model::Asked;
@@ -9,11 +11,14 @@ use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{ControlError, ControlId};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_layout::superblock::{
+    LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
+};
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
-/// Requests that wait for an answer when no more trims are sent: far below what may wait in the engine.
+/// Requests that wait for an answer when no more trims are sent: far below what may wait in the
+/// engine.
 const TRIMS_WAITING: usize = 256;
 
 /// State of removals.
@@ -57,9 +62,12 @@ impl Removal {
 }
 
 impl Run {
-    /// The one that may be leaving, or may have left by a generation that some bear and others do not.
+    /// The one that may be leaving, or may have left by a generation that some bear and others do
+    /// not.
     pub(super) fn leaving(&self) -> Option<MemberId> {
-        self.removal.member.filter(|_| self.removal.begun > self.removal.removed)
+        self.removal
+            .member
+            .filter(|_| self.removal.begun > self.removal.removed)
     }
 
     /// True if it may be that one.
@@ -71,12 +79,20 @@ impl Run {
     pub(super) fn removal_step(&mut self) -> Result<(), Violation> {
         self.note_gone()?;
         if let Some(id) = self.removal.asked {
-            let Some(answer) = self.world.take_answer(id) else { return Ok(()) };
+            let Some(answer) = self.world.take_answer(id) else {
+                return Ok(());
+            };
             self.removal.asked = None;
             return self.removal_answered(answer.map(|_| ()));
         }
-        let per_mille = if self.removal.trims > 0 { 300 } else { self.scenario.removes_per_mille };
-        let due = !self.goes_beyond && self.scenario.removes > self.removal.begun && self.removal.rng.below(1000) < per_mille;
+        let per_mille = if self.removal.trims > 0 {
+            300
+        } else {
+            self.scenario.removes_per_mille
+        };
+        let due = !self.goes_beyond
+            && self.scenario.removes > self.removal.begun
+            && self.removal.rng.below(1000) < per_mille;
         if due
             && self.members_rest()
             && !self.has_shadow()
@@ -86,7 +102,10 @@ impl Run {
         {
             self.heal();
             // One at a time; and one that was refused for want of room is asked for again.
-            let again = self.removal.member.filter(|member| self.removal.trims > 0 && self.data.contains(member));
+            let again = self
+                .removal
+                .member
+                .filter(|member| self.removal.trims > 0 && self.data.contains(member));
             let again = self.leaving().or(again);
             let member = again.unwrap_or_else(|| self.removal.rng.pick(&self.data));
             // From now on it may be on record.
@@ -107,50 +126,94 @@ impl Run {
                 // A pool that is full: it is trimmed bit by bit until it just fits.
                 self.removal.begun -= 1;
                 self.removal.refused += 1;
-                self.removal.trims = if self.removal.trims == 0 { 200 } else { self.removal.trims - 1 };
-                // (Where a write waits for a member that answers nothing for long, those before still wait behind it: more than may wait are refused. Seed 9601719.)
+                self.removal.trims = if self.removal.trims == 0 {
+                    200
+                } else {
+                    self.removal.trims - 1
+                };
+                // (Where a write waits for a member that answers nothing for long, those before
+                // still wait behind it: more than may wait are refused. Seed 9601719.)
                 if self.world.unanswered() >= TRIMS_WAITING {
                     return Ok(());
                 }
-                let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+                let volumes: Vec<_> = self
+                    .world
+                    .model
+                    .volumes()
+                    .iter()
+                    .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+                    .collect();
                 for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
                     let first = self.removal.rng.below(blocks);
                     let count = self.removal.rng.between(1, 64).min(blocks - first);
-                    self.world.submit(id, Asked::Zero { at: first * 8, count: count * 8, no_hole: None, fua: false });
+                    self.world.submit(
+                        id,
+                        Asked::Zero {
+                            at: first * 8,
+                            count: count * 8,
+                            no_hole: None,
+                            fua: false,
+                        },
+                    );
                 }
             }
             // A member is away, or too few would be left, or data still moves.
             Err(ControlError::Member { .. } | ControlError::Invalid(_)) => {
                 if let Err(ControlError::Member { member, why }) = &answer {
-                    let is_well = !self.removal.unwell.contains(member) && !self.unwell().contains(member);
-                    ensure!(!is_well || self.may_stay(), Error, "member {member} does not leave, or as of it another one, and all are well: {why}");
+                    let is_well =
+                        !self.removal.unwell.contains(member) && !self.unwell().contains(member);
+                    ensure!(
+                        !is_well || self.may_stay(),
+                        Error,
+                        "member {member} does not leave, or as of it another one, and all are well: {why}"
+                    );
                 }
                 self.removal.begun -= 1;
                 self.removal.refused += 1;
             }
-            Err(error) => return Err(Violation::new(Broken::Error, format!("a member does not leave: {error}"))),
+            Err(error) => {
+                return Err(Violation::new(
+                    Broken::Error,
+                    format!("a member does not leave: {error}"),
+                ));
+            }
         }
         Ok(())
     }
 
-    /// True if there may be a reason for a member that is well to stay: too few would be left, or the layout has changed, and data still moves.
+    /// True if there may be a reason for a member that is well to stay: too few would be left, or
+    /// the layout has changed, and data still moves.
     fn may_stay(&self) -> bool {
-        let has_changed = self.grown > 0 || self.removal.removed > 0 || self.data.len() != self.scenario.sizes.len();
-        has_changed || self.data.len() <= self.scenario.redundancy.min_members() || self.world.status().members.iter().any(|slot| slot.leaving)
+        let has_changed = self.grown > 0
+            || self.removal.removed > 0
+            || self.data.len() != self.scenario.sizes.len();
+        has_changed
+            || self.data.len() <= self.scenario.redundancy.min_members()
+            || self.world.status().members.iter().any(|slot| slot.leaving)
     }
 
     /// The engine has told that members are gone. True if it owes nothing.
     pub(super) fn note_gone(&mut self) -> Result<bool, Violation> {
         for member in std::mem::take(&mut self.world.gone) {
             self.note_removed();
-            ensure!(self.removal.everybody.contains(&member) && !self.data.contains(&member), Protocol, "member {member} is gone, and was not to leave");
+            ensure!(
+                self.removal.everybody.contains(&member) && !self.data.contains(&member),
+                Protocol,
+                "member {member} is gone, and was not to leave"
+            );
             self.world.check_settled(member)?;
             // A host wipes the device, if it comes to that.
             if self.removal.rng.chance(500) {
                 self.wipe(member)?;
             }
         }
-        let is_owed = |member: MemberId| self.world.status().members.get(member.index()).is_some_and(|slot| slot.state == "removed");
+        let is_owed = |member: MemberId| {
+            self.world
+                .status()
+                .members
+                .get(member.index())
+                .is_some_and(|slot| slot.state == "removed")
+        };
         Ok(!self.leaving().is_some_and(is_owed))
     }
 
@@ -160,7 +223,11 @@ impl Run {
             return;
         }
         let members = self.world.status().members;
-        for left in members.iter().filter(|slot| slot.state == "removed").map(|slot| slot.member) {
+        for left in members
+            .iter()
+            .filter(|slot| slot.state == "removed")
+            .map(|slot| slot.member)
+        {
             if !self.data.contains(&left) {
                 continue;
             }
@@ -186,8 +253,12 @@ impl Run {
         let members = &mut self.world.members;
         let mut write = |offset: u64, bytes: usize| members.write(member, offset, &vec![0; bytes]);
         let slots = (0..SLOT_COUNT).map(|slot| (SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES));
-        let wiped = slots.chain([(LABEL_OFFSET, LABEL_BYTES)]).try_for_each(|(offset, bytes)| write(offset, bytes));
-        wiped.and_then(|()| self.world.members.flush(member)).map_err(|error| Violation::new(Broken::Error, format!("a removed device: {error}")))?;
+        let wiped = slots
+            .chain([(LABEL_OFFSET, LABEL_BYTES)])
+            .try_for_each(|(offset, bytes)| write(offset, bytes));
+        wiped
+            .and_then(|()| self.world.members.flush(member))
+            .map_err(|error| Violation::new(Broken::Error, format!("a removed device: {error}")))?;
         self.world.members.member_mut(member).received = received;
         Ok(())
     }

@@ -9,25 +9,53 @@ use windrow_io::{BufPool, MemberIo};
 use windrow_units::{MemberId, Uuid};
 
 impl Run {
-    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle. True if a read-only start has shown what there is.
+    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle.
+    /// True if a read-only start has shown what there is.
     pub(super) fn replace_member(&mut self) -> Result<bool, Violation> {
-        let Some((member, was_healthy)) = self.replaced() else { return Ok(false) };
+        let Some((member, was_healthy)) = self.replaced() else {
+            return Ok(false);
+        };
         let device = self.world.members.member(member).successor();
         let ailment = *self.world.members.ailment_mut(member);
         let old = self.world.members.exchange(member, device);
-        // It may be the only one that has the loss of a journal device on record: without it that device is waited for (seed 6002515).
+        // It may be the only one that has the loss of a journal device on record: without it that
+        // device is waited for (seed 6002515).
         let works = self.start_works();
         let before = (self.world.ailing.clone(), self.curable.clone());
         self.note_fault(member, false);
         let force = self.quorum_is_lost();
-        let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
-        let cut = self.rng.chance(300).then(|| self.rng.below(12)).filter(|_| works);
+        let options = OpenOptions {
+            host: self.host,
+            read_only: false,
+            force,
+            discard_journal: false,
+            limits: self.scenario.limits,
+        };
+        let cut = self
+            .rng
+            .chance(300)
+            .then(|| self.rng.below(12))
+            .filter(|_| works);
         self.world.members.set_countdown(cut);
         let uuid = Uuid::from_random(self.rng.bytes16());
-        let result = Engine::replace_member(&mut self.world.members, &BufPool::new(1 << 20), &options, member, uuid);
-        self.world.trace.tell(|| format!("a new device for member {member}, cut after {cut:?}, force {force}: {result:?}"));
+        let result = Engine::replace_member(
+            &mut self.world.members,
+            &BufPool::new(1 << 20),
+            &options,
+            member,
+            uuid,
+        );
+        self.world.trace.tell(|| {
+            format!(
+                "a new device for member {member}, cut after {cut:?}, force {force}: {result:?}"
+            )
+        });
         if !works {
-            ensure!(matches!(result, Err(OpenError::JournalMissing { .. })), Open, "member {member} is replaced without the journal devices: {result:?}");
+            ensure!(
+                matches!(result, Err(OpenError::JournalMissing { .. })),
+                Open,
+                "member {member} is replaced without the journal devices: {result:?}"
+            );
             self.world.members.set_countdown(None);
             self.world.members.exchange(member, old);
             *self.world.members.ailment_mut(member) = ailment;
@@ -43,7 +71,10 @@ impl Run {
         }
         self.world.members.set_countdown(None);
         if let Err(error) = result {
-            return Err(Violation::new(Broken::Open, format!("member {member} can not be replaced: {error}")));
+            return Err(Violation::new(
+                Broken::Open,
+                format!("member {member} can not be replaced: {error}"),
+            ));
         }
         self.replaced += 1;
         let plugs_in = was_healthy && self.rng.chance(500);
@@ -55,29 +86,52 @@ impl Run {
 
     /// Whom to replace, and if it was healthy.
     fn replaced(&mut self) -> Option<(MemberId, bool)> {
-        let has_place = |member: &MemberId| !self.devices.is_one(*member) && !self.is_coming(*member) && !self.may_be_leaving(*member);
-        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(has_place).collect();
+        let has_place = |member: &MemberId| {
+            !self.devices.is_one(*member)
+                && !self.is_coming(*member)
+                && !self.may_be_leaving(*member)
+        };
+        let ailing: Vec<MemberId> = self
+            .world
+            .ailing
+            .iter()
+            .copied()
+            .filter(has_place)
+            .collect();
         if !ailing.is_empty() {
             return Some((self.rng.pick(&ailing), false));
         }
         if self.ailing_data() > 0 {
-            // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside it.
+            // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside
+            // it.
             return None;
         }
         let member = (self.scenario.redundancy.tolerance() > 0).then(|| self.rng.pick(&self.data));
-        member.filter(|member| !self.may_be_leaving(*member)).map(|member| (member, true))
+        member
+            .filter(|member| !self.may_be_leaving(*member))
+            .map(|member| (member, true))
     }
 
-    /// The device that was replaced is plugged in again: the pool does not know it any more, and looks as if nothing were there.
+    /// The device that was replaced is plugged in again: the pool does not know it any more, and
+    /// looks as if nothing were there.
     fn refuse_old_device(&mut self, member: MemberId, old: VirtualMember) -> Result<(), Violation> {
         let new = self.world.members.exchange(member, old);
         debug_assert!(self.world.members.is_present(member));
         match self.open_with(true) {
             // It counts as not there, and the rest may be too few.
             Err(StartFailure::Refused(_)) => {}
-            Err(failure) => return Err(Violation::new(Broken::Open, format!("read-only start failed: {failure:?}"))),
+            Err(failure) => {
+                return Err(Violation::new(
+                    Broken::Open,
+                    format!("read-only start failed: {failure:?}"),
+                ));
+            }
             Ok(report) => {
-                ensure!(!report.notes.is_empty(), Open, "nobody says that the device of member {member} is not the pool's");
+                ensure!(
+                    !report.notes.is_empty(),
+                    Open,
+                    "nobody says that the device of member {member} is not the pool's"
+                );
                 self.opened(&report)?;
                 self.compare()?;
                 self.newest_order = self.newest_order.max(self.world.power_cut());

@@ -1,8 +1,12 @@
-//! A new device takes the place of a member in service when it is a copy of it (docs/internals/replace.md), as a host does it.
+//! A new device takes the place of a member in service when it is a copy of it
+//! (docs/internals/replace.md), as a host does it.
 //!
-//! 1 A spare is added. 2 It becomes the shadow of a member, and is copied to. 3 When it is whole, nothing is in flight to either; now and then the host thinks better of it. 4 Its device
-//! goes to the member's place. 5 The engine is told. Meanwhile members fail, leave and come back, the new device dies, the replacement is called off, and the power goes between any two of these:
-//! then devices are found by their identifiers, and the old one is in use as long as no generation names the new one.
+//! 1 A spare is added. 2 It becomes the shadow of a member, and is copied to. 3 When it is whole,
+//!   nothing is in flight to either; now and then the host thinks better of it. 4 Its device
+//! goes to the member's place. 5 The engine is told. Meanwhile members fail, leave and come back,
+//! the new device dies, the replacement is called off, and the power goes between any two of these:
+//! then devices are found by their identifiers, and the old one is in use as long as no generation
+//! names the new one.
 
 use super::Run;
 use crate::members::VirtualMember;
@@ -25,7 +29,8 @@ enum Stage {
     Switching(ControlId),
     /// The answer that they stay where they are.
     Thawing(ControlId),
-    /// The answer that it is in the member's place. The old device may still be the one that counts.
+    /// The answer that it is in the member's place. The old device may still be the one that
+    /// counts.
     Switched(ControlId, Box<VirtualMember>),
 }
 
@@ -65,20 +70,32 @@ impl Shadows {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "shadows");
         let per_mille = rng.pick(&[0, 0, 5, 50]);
-        Self { rng, per_mille, under_way: None, taken: 0 }
+        Self {
+            rng,
+            per_mille,
+            under_way: None,
+            taken: 0,
+        }
     }
 }
 
 impl Run {
     /// True if nothing of it is under way but copying, during which other members may come and go.
     pub(super) fn shadows_rest(&self) -> bool {
-        self.shadows.under_way.as_ref().is_none_or(|shadowing| matches!(shadowing.stage, Stage::Copying))
+        self.shadows
+            .under_way
+            .as_ref()
+            .is_none_or(|shadowing| matches!(shadowing.stage, Stage::Copying))
     }
 
-    /// True while the generation that names the new device may not be written: after a power cut either device may be the member, and a copy of the world has
-    /// the new one alone (seed 37001041).
+    /// True while the generation that names the new device may not be written: after a power cut
+    /// either device may be the member, and a copy of the world has the new one alone (seed
+    /// 37001041).
     pub(super) fn is_switching_devices(&self) -> bool {
-        self.shadows.under_way.as_ref().is_some_and(|shadowing| matches!(shadowing.stage, Stage::Switched(..)))
+        self.shadows
+            .under_way
+            .as_ref()
+            .is_some_and(|shadowing| matches!(shadowing.stage, Stage::Switched(..)))
     }
 
     /// True if a member is being replaced.
@@ -99,50 +116,102 @@ impl Run {
         Ok(())
     }
 
-    /// A host lets nothing wait for an exchange of devices longer than it takes, whatever else it does.
+    /// A host lets nothing wait for an exchange of devices longer than it takes, whatever else it
+    /// does.
     pub(super) fn switch_goes_on(&mut self) -> Result<(), Violation> {
-        if let Some(shadowing) = self.shadows.under_way.take_if(|shadowing| matches!(shadowing.stage, Stage::Switching(_))) {
+        if let Some(shadowing) = self
+            .shadows
+            .under_way
+            .take_if(|shadowing| matches!(shadowing.stage, Stage::Switching(_)))
+        {
             self.shadows.under_way = self.go_on_with(shadowing)?;
         }
         Ok(())
     }
 
     /// What a restart has interrupted begins again, with a device that has been emptied.
-    fn begin_again(&mut self, member: MemberId, spare: MemberId, uuid: Uuid) -> Result<(), Violation> {
-        self.world.trace.tell(|| format!("{spare} is emptied, and is to replace member {member} still"));
+    fn begin_again(
+        &mut self,
+        member: MemberId,
+        spare: MemberId,
+        uuid: Uuid,
+    ) -> Result<(), Violation> {
+        self.world
+            .trace
+            .tell(|| format!("{spare} is emptied, and is to replace member {member} still"));
         self.world.empty_device(spare);
         let received = std::mem::take(&mut self.world.members.member_mut(spare).received);
         self.label(spare, uuid)?;
         self.world.members.member_mut(spare).received = received;
-        let stage = Stage::Preparing(self.world.member_command(member, MemberChange::Prepare { spare }));
-        self.shadows.under_way = Some(Shadowing { member, spare, uuid, stage });
+        let stage = Stage::Preparing(
+            self.world
+                .member_command(member, MemberChange::Prepare { spare }),
+        );
+        self.shadows.under_way = Some(Shadowing {
+            member,
+            spare,
+            uuid,
+            stage,
+        });
         Ok(())
     }
 
     fn begin_shadow(&mut self) -> Result<(), Violation> {
         self.heal();
         let slots = self.world.status().members;
-        let is_well = |member: &&MemberId| slots[member.index()].state == "online" && !slots[member.index()].leaving && !self.world.ailing.contains(member);
+        let is_well = |member: &&MemberId| {
+            slots[member.index()].state == "online"
+                && !slots[member.index()].leaving
+                && !self.world.ailing.contains(member)
+        };
         let well: Vec<MemberId> = self.data.iter().filter(is_well).copied().collect();
         if let Some((slot, member)) = slots.iter().find_map(|slot| Some((slot, slot.replaces?))) {
             let is_at_rest = slot.unanswered == 0 && self.has_sound_device(slot.member);
-            if is_at_rest && well.contains(&member) && self.is_done(|| format!("{} is to replace member {member} still", slot.member)) {
+            if is_at_rest
+                && well.contains(&member)
+                && self.is_done(|| format!("{} is to replace member {member} still", slot.member))
+            {
                 self.begin_again(member, slot.member, slot.uuid)?;
             }
             return Ok(());
         }
-        let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0);
-        let Some(spare) = (0..64).map(MemberId).find(is_free).filter(|_| !well.is_empty()) else { return Ok(()) };
+        let is_free = |slot: &MemberId| {
+            self.is_coming(*slot)
+                && slots
+                    .get(slot.index())
+                    .is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0)
+        };
+        let Some(spare) = (0..64)
+            .map(MemberId)
+            .find(is_free)
+            .filter(|_| !well.is_empty())
+        else {
+            return Ok(());
+        };
         let member = self.shadows.rng.pick(&well);
-        if !self.is_done(|| format!("another device is to replace member {member} when it is a copy of it")) {
+        if !self.is_done(|| {
+            format!("another device is to replace member {member} when it is a copy of it")
+        }) {
             return Ok(());
         }
         let size = self.world.members.member(member).size();
-        self.world.put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));
+        self.world
+            .put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));
         let uuid = Uuid::from_random(self.shadows.rng.bytes16());
         self.label(spare, uuid)?;
-        let stage = Stage::Adding(self.world.member_command(spare, MemberChange::AddSpare { uuid, size_bytes: size }));
-        self.shadows.under_way = Some(Shadowing { member, spare, uuid, stage });
+        let stage = Stage::Adding(self.world.member_command(
+            spare,
+            MemberChange::AddSpare {
+                uuid,
+                size_bytes: size,
+            },
+        ));
+        self.shadows.under_way = Some(Shadowing {
+            member,
+            spare,
+            uuid,
+            stage,
+        });
         Ok(())
     }
 
@@ -157,7 +226,12 @@ impl Run {
     }
 
     fn go_on_by_stage(&mut self, shadowing: Shadowing) -> Result<Option<Shadowing>, Violation> {
-        let Shadowing { member, spare, uuid, stage } = shadowing;
+        let Shadowing {
+            member,
+            spare,
+            uuid,
+            stage,
+        } = shadowing;
         let name = stage.name();
         let stage = match stage {
             Stage::Copying => return self.copying(member, spare, uuid),
@@ -165,7 +239,10 @@ impl Run {
                 None => Stage::Adding(id),
                 Some(answer) => {
                     must(&answer.map(|_| ()), name, member)?;
-                    Stage::Preparing(self.world.member_command(member, MemberChange::Prepare { spare }))
+                    Stage::Preparing(
+                        self.world
+                            .member_command(member, MemberChange::Prepare { spare }),
+                    )
                 }
             },
             Stage::Preparing(id) => match self.world.take_answer(id) {
@@ -194,10 +271,14 @@ impl Run {
                     } else {
                         let device = self.take_device(spare);
                         let old = self.world.exchange_device(member, device)?;
-                        let received = std::mem::take(&mut self.world.members.member_mut(member).received);
+                        let received =
+                            std::mem::take(&mut self.world.members.member_mut(member).received);
                         self.label(member, uuid)?;
                         self.world.members.member_mut(member).received = received;
-                        Stage::Switched(self.world.member_command(member, MemberChange::Switched), Box::new(old))
+                        Stage::Switched(
+                            self.world.member_command(member, MemberChange::Switched),
+                            Box::new(old),
+                        )
                     }
                 }
             },
@@ -213,47 +294,102 @@ impl Run {
                 Some(answer) => {
                     must(&answer.map(|_| ()), name, member)?;
                     let slot = &self.world.status().members[member.index()];
-                    ensure!(slot.uuid == uuid, Protocol, "member {member} is {:?} and not the new device", slot.uuid);
-                    self.world.trace.tell(|| format!("another device is member {member}"));
+                    ensure!(
+                        slot.uuid == uuid,
+                        Protocol,
+                        "member {member} is {:?} and not the new device",
+                        slot.uuid
+                    );
+                    self.world
+                        .trace
+                        .tell(|| format!("another device is member {member}"));
                     self.shadows.taken += 1;
                     return Ok(None);
                 }
             },
         };
-        Ok(Some(Shadowing { member, spare, uuid, stage }))
+        Ok(Some(Shadowing {
+            member,
+            spare,
+            uuid,
+            stage,
+        }))
     }
 
-    fn copying(&mut self, member: MemberId, spare: MemberId, uuid: Uuid) -> Result<Option<Shadowing>, Violation> {
+    fn copying(
+        &mut self,
+        member: MemberId,
+        spare: MemberId,
+        uuid: Uuid,
+    ) -> Result<Option<Shadowing>, Violation> {
         let slot = self.world.status().members[spare.index()].clone();
         if !slot.is_shadow {
-            self.world.trace.tell(|| format!("{spare} is not to replace member {member} any more"));
+            self.world
+                .trace
+                .tell(|| format!("{spare} is not to replace member {member} any more"));
             return Ok(None);
         }
         if slot.replacement_ready && self.members_rest() {
             let stage = Stage::Switching(self.world.member_command(member, MemberChange::Switch));
-            return Ok(Some(Shadowing { member, spare, uuid, stage }));
+            return Ok(Some(Shadowing {
+                member,
+                spare,
+                uuid,
+                stage,
+            }));
         }
-        if self.shadows.rng.chance(2) && self.is_done(|| format!("{spare} is not to replace member {member} after all")) {
+        if self.shadows.rng.chance(2)
+            && self.is_done(|| format!("{spare} is not to replace member {member} after all"))
+        {
             let stage = Stage::CallingOff(self.world.member_command(spare, MemberChange::GiveUp));
-            return Ok(Some(Shadowing { member, spare, uuid, stage }));
+            return Ok(Some(Shadowing {
+                member,
+                spare,
+                uuid,
+                stage,
+            }));
         }
-        if self.shadows.rng.chance(2) && self.is_done(|| format!("{spare}, which is to replace member {member}, dies")) {
+        if self.shadows.rng.chance(2)
+            && self.is_done(|| format!("{spare}, which is to replace member {member}, dies"))
+        {
             self.note_fault(spare, false);
             self.world.members.ailment_mut(spare).gone = true;
         }
-        Ok(Some(Shadowing { member, spare, uuid, stage: Stage::Copying }))
+        Ok(Some(Shadowing {
+            member,
+            spare,
+            uuid,
+            stage: Stage::Copying,
+        }))
     }
 
     /// The power has gone: the old device is the member still if no generation names the new one.
     pub(super) fn leave_shadow(&mut self) {
-        let Some(Shadowing { member, spare, uuid, stage }) = self.shadows.under_way.take() else { return };
+        let Some(Shadowing {
+            member,
+            spare,
+            uuid,
+            stage,
+        }) = self.shadows.under_way.take()
+        else {
+            return;
+        };
         self.world.ailing.remove(&spare);
-        let Stage::Switched(_, mut old) = stage else { return };
+        let Stage::Switched(_, mut old) = stage else {
+            return;
+        };
         old.power_cut(&mut self.shadows.rng, Vec::new());
-        if self.ruling_without(None).is_some_and(|ruling| ruling.members.get(member.index()).is_some_and(|record| record.uuid == uuid)) {
+        if self.ruling_without(None).is_some_and(|ruling| {
+            ruling
+                .members
+                .get(member.index())
+                .is_some_and(|record| record.uuid == uuid)
+        }) {
             return;
         }
-        self.world.trace.tell(|| format!("no generation says that the new device is member {member}: the old one is"));
+        self.world.trace.tell(|| {
+            format!("no generation says that the new device is member {member}: the old one is")
+        });
         let gone = self.world.members.ailment_mut(member).gone;
         let new = self.world.members.exchange(member, *old);
         self.world.members.exchange(spare, new);
@@ -265,7 +401,12 @@ impl Run {
         while self.has_shadow() {
             self.run_while("a replacement", |world| world.unanswered_controls() > 0)?;
             self.shadow_step()?;
-            if let Some(Shadowing { spare, stage: stage @ Stage::Copying, .. }) = &mut self.shadows.under_way {
+            if let Some(Shadowing {
+                spare,
+                stage: stage @ Stage::Copying,
+                ..
+            }) = &mut self.shadows.under_way
+            {
                 *stage = Stage::CallingOff(self.world.member_command(*spare, MemberChange::GiveUp));
             }
         }
@@ -274,6 +415,11 @@ impl Run {
 }
 
 fn must(answer: &Result<(), ControlError>, what: &str, member: MemberId) -> Result<(), Violation> {
-    let failed = |error| Violation::new(Broken::Error, format!("member {member} is not replaced: {what}: {error}"));
+    let failed = |error| {
+        Violation::new(
+            Broken::Error,
+            format!("member {member} is not replaced: {what}: {error}"),
+        )
+    };
     answer.clone().map_err(failed)
 }

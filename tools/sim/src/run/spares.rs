@@ -1,7 +1,10 @@
-//! A spare takes the place of a member that failed in service, or that did not come back, by itself: as the steward of the host does it.
+//! A spare takes the place of a member that failed in service, or that did not come back, by
+//! itself: as the steward of the host does it.
 //!
-//! 1 Somebody adds a spare, unless one waits already. 2 Nothing is in flight to the member and to the spare any more. 3 The spare's device gets a label for its new place, and
-//! is put there. 4 The engine is told; the slot of the spare is empty from then on. The power may go between any two of these: then devices are found by their identifiers.
+//! 1 Somebody adds a spare, unless one waits already. 2 Nothing is in flight to the member and to
+//!   the spare any more. 3 The spare's device gets a label for its new place, and
+//! is put there. 4 The engine is told; the slot of the spare is empty from then on. The power may
+//! go between any two of these: then devices are found by their identifiers.
 
 use super::Run;
 use super::devices::newest_on;
@@ -49,7 +52,12 @@ impl Spares {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "spares");
         let per_mille = rng.pick(&[0, 5, 50, 500]);
-        Self { rng, per_mille, under_way: None, taken: 0 }
+        Self {
+            rng,
+            per_mille,
+            under_way: None,
+            taken: 0,
+        }
     }
 }
 
@@ -61,21 +69,49 @@ impl Run {
 
     /// Begins with a take-over now and then, and goes on with one that is under way.
     pub(super) fn spare_step(&mut self) -> Result<(), Violation> {
-        let Some(TakeOver { member, spare, stage }) = self.spares.under_way else {
-            let due = !self.goes_beyond && !self.world.ailing.is_empty() && self.spares.rng.chance(self.spares.per_mille);
-            if due && self.exchange.is_none() && self.shadows_rest() && self.growth.is_none() && self.leaving().is_none() {
+        let Some(TakeOver {
+            member,
+            spare,
+            stage,
+        }) = self.spares.under_way
+        else {
+            let due = !self.goes_beyond
+                && !self.world.ailing.is_empty()
+                && self.spares.rng.chance(self.spares.per_mille);
+            if due
+                && self.exchange.is_none()
+                && self.shadows_rest()
+                && self.growth.is_none()
+                && self.leaving().is_none()
+            {
                 self.begin_take_over()?;
             }
             return Ok(());
         };
         let id = match stage {
-            Stage::Adding(id) | Stage::Settling(id) | Stage::SettlingSpare(id) | Stage::ComingIn(id, _) => id,
+            Stage::Adding(id)
+            | Stage::Settling(id)
+            | Stage::SettlingSpare(id)
+            | Stage::ComingIn(id, _) => id,
         };
-        let Some(answer) = self.world.take_answer(id) else { return Ok(()) };
-        answer.map_err(|error| Violation::new(Broken::Error, format!("spare {spare} does not take the place of member {member}: {stage:?}: {error}")))?;
+        let Some(answer) = self.world.take_answer(id) else {
+            return Ok(());
+        };
+        answer.map_err(|error| {
+            Violation::new(
+                Broken::Error,
+                format!(
+                    "spare {spare} does not take the place of member {member}: {stage:?}: {error}"
+                ),
+            )
+        })?;
         let stage = match stage {
-            Stage::Adding(_) => Stage::Settling(self.world.member_command(member, MemberChange::Settle)),
-            Stage::Settling(_) => Stage::SettlingSpare(self.world.member_command(spare, MemberChange::Settle)),
+            Stage::Adding(_) => {
+                Stage::Settling(self.world.member_command(member, MemberChange::Settle))
+            }
+            Stage::Settling(_) => {
+                Stage::SettlingSpare(self.world.member_command(spare, MemberChange::Settle))
+            }
             Stage::SettlingSpare(_) => self.put_spare(member, spare)?,
             Stage::ComingIn(..) => {
                 self.spares.taken += 1;
@@ -83,57 +119,121 @@ impl Run {
                 return Ok(());
             }
         };
-        self.spares.under_way = Some(TakeOver { member, spare, stage });
+        self.spares.under_way = Some(TakeOver {
+            member,
+            spare,
+            stage,
+        });
         Ok(())
     }
 
-    /// Whoever is missed first, as a host sees it: it failed, or was not there at the start, and is not on its way out.
+    /// Whoever is missed first, as a host sees it: it failed, or was not there at the start, and is
+    /// not on its way out.
     fn begin_take_over(&mut self) -> Result<(), Violation> {
         let slots = self.world.status().members;
-        let is_missed = |member: &&MemberId| slots.get(member.index()).is_some_and(|slot| !slot.leaving && ["faulted", "missing"].contains(&slot.state));
-        let Some(member) = self.world.ailing.iter().filter(|member| self.data.contains(member)).find(is_missed).copied() else { return Ok(()) };
+        let is_missed = |member: &&MemberId| {
+            slots
+                .get(member.index())
+                .is_some_and(|slot| !slot.leaving && ["faulted", "missing"].contains(&slot.state))
+        };
+        let Some(member) = self
+            .world
+            .ailing
+            .iter()
+            .filter(|member| self.data.contains(member))
+            .find(is_missed)
+            .copied()
+        else {
+            return Ok(());
+        };
         if !self.is_done(|| format!("a spare takes the place of member {member}")) {
             return Ok(());
         }
-        self.world.trace.tell(|| format!("a spare takes the place of member {member}"));
+        self.world
+            .trace
+            .tell(|| format!("a spare takes the place of member {member}"));
         let needed = slots[member.index()].needed_bytes;
-        let waiting = slots.iter().filter(|slot| slot.state == "spare" && !slot.is_shadow && slot.size_bytes >= needed).map(|slot| slot.member);
-        let waiting = waiting.filter(|spare| self.is_coming(*spare)).collect::<Vec<_>>().into_iter().find(|spare| self.has_sound_device(*spare));
+        let waiting = slots
+            .iter()
+            .filter(|slot| slot.state == "spare" && !slot.is_shadow && slot.size_bytes >= needed)
+            .map(|slot| slot.member);
+        let waiting = waiting
+            .filter(|spare| self.is_coming(*spare))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .find(|spare| self.has_sound_device(*spare));
         if let Some(spare) = waiting {
             let stage = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
-            self.spares.under_way = Some(TakeOver { member, spare, stage });
+            self.spares.under_way = Some(TakeOver {
+                member,
+                spare,
+                stage,
+            });
             return Ok(());
         }
-        let is_free = |slot: &MemberId| self.is_coming(*slot) && slots.get(slot.index()).is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0);
-        let Some(spare) = (0..64).map(MemberId).find(is_free) else { return Ok(()) };
+        let is_free = |slot: &MemberId| {
+            self.is_coming(*slot)
+                && slots
+                    .get(slot.index())
+                    .is_none_or(|slot| slot.state == "removed" && slot.unanswered == 0)
+        };
+        let Some(spare) = (0..64).map(MemberId).find(is_free) else {
+            return Ok(());
+        };
         let size = self.world.members.member(member).size();
-        self.world.put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));
+        self.world
+            .put_device(spare, VirtualMember::new(size, self.scenario.discard_fill));
         let uuid = Uuid::from_random(self.spares.rng.bytes16());
         self.label(spare, uuid)?;
-        let stage = Stage::Adding(self.world.member_command(spare, MemberChange::AddSpare { uuid, size_bytes: size }));
-        self.spares.under_way = Some(TakeOver { member, spare, stage });
+        let stage = Stage::Adding(self.world.member_command(
+            spare,
+            MemberChange::AddSpare {
+                uuid,
+                size_bytes: size,
+            },
+        ));
+        self.spares.under_way = Some(TakeOver {
+            member,
+            spare,
+            stage,
+        });
         Ok(())
     }
 
     pub(super) fn has_sound_device(&mut self, member: MemberId) -> bool {
-        self.world.members.is_present(member) && *self.world.members.ailment_mut(member) == Ailment::default()
+        self.world.members.is_present(member)
+            && *self.world.members.ailment_mut(member) == Ailment::default()
     }
 
     /// The spare's device goes to the member's place, and nothing is left in its own.
     fn put_spare(&mut self, member: MemberId, spare: MemberId) -> Result<Stage, Violation> {
         self.world.check_settled(spare)?;
         let slot = self.world.status().members[spare.index()].clone();
-        ensure!(slot.state == "spare", Protocol, "{spare} was a spare, and is {}", slot.state);
+        ensure!(
+            slot.state == "spare",
+            Protocol,
+            "{spare} was a spare, and is {}",
+            slot.state
+        );
         let mut device = self.take_device(spare);
-        // A host empties a spare that bears superblocks: it was to be a member before, in a growth that was taken back.
+        // A host empties a spare that bears superblocks: it was to be a member before, in a growth
+        // that was taken back.
         if newest_on(&device).is_some() {
             device = device.successor();
         }
         self.world.exchange_device(member, device)?;
         self.curable.insert(member);
         self.label(member, slot.uuid)?;
-        let change = MemberChange::Exchange { uuid: slot.uuid, size_bytes: slot.size_bytes, power_safe: false, spare: Some(spare) };
-        Ok(Stage::ComingIn(self.world.member_command(member, change), slot.uuid))
+        let change = MemberChange::Exchange {
+            uuid: slot.uuid,
+            size_bytes: slot.size_bytes,
+            power_safe: false,
+            spare: Some(spare),
+        };
+        Ok(Stage::ComingIn(
+            self.world.member_command(member, change),
+            slot.uuid,
+        ))
     }
 
     /// Takes the device out of a slot.
@@ -144,22 +244,44 @@ impl Run {
         device
     }
 
-    /// The power has gone: a device that no generation has in the member's place is a spare still, and is found by its identifier.
+    /// The power has gone: a device that no generation has in the member's place is a spare still,
+    /// and is found by its identifier.
     pub(super) fn leave_take_over(&mut self) {
-        let Some(TakeOver { member, spare, stage: Stage::ComingIn(_, uuid) }) = self.spares.under_way.take() else { return };
+        let Some(TakeOver {
+            member,
+            spare,
+            stage: Stage::ComingIn(_, uuid),
+        }) = self.spares.under_way.take()
+        else {
+            return;
+        };
         let ruling = self.ruling_without(None);
-        if ruling.is_some_and(|ruling| ruling.members.get(member.index()).is_some_and(|record| record.uuid == uuid)) {
+        if ruling.is_some_and(|ruling| {
+            ruling
+                .members
+                .get(member.index())
+                .is_some_and(|record| record.uuid == uuid)
+        }) {
             return;
         }
         let device = self.take_device(member);
         let mut bytes = vec![0; LABEL_BYTES];
         device.read(LABEL_OFFSET, &mut bytes);
-        // A fault may have struck it in the member's place (seed 10314241): nobody finds a spare without a label.
+        // A fault may have struck it in the member's place (seed 10314241): nobody finds a spare
+        // without a label.
         if Label::decode(&bytes).is_err() {
-            self.world.trace.tell(|| format!("the device that was to take the place of member {member} has lost its label"));
+            self.world.trace.tell(|| {
+                format!(
+                    "the device that was to take the place of member {member} has lost its label"
+                )
+            });
             return;
         }
-        self.world.trace.tell(|| format!("the device that was to take the place of member {member} is spare {spare} still"));
+        self.world.trace.tell(|| {
+            format!(
+                "the device that was to take the place of member {member} is spare {spare} still"
+            )
+        });
         self.world.members.exchange(spare, device);
     }
 

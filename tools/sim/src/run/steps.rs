@@ -1,7 +1,9 @@
 //! Steps: everything that a run decides to do has a number, so that some of it can be left out.
 //!
-//! A step is drawn whether it is done or not, so that leaving one out changes what others draw as little as may be. (Where a draw depends on what is there, it
-//! changes all the same: a run with steps left out is another run. Any such run keeps within the redundancy, so it fails only for a reason.)
+//! A step is drawn whether it is done or not, so that leaving one out changes what others draw as
+//! little as may be. (Where a draw depends on what is there, it changes all the same: a run with
+//! steps left out is another run. Any such run keeps within the redundancy, so it fails only for a
+//! reason.)
 
 use super::Run;
 use std::fmt;
@@ -18,21 +20,32 @@ impl LeftOut {
     /// True if the step is not done.
     pub fn contains(&self, step: u64) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= step);
-        self.ranges.get(at).is_some_and(|range| range.contains(&step))
+        self.ranges
+            .get(at)
+            .is_some_and(|range| range.contains(&step))
     }
 
     /// True if none of these is done.
     pub fn covers(&self, steps: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|range| range.end < steps.end);
-        self.ranges.get(at).is_some_and(|range| range.start <= steps.start)
+        self.ranges
+            .get(at)
+            .is_some_and(|range| range.start <= steps.start)
     }
 
     /// These as well.
     pub fn and(&self, steps: Range<u64>) -> Self {
         let mut ranges = self.ranges.clone();
-        let (first, last) = (ranges.partition_point(|range| range.end < steps.start), ranges.partition_point(|range| range.start <= steps.end));
-        let start = ranges[first..last].first().map_or(steps.start, |range| range.start.min(steps.start));
-        let end = ranges[first..last].last().map_or(steps.end, |range| range.end.max(steps.end));
+        let (first, last) = (
+            ranges.partition_point(|range| range.end < steps.start),
+            ranges.partition_point(|range| range.start <= steps.end),
+        );
+        let start = ranges[first..last]
+            .first()
+            .map_or(steps.start, |range| range.start.min(steps.start));
+        let end = ranges[first..last]
+            .last()
+            .map_or(steps.end, |range| range.end.max(steps.end));
         ranges.splice(first..last, std::iter::once(start..end));
         Self { ranges }
     }
@@ -44,17 +57,26 @@ impl LeftOut {
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is no list of steps: it should look like 3..7,9..20");
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());
-        text.split(',').try_fold(Self::default(), |left_out, range| {
-            let (start, end) = range.split_once("..").ok_or_else(bad)?;
-            let range = number(start)?..number(end)?;
-            if range.is_empty() { Err(bad()) } else { Ok(left_out.and(range)) }
-        })
+        text.split(',')
+            .try_fold(Self::default(), |left_out, range| {
+                let (start, end) = range.split_once("..").ok_or_else(bad)?;
+                let range = number(start)?..number(end)?;
+                if range.is_empty() {
+                    Err(bad())
+                } else {
+                    Ok(left_out.and(range))
+                }
+            })
     }
 }
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ranges: Vec<String> = self.ranges.iter().map(|range| format!("{}..{}", range.start, range.end)).collect();
+        let ranges: Vec<String> = self
+            .ranges
+            .iter()
+            .map(|range| format!("{}..{}", range.start, range.end))
+            .collect();
         f.write_str(&ranges.join(","))
     }
 }
@@ -70,7 +92,11 @@ pub(super) struct Steps {
 
 impl Steps {
     pub(super) fn new(left_out: LeftOut, story: bool) -> Self {
-        Self { left_out, drawn: 0, script: story.then(Vec::new) }
+        Self {
+            left_out,
+            drawn: 0,
+            script: story.then(Vec::new),
+        }
     }
 
     pub(super) fn take_script(&mut self) -> Vec<String> {
@@ -113,9 +139,18 @@ mod tests {
         for range in [5..9, 20..21, 21..25, 1..3, 3..5, 30..35, 8..31] {
             left_out = left_out.and(range.clone());
             range.for_each(|step| model[step as usize] = true);
-            assert!((0..40).all(|step| left_out.contains(step) == model[step as usize]), "{left_out}");
-            for (start, end) in (0..40).flat_map(|start| (start + 1..41).map(move |end| (start, end))) {
-                assert_eq!(left_out.covers(&(start..end)), (start..end).all(|step| model[step as usize]), "{start}..{end} of {left_out}");
+            assert!(
+                (0..40).all(|step| left_out.contains(step) == model[step as usize]),
+                "{left_out}"
+            );
+            for (start, end) in
+                (0..40).flat_map(|start| (start + 1..41).map(move |end| (start, end)))
+            {
+                assert_eq!(
+                    left_out.covers(&(start..end)),
+                    (start..end).all(|step| model[step as usize]),
+                    "{start}..{end} of {left_out}"
+                );
             }
             assert_eq!(LeftOut::parse(&left_out.to_string()), Ok(left_out.clone()));
         }

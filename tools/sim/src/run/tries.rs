@@ -1,8 +1,10 @@
-//! Operations that may be refused: an engine that always finds a reason would break no promise. So over many runs each kind must have succeeded once.
+//! Operations that may be refused: an engine that always finds a reason would break no promise. So
+//! over many runs each kind must have succeeded once.
 
 use std::collections::BTreeMap;
 
-/// Runs that ask for something, in some of which it must succeed. (Removals are refused most of all: in every second run they never succeed.)
+/// Runs that ask for something, in some of which it must succeed. (Removals are refused most of
+/// all: in every second run they never succeed.)
 const RUNS_TO_BE_SURE: u64 = 30;
 
 /// How often each kind of operation was answered, and how often it had succeeded.
@@ -23,7 +25,11 @@ impl Tries {
             let (runs, successes) = kinds.entry(kind).or_default();
             (*runs, *successes) = (*runs + 1, *successes + succeeded);
         }
-        kinds.into_iter().filter(|(_, (runs, successes))| *runs >= RUNS_TO_BE_SURE && *successes == 0).map(|(kind, (runs, _))| (kind, runs)).collect()
+        kinds
+            .into_iter()
+            .filter(|(_, (runs, successes))| *runs >= RUNS_TO_BE_SURE && *successes == 0)
+            .map(|(kind, (runs, _))| (kind, runs))
+            .collect()
     }
 }
 

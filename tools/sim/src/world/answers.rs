@@ -15,29 +15,52 @@ impl World {
         self.trace.tell(|| {
             let result = completion.result.as_ref().map(|_| "done");
             let orders = completion.orders.map(|(first, last)| (first.0, last.0));
-            format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
+            format!(
+                "{} request {}: {result:?} {orders:?}",
+                self.now_ns, completion.id.0
+            )
         });
-        let (engine, before) = (self.engine.as_ref(), (self.usable_bytes, self.map_bytes, self.used_bytes));
+        let (engine, before) = (
+            self.engine.as_ref(),
+            (self.usable_bytes, self.map_bytes, self.used_bytes),
+        );
         let is_changing = self.model.is_changing_properties();
-        let full = |bytes: u64| engine.is_none_or(|engine| is_full(&engine.status(), before, is_changing, bytes));
+        let full = |bytes: u64| {
+            engine.is_none_or(|engine| is_full(&engine.status(), before, is_changing, bytes))
+        };
         self.model.complete(completion, full)?;
         match (self.reading_back.remove(&completion.id), &completion.result) {
             (Some((volume, first)), Ok(Reply::Data(slices))) => {
                 let mut bytes = Vec::new();
-                slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+                slices
+                    .iter()
+                    .for_each(|slice| bytes.extend_from_slice(slice));
                 self.model.settle(volume, first, &bytes);
             }
             (Some((volume, first)), Err(_)) => _ = self.unreadable.insert((volume, first)),
-            (Some((volume, first)), Ok(Reply::Extents(extents))) => self.model.settle_status(volume, first, extents),
+            (Some((volume, first)), Ok(Reply::Extents(extents))) => {
+                self.model.settle_status(volume, first, extents)
+            }
             _ => {}
         }
         Ok(())
     }
 
-    pub(super) fn control_completed(&mut self, completion: &ControlCompletion) -> Result<(), Violation> {
-        self.trace.tell(|| format!("{} control {}: {:?}", self.now_ns, completion.id.0, completion.result));
+    pub(super) fn control_completed(
+        &mut self,
+        completion: &ControlCompletion,
+    ) -> Result<(), Violation> {
+        self.trace.tell(|| {
+            format!(
+                "{} control {}: {:?}",
+                self.now_ns, completion.id.0, completion.result
+            )
+        });
         match self.changes.remove(&completion.id) {
-            None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
+            None => Err(Violation::new(
+                Broken::Protocol,
+                format!("control command {} is not in flight", completion.id.0),
+            )),
             // As if the power had gone before an answer.
             Some(_) if self.model.lenient && completion.result.is_err() => Ok(()),
             Some(Commanded::Volume(change)) => {
@@ -47,45 +70,82 @@ impl World {
                     VolumeChange::Delete(_) => "deletion of volumes",
                 };
                 self.tries.note(kind, completion.result.is_ok());
-                let newest = self.engine.as_ref().map_or(0, |engine| engine.status().order.0);
+                let newest = self
+                    .engine
+                    .as_ref()
+                    .map_or(0, |engine| engine.status().order.0);
                 self.model.note_change(newest);
                 self.model.complete_change(&change, &completion.result)
             }
             Some(Commanded::Properties) => {
-                self.tries.note("change of properties", completion.result.is_ok());
-                self.model.complete_properties(completion.id, &completion.result)
+                self.tries
+                    .note("change of properties", completion.result.is_ok());
+                self.model
+                    .complete_properties(completion.id, &completion.result)
             }
             Some(Commanded::Setting(volume, kind)) => {
                 self.tries.note(kind, completion.result.is_ok());
-                self.model.complete_setting(completion.id, volume, &completion.result)
+                self.model
+                    .complete_setting(completion.id, volume, &completion.result)
             }
-            Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
+            Some(Commanded::Scrub)
+                if matches!(
+                    completion.result,
+                    Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)
+                ) =>
+            {
+                Ok(())
+            }
             Some(Commanded::Member | Commanded::Settle) => {
-                self.answers.insert(completion.id, completion.result.clone());
+                self.answers
+                    .insert(completion.id, completion.result.clone());
                 Ok(())
             }
             Some(Commanded::Other) => match &completion.result {
                 Ok(ControlReply::Sharing(sharing)) => self.counted(sharing),
                 Ok(_) => Ok(()),
-                Err(error) => Err(Violation::new(Broken::Error, format!("a control command failed: {error:?}"))),
+                Err(error) => Err(Violation::new(
+                    Broken::Error,
+                    format!("a control command failed: {error:?}"),
+                )),
             },
-            Some(Commanded::Scrub) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+            Some(Commanded::Scrub) => Err(Violation::new(
+                Broken::Error,
+                format!("a control command failed: {:?}", completion.result),
+            )),
         }
     }
 
-    /// What volumes keep for themselves can not be more than there is; a count of one moment has each volume once.
+    /// What volumes keep for themselves can not be more than there is; a count of one moment has
+    /// each volume once.
     fn counted(&self, sharing: &Sharing) -> Result<(), Violation> {
-        let Some(engine) = &self.engine else { return Ok(()) };
+        let Some(engine) = &self.engine else {
+            return Ok(());
+        };
         let ids: BTreeSet<VolumeId> = sharing.volumes.iter().map(|volume| volume.id).collect();
-        let sum: u64 = sharing.volumes.iter().map(|volume| volume.exclusive_bytes).sum();
+        let sum: u64 = sharing
+            .volumes
+            .iter()
+            .map(|volume| volume.exclusive_bytes)
+            .sum();
         let most = engine.status().plan.data_bytes;
-        ensure!(ids.len() == sharing.volumes.len(), Protocol, "a volume is counted twice: {:?}", sharing.volumes);
-        ensure!(!sharing.exact || sum <= most, Protocol, "volumes keep {sum} bytes for themselves, the pool has {most}");
+        ensure!(
+            ids.len() == sharing.volumes.len(),
+            Protocol,
+            "a volume is counted twice: {:?}",
+            sharing.volumes
+        );
+        ensure!(
+            !sharing.exact || sum <= most,
+            Protocol,
+            "volumes keep {sum} bytes for themselves, the pool has {most}"
+        );
         Ok(())
     }
 
     pub(super) fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
-        self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
+        self.trace
+            .tell(|| format!("{} notice: {notice:?}", self.now_ns));
         if let Notice::Repaired { volume, lba, .. } = notice {
             self.repaired.insert((*volume, self.spread.known(*lba)));
         }
@@ -94,47 +154,110 @@ impl World {
             // A read-only start cannot complete what a crash left incomplete.
             Notice::Repaired { .. } if self.read_only => {}
             Notice::Repaired { member, .. } if self.flaky.contains(member) => {}
-            Notice::LabelWritten { member } if self.flaky.contains(member) || self.journal_devices().contains(member) => {}
-            Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } | Notice::LabelWritten { member } => {
-                ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
+            Notice::LabelWritten { member }
+                if self.flaky.contains(member) || self.journal_devices().contains(member) => {}
+            Notice::MemberFailed { member, .. }
+            | Notice::Repaired { member, .. }
+            | Notice::LabelWritten { member } => {
+                ensure!(
+                    self.ailing.contains(member),
+                    Error,
+                    "member {member} is healthy, but: {notice:?}"
+                );
             }
-            Notice::Unrecoverable { volume, lba, blocks } if self.model.lenient => {
+            Notice::Unrecoverable {
+                volume,
+                lba,
+                blocks,
+            } if self.model.lenient => {
                 let spread = self.spread;
-                self.told_lost.extend((*lba..lba + blocks).map(|lba| (*volume, spread.known(lba))));
+                self.told_lost
+                    .extend((*lba..lba + blocks).map(|lba| (*volume, spread.known(lba))));
             }
-            Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } if self.model.lenient => {}
-            Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } | Notice::Stopped { .. } => {
-                ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
+            Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. }
+                if self.model.lenient => {}
+            Notice::Unrecoverable { .. }
+            | Notice::UnrecoverableReference { .. }
+            | Notice::UnnamedReferences { .. }
+            | Notice::Stopped { .. } => {
+                ensure!(
+                    self.stopping || self.model.lenient,
+                    Error,
+                    "within redundancy, but: {notice:?}"
+                );
             }
             Notice::SpareFailed { member } => {
-                let is_well = self.members.is_present(*member) && *self.members.ailment_mut(*member) == Ailment::default();
-                ensure!(!is_well, Error, "spare {member} is healthy, but: {notice:?}");
+                let is_well = self.members.is_present(*member)
+                    && *self.members.ailment_mut(*member) == Ailment::default();
+                ensure!(
+                    !is_well,
+                    Error,
+                    "spare {member} is healthy, but: {notice:?}"
+                );
             }
-            Notice::Exhausted { .. } => ensure!(self.model.lenient, Error, "within redundancy, but: {notice:?}"),
+            Notice::Exhausted { .. } => ensure!(
+                self.model.lenient,
+                Error,
+                "within redundancy, but: {notice:?}"
+            ),
             Notice::StartNote { .. } => {}
             Notice::MemberHangs { member, .. } => {
-                ensure!(self.has_hung(*member), Error, "member {member} answers in time, but: {notice:?}");
+                ensure!(
+                    self.has_hung(*member),
+                    Error,
+                    "member {member} answers in time, but: {notice:?}"
+                );
             }
             Notice::MemberAnswers { .. } => {}
-            Notice::ReplacementReady { .. } | Notice::ReplacementEnded { .. } | Notice::Replaced { .. } => {}
-            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
-            Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}
-            Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
+            Notice::ReplacementReady { .. }
+            | Notice::ReplacementEnded { .. }
+            | Notice::Replaced { .. } => {}
+            Notice::Filling { .. }
+            | Notice::MapFull { .. }
+            | Notice::ScrubEnded { .. }
+            | Notice::MemberSlow { .. }
+            | Notice::MemberNotSlow { .. } => {}
+            Notice::MemberRebuilding { .. }
+            | Notice::MemberRebuilt { .. }
+            | Notice::MemberOffline { .. }
+            | Notice::MemberMissing { .. } => {}
+            Notice::Grown { .. }
+            | Notice::Leaving { .. }
+            | Notice::Restriped
+            | Notice::Overcommitted { .. } => {}
             Notice::Removed { member, .. } => self.gone.push(*member),
         }
         Ok(())
     }
 }
 
-/// True if so many bytes more may be refused. `before`: what was usable, what the map might take and what was used a moment ago.
-pub(super) fn is_full(status: &PoolStatus, before: (u64, u64, u64), is_changing: bool, bytes: u64) -> bool {
+/// True if so many bytes more may be refused. `before`: what was usable, what the map might take
+/// and what was used a moment ago.
+pub(super) fn is_full(
+    status: &PoolStatus,
+    before: (u64, u64, u64),
+    is_changing: bool,
+    bytes: u64,
+) -> bool {
     let (usable_before, map_before, used_before) = before;
     // Each block of a request may need a page of the map, and one more leads up to it.
     let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
-    let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
-    let beyond = status.dedup.index_pages.saturating_sub(status.plan.index_pages) * BLOCK_BYTES;
-    let least = status.plan.usable_bytes.min(usable_before).saturating_sub(beyond);
+    let map_is_full = map_is_full
+        || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
+    let beyond = status
+        .dedup
+        .index_pages
+        .saturating_sub(status.plan.index_pages)
+        * BLOCK_BYTES;
+    let least = status
+        .plan
+        .usable_bytes
+        .min(usable_before)
+        .saturating_sub(beyond);
     // While the way of reduction changes both count.
-    let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
-    map_is_full || by_blocks || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
+    let by_blocks =
+        is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
+    map_is_full
+        || by_blocks
+        || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
 }

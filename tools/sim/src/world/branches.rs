@@ -1,8 +1,10 @@
-//! What would be if the power went now: copies of the world, one for each set of unflushed writes that may survive, and copies of those with
-//! faults within redundancy: each member absent, each with its newest columns wrong or unreadable, and with two redundancy columns each pair of those.
+//! What would be if the power went now: copies of the world, one for each set of unflushed writes
+//! that may survive, and copies of those with faults within redundancy: each member absent, each
+//! with its newest columns wrong or unreadable, and with two redundancy columns each pair of those.
 //!
-//! A start is a function of the image, faults included. What it gave is kept by the hash of the image, and where the same image comes about at a
-//! later moment, or by another set of writes, that is held against what the model demands by then.
+//! A start is a function of the image, faults included. What it gave is kept by the hash of the
+//! image, and where the same image comes about at a later moment, or by another set of writes, that
+//! is held against what the model demands by then.
 
 use super::{BUFFER_BYTES_KEPT, Pending, World};
 use crate::members::{Ailment, Started, Survival, VirtualMembers};
@@ -43,23 +45,40 @@ impl Wrong {
     }
 }
 
-/// Every placement of up to `tolerance` (at most two) faults over `count` members; then of one on the journal devices, if another one is left, and the
-/// absence of all of these: then a start may be refused.
+/// Every placement of up to `tolerance` (at most two) faults over `count` members; then of one on
+/// the journal devices, if another one is left, and the absence of all of these: then a start may
+/// be refused.
 fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<Wrong>> {
-    let single = |m: usize| [Wrong::Absent, Wrong::Recent, Wrong::Unreadable].map(|wrong| wrong(MemberId(m as u8)));
+    let single = |m: usize| {
+        [Wrong::Absent, Wrong::Recent, Wrong::Unreadable].map(|wrong| wrong(MemberId(m as u8)))
+    };
     let mut all: Vec<Vec<Wrong>> = Vec::new();
     if tolerance >= 1 {
         all.extend((0..count).flat_map(single).map(|wrong| vec![wrong]));
     }
     if tolerance >= 2 {
         let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
-        all.extend(pairs.flat_map(|(a, b)| single(a).into_iter().flat_map(move |one| single(b).into_iter().map(move |other| vec![one, other]))));
+        all.extend(pairs.flat_map(|(a, b)| {
+            single(a)
+                .into_iter()
+                .flat_map(move |one| single(b).into_iter().map(move |other| vec![one, other]))
+        }));
     }
     if devices.len() >= 2 {
-        all.extend(devices.iter().flat_map(|device| single(device.index())).map(|wrong| vec![wrong]));
+        all.extend(
+            devices
+                .iter()
+                .flat_map(|device| single(device.index()))
+                .map(|wrong| vec![wrong]),
+        );
     }
     if !devices.is_empty() {
-        all.push(devices.iter().map(|device| Wrong::Absent(*device)).collect());
+        all.push(
+            devices
+                .iter()
+                .map(|device| Wrong::Absent(*device))
+                .collect(),
+        );
     }
     all
 }
@@ -67,12 +86,24 @@ fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<W
 /// Tries what would be if that survived of each unflushed write.
 type Attempt<'a> = dyn FnMut(&dyn Fn(usize) -> Survival) -> Result<(), Violation> + 'a;
 
-/// Hands every set of survivors of `writes` unflushed writes to `attempt`; of many writes some. Then each write torn: its first sectors beside all others, its last
-/// ones alone, at a drawn place.
-fn sets_of_survivors(writes: usize, rng: &mut Rng, attempt: &mut Attempt<'_>) -> Result<(), Violation> {
-    let survives = |survives: bool| if survives { Survival::Whole } else { Survival::Lost };
+/// Hands every set of survivors of `writes` unflushed writes to `attempt`; of many writes some.
+/// Then each write torn: its first sectors beside all others, its last ones alone, at a drawn
+/// place.
+fn sets_of_survivors(
+    writes: usize,
+    rng: &mut Rng,
+    attempt: &mut Attempt<'_>,
+) -> Result<(), Violation> {
+    let survives = |survives: bool| {
+        if survives {
+            Survival::Whole
+        } else {
+            Survival::Lost
+        }
+    };
     if writes <= ALL_SETS_WRITES_MAX {
-        (0..1u32 << writes).try_for_each(|set| attempt(&|write| survives(set >> write & 1 == 1)))?;
+        (0..1u32 << writes)
+            .try_for_each(|set| attempt(&|write| survives(set >> write & 1 == 1)))?;
     } else {
         attempt(&|_| Survival::Whole)?;
         attempt(&|_| Survival::Lost)?;
@@ -87,7 +118,13 @@ fn sets_of_survivors(writes: usize, rng: &mut Rng, attempt: &mut Attempt<'_>) ->
     }
     for torn in 0..writes {
         let (first, last) = (Survival::First(rng.bits()), Survival::Last(rng.bits()));
-        attempt(&|write| if write == torn { first } else { Survival::Whole })?;
+        attempt(&|write| {
+            if write == torn {
+                first
+            } else {
+                Survival::Whole
+            }
+        })?;
         attempt(&|write| if write == torn { last } else { Survival::Lost })?;
     }
     Ok(())
@@ -102,7 +139,8 @@ pub struct Cuts {
     pub starts: u64,
     /// Starts with faults.
     pub with_faults: u64,
-    /// Images, faults included, that an earlier start had recovered: what it gave was held against the model of the moment.
+    /// Images, faults included, that an earlier start had recovered: what it gave was held against
+    /// the model of the moment.
     pub again: u64,
     /// Starts without the journal devices that were refused.
     pub refused: u64,
@@ -117,11 +155,22 @@ pub struct Cuts {
 impl Default for Cuts {
     fn default() -> Self {
         let buffers = BufPool::new(BUFFER_BYTES_KEPT);
-        Self { cuts: 0, starts: 0, with_faults: 0, again: 0, refused: 0, images: Default::default(), moments: 0, recovered: Default::default(), buffers }
+        Self {
+            cuts: 0,
+            starts: 0,
+            with_faults: 0,
+            again: 0,
+            refused: 0,
+            images: Default::default(),
+            moments: 0,
+            recovered: Default::default(),
+            buffers,
+        }
     }
 }
 
-/// What a start made of an image. The same image gives the same, so that nobody need start it twice.
+/// What a start made of an image. The same image gives the same, so that nobody need start it
+/// twice.
 #[derive(Debug)]
 struct Recovered {
     report: OpenReport,
@@ -133,29 +182,61 @@ struct Recovered {
 }
 
 impl World {
-    /// Cuts the power now in copies of this world, starts each again, compares everything. If all unflushed writes survive or none, every
-    /// placement of faults is tried as well, else one of them in turn.
-    pub fn try_all_cuts(&self, options: &OpenOptions, tolerance: usize, rng: &mut Rng, cuts: &mut Cuts) -> Result<(), Violation> {
-        let started: Vec<&Started> =
-            self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
-        let in_flight = started.iter().filter(|started| matches!(started.command.op, MemberOp::Write { .. })).count();
-        let cached: usize = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
+    /// Cuts the power now in copies of this world, starts each again, compares everything. If all
+    /// unflushed writes survive or none, every placement of faults is tried as well, else one of
+    /// them in turn.
+    pub fn try_all_cuts(
+        &self,
+        options: &OpenOptions,
+        tolerance: usize,
+        rng: &mut Rng,
+        cuts: &mut Cuts,
+    ) -> Result<(), Violation> {
+        let started: Vec<&Started> = self
+            .pending
+            .values()
+            .filter_map(|pending| {
+                if let Pending::Command(started) = pending {
+                    Some(started)
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let in_flight = started
+            .iter()
+            .filter(|started| matches!(started.command.op, MemberOp::Write { .. }))
+            .count();
+        let cached: usize = (0..self.members.member_count())
+            .map(|m| self.members.member(MemberId(m as u8)).cached_writes())
+            .sum();
         let writes = in_flight + cached;
         let devices = self.journal_devices();
-        let placements = placements(self.members.member_count() - devices.len(), tolerance, &devices);
+        let placements = placements(
+            self.members.member_count() - devices.len(),
+            tolerance,
+            &devices,
+        );
         cuts.moments += 1;
         if cuts.moments.is_multiple_of(MOMENTS_KEPT) {
             let since = cuts.moments - MOMENTS_KEPT;
-            cuts.recovered.retain(|_, recovered| recovered.moment >= since);
+            cuts.recovered
+                .retain(|_, recovered| recovered.moment >= since);
         }
         let mut turn = rng.below(placements.len().max(1) as u64) as usize;
         let mut attempt = |survival: &dyn Fn(usize) -> Survival| {
             let image = self.members.after_cut(&started, survival);
             cuts.images.insert(image.hash());
-            let all = [Survival::Lost, Survival::Whole].iter().any(|one| (0..writes).all(|write| survival(write) == *one));
+            let all = [Survival::Lost, Survival::Whole]
+                .iter()
+                .any(|one| (0..writes).all(|write| survival(write) == *one));
             turn += 1;
             cuts.cuts += 1;
-            let chosen = placements.iter().enumerate().filter(|(n, _)| all || n % placements.len() == turn % placements.len()).map(|(_, wrong)| &wrong[..]);
+            let chosen = placements
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| all || n % placements.len() == turn % placements.len())
+                .map(|(_, wrong)| &wrong[..]);
             for wrong in std::iter::once(&[][..]).chain(chosen) {
                 self.try_cut(options, image.clone(), wrong, cuts).map_err(|violation| {
                     let survived: Vec<_> = (0..writes).map(|write| (write, survival(write))).filter(|(_, survival)| *survival != Survival::Lost).collect();
@@ -169,7 +250,13 @@ impl World {
     }
 
     /// One image with one placement of faults.
-    fn try_cut(&self, options: &OpenOptions, mut image: VirtualMembers, wrong: &[Wrong], cuts: &mut Cuts) -> Result<(), Violation> {
+    fn try_cut(
+        &self,
+        options: &OpenOptions,
+        mut image: VirtualMembers,
+        wrong: &[Wrong],
+        cuts: &mut Cuts,
+    ) -> Result<(), Violation> {
         for wrong in wrong {
             match *wrong {
                 Wrong::Absent(member) => image.ailment_mut(member).gone = true,
@@ -189,12 +276,22 @@ impl World {
         cuts.with_faults += u64::from(!wrong.is_empty());
         let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
         world.spread = self.spread;
-        world.ailing.extend(wrong.iter().map(|wrong| wrong.member()));
+        world
+            .ailing
+            .extend(wrong.iter().map(|wrong| wrong.member()));
         let devices = self.journal_devices();
-        let without_devices = !devices.is_empty() && devices.iter().all(|device| wrong.contains(&Wrong::Absent(*device)));
+        let without_devices = !devices.is_empty()
+            && devices
+                .iter()
+                .all(|device| wrong.contains(&Wrong::Absent(*device)));
         let recovered = world.recover(self, options, without_devices, cuts.moments)?;
         drop(world);
-        ensure!(cuts.buffers.handles() == 1, Leak, "{} buffers outlive their engine", cuts.buffers.handles() - 1);
+        ensure!(
+            cuts.buffers.handles() == 1,
+            Leak,
+            "{} buffers outlive their engine",
+            cuts.buffers.handles() - 1
+        );
         match recovered {
             Some(recovered) => _ = cuts.recovered.insert(hash, recovered),
             None => cuts.refused += 1,
@@ -202,21 +299,44 @@ impl World {
         Ok(())
     }
 
-    /// The power goes now in a copy, in which no unflushed write survives, a member that has failed is there again, and others are not: a start is refused and
-    /// writes nothing, or brings everything that was promised. `landed`: what was on its way to the one that failed is on it. False if it was refused.
-    pub fn start_in_copy(&self, options: &OpenOptions, (failed, landed): (Option<MemberId>, bool), absent: &[MemberId]) -> Result<bool, Violation> {
-        let started: Vec<&Started> =
-            self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
+    /// The power goes now in a copy, in which no unflushed write survives, a member that has failed
+    /// is there again, and others are not: a start is refused and writes nothing, or brings
+    /// everything that was promised. `landed`: what was on its way to the one that failed is on it.
+    /// False if it was refused.
+    pub fn start_in_copy(
+        &self,
+        options: &OpenOptions,
+        (failed, landed): (Option<MemberId>, bool),
+        absent: &[MemberId],
+    ) -> Result<bool, Violation> {
+        let started: Vec<&Started> = self
+            .pending
+            .values()
+            .filter_map(|pending| {
+                if let Pending::Command(started) = pending {
+                    Some(started)
+                } else {
+                    None
+                }
+            })
+            .collect();
         let mut image = self.members.after_cut(&started, |_| Survival::Lost);
         let all: Vec<MemberId> = (0..image.member_count() as u8).map(MemberId).collect();
-        for started in started.iter().filter(|started| landed && Some(started.command.member) == failed) {
+        for started in started
+            .iter()
+            .filter(|started| landed && Some(started.command.member) == failed)
+        {
             if let MemberOp::Write { offset, buf } = &started.command.op {
                 image.member_mut(started.command.member).write(*offset, buf);
             }
         }
         for member in &all {
-            let is_gone = absent.contains(member) || (Some(*member) != failed && !image.is_present(*member));
-            *image.ailment_mut(*member) = Ailment { gone: is_gone, ..Ailment::default() };
+            let is_gone =
+                absent.contains(member) || (Some(*member) != failed && !image.is_present(*member));
+            *image.ailment_mut(*member) = Ailment {
+                gone: is_gone,
+                ..Ailment::default()
+            };
         }
         let mut world = World::with_buffers(0, image, false, BufPool::new(BUFFER_BYTES_KEPT));
         world.spread = self.spread;
@@ -233,13 +353,23 @@ impl World {
         world.model.reopened(&report, &status, newest)?;
         world.read_all()?;
         let lost = world.unreadable.iter().chain(&world.told_lost).next();
-        ensure!(lost.is_none(), Durability, "it starts (force: {}), but {lost:?} is lost", options.force);
+        ensure!(
+            lost.is_none(),
+            Durability,
+            "it starts (force: {}), but {lost:?} is lost",
+            options.force
+        );
         Ok(true)
     }
 
     /// Reads everything.
     fn read_all(&mut self) -> Result<(), Violation> {
-        let volumes: Vec<(VolumeId, u64)> = self.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<(VolumeId, u64)> = self
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in volumes {
             for first in (0..blocks).step_by(READ_BLOCKS as usize) {
                 self.read_back(id, first, READ_BLOCKS.min(blocks - first));
@@ -253,8 +383,14 @@ impl World {
 
     /// Members that hold nothing but a journal.
     pub(super) fn journal_devices(&self) -> Vec<MemberId> {
-        let devices = self.engine.as_ref().map_or(0, |engine| engine.journals().devices());
-        (0..64).filter(|member| devices >> member & 1 == 1).map(MemberId).collect()
+        let devices = self
+            .engine
+            .as_ref()
+            .map_or(0, |engine| engine.journals().devices());
+        (0..64)
+            .filter(|member| devices >> member & 1 == 1)
+            .map(MemberId)
+            .collect()
     }
 
     /// The model if the power goes now, and the newest order that the engine has given.
@@ -268,32 +404,67 @@ impl World {
         (model, newest)
     }
 
-    /// Starts what a power cut of another world left; compares everything. Without the journal devices it may be refused; then the journal is given up, and
-    /// what comes of that is no news for other moments.
-    fn recover(&mut self, before: &World, options: &OpenOptions, without_devices: bool, moment: u64) -> Result<Option<Recovered>, Violation> {
-        // Half of the members or fewer do not start by themselves; a member whose newest superblock is wrong may count as absent.
+    /// Starts what a power cut of another world left; compares everything. Without the journal
+    /// devices it may be refused; then the journal is given up, and what comes of that is no news
+    /// for other moments.
+    fn recover(
+        &mut self,
+        before: &World,
+        options: &OpenOptions,
+        without_devices: bool,
+        moment: u64,
+    ) -> Result<Option<Recovered>, Violation> {
+        // Half of the members or fewer do not start by themselves; a member whose newest superblock
+        // is wrong may count as absent.
         let devices = before.journal_devices();
         let count = self.members.member_count() - devices.len();
-        let few = 2 * (count - self.ailing.iter().filter(|member| !devices.contains(member)).count()) <= count;
-        let options = &OpenOptions { force: options.force || few, ..options.clone() };
+        let few = 2
+            * (count
+                - self
+                    .ailing
+                    .iter()
+                    .filter(|member| !devices.contains(member))
+                    .count())
+            <= count;
+        let options = &OpenOptions {
+            force: options.force || few,
+            ..options.clone()
+        };
         let (model, newest) = before.model_at_cut();
         self.model = model;
         let log = before.durable_orders().0;
         let mut started = self.start(options);
-        let refused = started.is_err() && matches!(self.refusal, Some(OpenError::JournalMissing { .. } | OpenError::Lost(_))) && without_devices;
+        let refused = started.is_err()
+            && matches!(
+                self.refusal,
+                Some(OpenError::JournalMissing { .. } | OpenError::Lost(_))
+            )
+            && without_devices;
         if refused {
             self.check_untouched()?;
-            self.refusal.take().map_or(Ok(()), |error| check_journal_refusal(&error, &devices, log, newest))?;
+            self.refusal.take().map_or(Ok(()), |error| {
+                check_journal_refusal(&error, &devices, log, newest)
+            })?;
             if !self.model.knows(log) {
                 return Ok(None);
             }
             self.model.give_up(log);
-            started = self.start(&OpenOptions { discard_journal: true, ..options.clone() });
+            started = self.start(&OpenOptions {
+                discard_journal: true,
+                ..options.clone()
+            });
         }
-        let report = started.map_err(|failure| Violation::new(Broken::Open, format!("start failed: {failure:?}")))?;
+        let report = started.map_err(|failure| {
+            Violation::new(Broken::Open, format!("start failed: {failure:?}"))
+        })?;
         let status = self.status();
         self.model.reopened(&report, &status, newest)?;
-        let volumes: Vec<(VolumeId, u64)> = self.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        let volumes: Vec<(VolumeId, u64)> = self
+            .model
+            .volumes()
+            .iter()
+            .map(|(id, volume)| (*id, volume.blocks.len() as u64))
+            .collect();
         for (id, blocks) in &volumes {
             for first in (0..*blocks).step_by(READ_BLOCKS as usize) {
                 self.read_back(*id, first, READ_BLOCKS.min(blocks - first));
@@ -302,11 +473,23 @@ impl World {
             self.run_while("comparing", |world| world.unanswered() > 0)?;
         }
         let uncertain = self.model.uncertain_blocks();
-        ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
+        ensure!(
+            uncertain == 0,
+            Protocol,
+            "{uncertain} blocks are uncertain after reading everything"
+        );
         let contents = self.model.contents();
-        self.submit(volumes.first().map_or(VolumeId(1), |(id, _)| *id), Asked::Flush);
+        self.submit(
+            volumes.first().map_or(VolumeId(1), |(id, _)| *id),
+            Asked::Flush,
+        );
         self.run_to_rest()?;
         self.check_rest()?;
-        Ok((!refused).then_some(Recovered { report, status, contents, moment }))
+        Ok((!refused).then_some(Recovered {
+            report,
+            status,
+            contents,
+            moment,
+        }))
     }
 }

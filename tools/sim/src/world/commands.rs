@@ -5,7 +5,9 @@ use super::{Commanded, Pending, World};
 use crate::members::VirtualMember;
 use crate::model::{Asked, VolumeChange, Wanted};
 use crate::violation::{Violation, ensure};
-use windrow_engine::{Control, ControlError, ControlId, ControlReply, ControlRequest, Event, MemberChange};
+use windrow_engine::{
+    Control, ControlError, ControlId, ControlReply, ControlRequest, Event, MemberChange,
+};
 use windrow_io::{MemberIo, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
@@ -16,7 +18,12 @@ impl World {
         self.next_id += 1;
         let asked = self.spread.cut(asked);
         let op = self.spread.place(asked.to_op(volume, &self.buffers));
-        self.trace.tell(|| format!("{} request {}: volume {volume} {asked:?}", self.now_ns, id.0));
+        self.trace.tell(|| {
+            format!(
+                "{} request {}: volume {volume} {asked:?}",
+                self.now_ns, id.0
+            )
+        });
         if asked.leaves_no_hole() {
             self.model.scarce_pages = self.pages_may_be_scarce();
         }
@@ -27,18 +34,32 @@ impl World {
 
     /// Reads whole blocks; what comes back is the truth from then on.
     pub fn read_back(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
-        self.look(volume, first_block, blocks, |at, count| Asked::Read { at, count });
+        self.look(volume, first_block, blocks, |at, count| Asked::Read {
+            at,
+            count,
+        });
     }
 
     /// Asks for the block status of whole blocks; what comes back is the truth from then on.
     pub fn look_at_status(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
-        self.look(volume, first_block, blocks, |at, count| Asked::Status { at, count });
+        self.look(volume, first_block, blocks, |at, count| Asked::Status {
+            at,
+            count,
+        });
     }
 
-    fn look(&mut self, volume: VolumeId, mut first_block: u64, mut blocks: u64, asks: impl Fn(u64, u64) -> Asked) {
+    fn look(
+        &mut self,
+        volume: VolumeId,
+        mut first_block: u64,
+        mut blocks: u64,
+        asks: impl Fn(u64, u64) -> Asked,
+    ) {
         let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;
         while blocks > 0 {
-            let asked = self.spread.cut(asks(first_block * sectors, blocks * sectors));
+            let asked = self
+                .spread
+                .cut(asks(first_block * sectors, blocks * sectors));
             let cut = asked.blocks();
             let id = self.submit(volume, asked);
             self.reading_back.insert(id, (volume, first_block));
@@ -50,8 +71,15 @@ impl World {
     pub fn change(&mut self, change: VolumeChange) {
         let size = |blocks: u64| self.spread.size_bytes(blocks);
         let command = match &change {
-            VolumeChange::Create(name, blocks) => Control::VolumeCreate { name: name.clone(), size_bytes: size(*blocks) },
-            VolumeChange::Resize(volume, blocks) => Control::VolumeResize { volume: *volume, size_bytes: size(*blocks), shrink: true },
+            VolumeChange::Create(name, blocks) => Control::VolumeCreate {
+                name: name.clone(),
+                size_bytes: size(*blocks),
+            },
+            VolumeChange::Resize(volume, blocks) => Control::VolumeResize {
+                volume: *volume,
+                size_bytes: size(*blocks),
+                shrink: true,
+            },
             VolumeChange::Delete(volume) => Control::VolumeDelete { volume: *volume },
         };
         self.model.submit_change(&change);
@@ -75,7 +103,11 @@ impl World {
 
     /// Sends a command about a member.
     pub fn member_command(&mut self, member: MemberId, change: MemberChange) -> ControlId {
-        let commanded = if matches!(change, MemberChange::Settle) { Commanded::Settle } else { Commanded::Member };
+        let commanded = if matches!(change, MemberChange::Settle) {
+            Commanded::Settle
+        } else {
+            Commanded::Member
+        };
         self.control(Control::Member { member, change }, commanded)
     }
 
@@ -94,7 +126,11 @@ impl World {
     /// A new device in a place that the pool has no use for yet.
     pub fn put_device(&mut self, member: MemberId, device: VirtualMember) {
         if member.index() < self.members.member_count() {
-            self.former_bytes += self.status().member_stats.get(member.index()).map_or(0, |stats| stats.written.total());
+            self.former_bytes += self
+                .status()
+                .member_stats
+                .get(member.index())
+                .map_or(0, |stats| stats.written.total());
             self.members.exchange(member, device);
             self.read_before[member.index()] = 0;
             return;
@@ -122,14 +158,19 @@ impl World {
     }
 
     /// Puts another device in the place of a member that is settled.
-    pub fn exchange_device(&mut self, member: MemberId, device: VirtualMember) -> Result<VirtualMember, Violation> {
+    pub fn exchange_device(
+        &mut self,
+        member: MemberId,
+        device: VirtualMember,
+    ) -> Result<VirtualMember, Violation> {
         self.check_settled(member)?;
         self.former_bytes += self.status().member_stats[member.index()].written.total();
         self.read_before[member.index()] = 0;
         Ok(self.members.exchange(member, device))
     }
 
-    /// The host empties a device in its slot, past the engine: what the engine has asked of it since the start is counted still.
+    /// The host empties a device in its slot, past the engine: what the engine has asked of it
+    /// since the start is counted still.
     pub fn empty_device(&mut self, member: MemberId) {
         let mut received = std::mem::take(&mut self.members.member_mut(member).received);
         received.read_bytes -= std::mem::take(&mut self.read_before[member.index()]);
@@ -141,11 +182,22 @@ impl World {
     /// The engine said that nothing is in flight to this member.
     pub fn check_settled(&self, member: MemberId) -> Result<(), Violation> {
         let of_it = |pending: &Pending| match pending {
-            Pending::Command(started) if started.command.member == member => Some(format!("{:?}", started.command.op)),
+            Pending::Command(started) if started.command.member == member => {
+                Some(format!("{:?}", started.command.op))
+            }
             _ => None,
         };
-        let left: Vec<String> = self.pending.values().filter_map(of_it).map(|op| op.chars().take(60).collect()).collect();
-        ensure!(left.is_empty(), Protocol, "member {member} is settled with commands in flight: {left:?}");
+        let left: Vec<String> = self
+            .pending
+            .values()
+            .filter_map(of_it)
+            .map(|op| op.chars().take(60).collect())
+            .collect();
+        ensure!(
+            left.is_empty(),
+            Protocol,
+            "member {member} is settled with commands in flight: {left:?}"
+        );
         Ok(())
     }
 
@@ -156,14 +208,26 @@ impl World {
             self.model.submit_properties(id, *properties);
         }
         match &command {
-            Control::VolumeSync { volume, sync } => self.model.submit_setting(id, *volume, Wanted::Sync(*sync)),
-            Control::VolumeCompression { volume, compression } => self.model.submit_setting(id, *volume, Wanted::Compression(*compression)),
-            Control::VolumeDedup { volume, dedup } => self.model.submit_setting(id, *volume, Wanted::Dedup(*dedup)),
+            Control::VolumeSync { volume, sync } => {
+                self.model.submit_setting(id, *volume, Wanted::Sync(*sync))
+            }
+            Control::VolumeCompression {
+                volume,
+                compression,
+            } => self
+                .model
+                .submit_setting(id, *volume, Wanted::Compression(*compression)),
+            Control::VolumeDedup { volume, dedup } => {
+                self.model
+                    .submit_setting(id, *volume, Wanted::Dedup(*dedup))
+            }
             _ => {}
         }
-        self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
+        self.trace
+            .tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
         self.changes.insert(id, change);
-        self.events.push(Event::Control(ControlRequest { id, command }));
+        self.events
+            .push(Event::Control(ControlRequest { id, command }));
         id
     }
 }

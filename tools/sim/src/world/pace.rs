@@ -6,10 +6,12 @@ use windrow_io::MemberOp;
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
-/// While nothing is under way but commands of a member that is out of service, nobody waits for longer. (The engine has timers of a minute.)
+/// While nothing is under way but commands of a member that is out of service, nobody waits for
+/// longer. (The engine has timers of a minute.)
 const PATIENCE_NS: u64 = 90_000_000_000;
 
-/// A command that is answered later than that hangs, as administrators are told (docs/operations.md).
+/// A command that is answered later than that hangs, as administrators are told
+/// (docs/operations.md).
 const HANGS_NS: u64 = 10_000_000_000;
 
 /// The pace of one member.
@@ -41,7 +43,15 @@ pub(super) struct LeftBehind {
 
 impl Pace {
     pub(super) fn new(percent: u64) -> Self {
-        Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0, hangs_until_ns: 0, has_hung: false }
+        Self {
+            percent,
+            factor: 1,
+            slow_until_ns: 0,
+            next_hangs_ns: 0,
+            mute_until_ns: 0,
+            hangs_until_ns: 0,
+            has_hung: false,
+        }
     }
 
     pub(super) fn hangs(&self, now_ns: u64) -> bool {
@@ -49,12 +59,25 @@ impl Pace {
     }
 
     /// Draws the duration of a command that usually takes so many microseconds.
-    pub(super) fn duration_ns(&mut self, now_ns: u64, is_read: bool, micros: u64, rng: &mut Rng) -> u64 {
+    pub(super) fn duration_ns(
+        &mut self,
+        now_ns: u64,
+        is_read: bool,
+        micros: u64,
+        rng: &mut Rng,
+    ) -> u64 {
         let stall = if rng.chance(10) { 20 } else { 1 };
-        let factor = if now_ns < self.slow_until_ns { self.factor } else { 1 };
-        let until_ns = self.hangs_until_ns.max(if is_read { self.mute_until_ns } else { 0 });
+        let factor = if now_ns < self.slow_until_ns {
+            self.factor
+        } else {
+            1
+        };
+        let until_ns = self
+            .hangs_until_ns
+            .max(if is_read { self.mute_until_ns } else { 0 });
         let usual_ns = micros * 10 * self.percent * rng.between(50, 200) / 100 * stall * factor;
-        let takes_ns = usual_ns + std::mem::take(&mut self.next_hangs_ns) + until_ns.saturating_sub(now_ns);
+        let takes_ns =
+            usual_ns + std::mem::take(&mut self.next_hangs_ns) + until_ns.saturating_sub(now_ns);
         self.has_hung |= takes_ns >= HANGS_NS;
         takes_ns
     }
@@ -64,7 +87,8 @@ impl World {
     /// A member becomes `factor` times as slow for a while, and its next command hangs.
     pub fn slow_down(&mut self, member: MemberId, factor: u64, for_ns: u64, hangs_ns: u64) {
         let pace = &mut self.paces[member.index()];
-        (pace.factor, pace.slow_until_ns, pace.next_hangs_ns) = (factor, self.now_ns.saturating_add(for_ns), hangs_ns);
+        (pace.factor, pace.slow_until_ns, pace.next_hangs_ns) =
+            (factor, self.now_ns.saturating_add(for_ns), hangs_ns);
     }
 
     /// A member answers no reads for a while.
@@ -82,9 +106,13 @@ impl World {
         self.paces[member.index()].hangs_until_ns = self.now_ns.saturating_add(for_ns);
     }
 
-    /// From now on nobody waits for this member, which is being taken out of service; `None`: that is over.
+    /// From now on nobody waits for this member, which is being taken out of service; `None`: that
+    /// is over.
     pub fn leave_behind(&mut self, member: Option<MemberId>) {
-        self.left_behind = member.map(|member| LeftBehind { member, since_ns: None });
+        self.left_behind = member.map(|member| LeftBehind {
+            member,
+            since_ns: None,
+        });
     }
 
     /// A member answers again what it gets from now on.
@@ -96,28 +124,50 @@ impl World {
     /// The power has gone: what hung is there again.
     pub(super) fn end_hangs(&mut self) {
         self.left_behind = None;
-        self.paces.iter_mut().for_each(|pace| pace.hangs_until_ns = 0);
+        self.paces
+            .iter_mut()
+            .for_each(|pace| pace.hangs_until_ns = 0);
     }
 
-    /// A pool that was exported may be written by another host: nothing is on its way that changes a member.
+    /// A pool that was exported may be written by another host: nothing is on its way that changes
+    /// a member.
     pub fn check_exported(&self) -> Result<(), Violation> {
         let changes = |pending: &&Pending| matches!(pending, Pending::Command(started) if !matches!(started.command.op, MemberOp::Read { .. }));
         let left = self.pending.values().filter(changes).count();
-        ensure!(left == 0, Protocol, "the pool is exported, and {left} commands are on their way that change members");
+        ensure!(
+            left == 0,
+            Protocol,
+            "the pool is exported, and {left} commands are on their way that change members"
+        );
         Ok(())
     }
 
     /// Before time goes on to the next end of a command, or the next wake.
     pub(super) fn check_patience(&mut self, next_ns: u64) -> Result<(), Violation> {
-        let Some(LeftBehind { member, since_ns }) = self.left_behind else { return Ok(()) };
+        let Some(LeftBehind { member, since_ns }) = self.left_behind else {
+            return Ok(());
+        };
         let is_of_it = |pending: &Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
         // (Who asked for its commands to end waits for that; so does whoever exports the pool.)
-        let waits = self.model.in_flight() > 0 || self.changes.values().any(|change| !matches!(change, Commanded::Settle));
-        let only_it = waits && !self.exporting && self.events.is_empty() && !self.pending.is_empty() && self.pending.values().all(is_of_it);
+        let waits = self.model.in_flight() > 0
+            || self
+                .changes
+                .values()
+                .any(|change| !matches!(change, Commanded::Settle));
+        let only_it = waits
+            && !self.exporting
+            && self.events.is_empty()
+            && !self.pending.is_empty()
+            && self.pending.values().all(is_of_it);
         let since_ns = only_it.then(|| since_ns.unwrap_or(self.now_ns));
         self.left_behind = Some(LeftBehind { member, since_ns });
         let waited_ns = since_ns.map_or(0, |since_ns| next_ns.saturating_sub(since_ns));
-        ensure!(waited_ns < PATIENCE_NS, Stuck, "for {waited_ns} ns nothing but member {member} is waited for, which is out of service; {}", self.summary());
+        ensure!(
+            waited_ns < PATIENCE_NS,
+            Stuck,
+            "for {waited_ns} ns nothing but member {member} is waited for, which is out of service; {}",
+            self.summary()
+        );
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! gzip, member after member, with zeroes between and behind them: tapes, and copies in whole blocks, pad files so.
+//! gzip, member after member, with zeroes between and behind them: tapes, and copies in whole
+//! blocks, pad files so.
 
 use flate2::bufread::GzDecoder;
 use std::io::{self, BufRead, Read};
@@ -15,7 +16,9 @@ pub struct Gzip<R> {
 impl<R: BufRead> Gzip<R> {
     /// Begins with the first member.
     pub fn new(source: R) -> Self {
-        Self { member: Some(GzDecoder::new(source)) }
+        Self {
+            member: Some(GzDecoder::new(source)),
+        }
     }
 }
 
@@ -27,7 +30,11 @@ fn follows(source: &mut impl BufRead) -> io::Result<bool> {
             other => other?,
         };
         match bytes.iter().position(|byte| *byte != 0) {
-            Some(at) if bytes[at] != MEMBER => return Err(io::Error::other("behind the end of the gzip data comes something else")),
+            Some(at) if bytes[at] != MEMBER => {
+                return Err(io::Error::other(
+                    "behind the end of the gzip data comes something else",
+                ));
+            }
             Some(at) => {
                 source.consume(at);
                 return Ok(true);
@@ -52,7 +59,9 @@ impl<R: BufRead> Read for Gzip<R> {
                 return Ok(count);
             }
             // A member gives its last bytes only after its checksum was right.
-            let Some(member) = self.member.take() else { break };
+            let Some(member) = self.member.take() else {
+                break;
+            };
             let mut source = member.into_inner();
             if follows(&mut source)? {
                 self.member = Some(GzDecoder::new(source));

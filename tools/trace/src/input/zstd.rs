@@ -4,7 +4,8 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, Read};
 
-/// zstd, frame after frame: packers that work in parallel write several, and some put frames between that are to be skipped.
+/// zstd, frame after frame: packers that work in parallel write several, and some put frames
+/// between that are to be skipped.
 pub struct Zstd<R> {
     source: Pushback<R>,
     decoder: Box<FrameDecoder>,
@@ -13,29 +14,46 @@ pub struct Zstd<R> {
     failure: Option<io::Error>,
 }
 
-/// A last block of no bytes, and a checksum. The decoder keeps a window of what it has unpacked until a frame ends; where the source is cut off, this gives that free.
+/// A last block of no bytes, and a checksum. The decoder keeps a window of what it has unpacked
+/// until a frame ends; where the source is cut off, this gives that free.
 const END_OF_FRAME: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: Read> Zstd<R> {
     /// Begins with the first frame.
     pub fn new(source: R) -> Self {
-        let source = Pushback { byte: None, source, ended: false };
-        Self { source, decoder: Box::new(FrameDecoder::new()), open: false, failure: None }
+        let source = Pushback {
+            byte: None,
+            source,
+            ended: false,
+        };
+        Self {
+            source,
+            decoder: Box::new(FrameDecoder::new()),
+            open: false,
+            failure: None,
+        }
     }
 
     /// Begins the next frame; false at the end.
     fn next_frame(&mut self) -> io::Result<bool> {
         let mut byte = [0];
         while self.source.read(&mut byte)? > 0 {
-            // Zeroes behind a frame are padding, as of a tape or of a file system that lost the tail.
+            // Zeroes behind a frame are padding, as of a tape or of a file system that lost the
+            // tail.
             if byte[0] == 0 {
                 continue;
             }
             self.source.byte = Some(byte[0]);
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => return Ok(true),
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    let skipped = io::copy(&mut (&mut self.source).take(u64::from(length)), &mut io::sink())?;
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = io::copy(
+                        &mut (&mut self.source).take(u64::from(length)),
+                        &mut io::sink(),
+                    )?;
                     if skipped < u64::from(length) {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -60,12 +78,18 @@ impl<R: Read> Read for Zstd<R> {
                 self.open = true;
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                if let Err(error) = self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)) {
-                    // A block is unpacked only when all of it is there, so whatever was unpacked is whole. Of one that is wrong this does not hold.
+                if let Err(error) = self
+                    .decoder
+                    .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
+                {
+                    // A block is unpacked only when all of it is there, so whatever was unpacked is
+                    // whole. Of one that is wrong this does not hold.
                     if !self.source.ended || self.decoder.is_finished() {
                         return Err(io::Error::other(error));
                     }
-                    self.decoder.decode_blocks(&END_OF_FRAME[..], BlockDecodingStrategy::UptoBlocks(1)).map_err(io::Error::other)?;
+                    self.decoder
+                        .decode_blocks(&END_OF_FRAME[..], BlockDecodingStrategy::UptoBlocks(1))
+                        .map_err(io::Error::other)?;
                     self.failure = Some(io::Error::other(error));
                 }
             }

@@ -7,25 +7,49 @@ use proptest::prelude::*;
 fn any_request() -> impl Strategy<Value = Request> {
     let range = (any::<u64>(), 0u64..1 << 33, any::<u8>()).prop_map(|(offset, length, shift)| {
         let offset = offset >> (shift % 64);
-        (offset, length.min(request::TRANSFER_BYTES_MOST).min(u64::MAX - offset))
+        (
+            offset,
+            length
+                .min(request::TRANSFER_BYTES_MOST)
+                .min(u64::MAX - offset),
+        )
     });
-    (0usize..4, any::<bool>(), 0u32..4, range, any::<u64>()).prop_map(|(kind, fua, device, (offset, length), time)| {
-        let kind = request::KINDS[kind];
-        let (offset, length) = if kind == Kind::Flush { (0, 0) } else { (offset, length) };
-        Request { fua: fua && kind == Kind::Write, ..Request::new(kind, device, offset, length, time) }
-    })
+    (0usize..4, any::<bool>(), 0u32..4, range, any::<u64>()).prop_map(
+        |(kind, fua, device, (offset, length), time)| {
+            let kind = request::KINDS[kind];
+            let (offset, length) = if kind == Kind::Flush {
+                (0, 0)
+            } else {
+                (offset, length)
+            };
+            Request {
+                fua: fua && kind == Kind::Write,
+                ..Request::new(kind, device, offset, length, time)
+            }
+        },
+    )
 }
 
 /// Everything that a reader can be asked, for its panics.
 fn exhaust(bytes: &[u8]) {
     for (_, format) in FORMATS {
         for skip_bad in [false, true] {
-            let columns = (format == Format::Columns).then(|| Columns::parse("op,lba,sectors,time_us,device").expect("columns"));
-            let options = Options { format: Some(format), columns, skip_bad, ..Options::default() };
+            let columns = (format == Format::Columns)
+                .then(|| Columns::parse("op,lba,sectors,time_us,device").expect("columns"));
+            let options = Options {
+                format: Some(format),
+                columns,
+                skip_bad,
+                ..Options::default()
+            };
             if let Ok(reader) = Reader::new(bytes, &options) {
                 let mut summary = Summary::default();
                 reader.filter_map(Result::ok).for_each(|request| {
-                    assert!(request.check_up_to(2 * request::TRANSFER_BYTES_MOST).is_ok());
+                    assert!(
+                        request
+                            .check_up_to(2 * request::TRANSFER_BYTES_MOST)
+                            .is_ok()
+                    );
                     summary.add(&request);
                 });
                 let _ = summary.figures();
@@ -54,7 +78,8 @@ proptest! {
         exhaust(&[beginnings[begin], &bytes].concat());
     }
 
-    /// A chunk with a right checksum and any content: what a decoder has to face once checksums no longer help.
+    /// A chunk with a right checksum and any content: what a decoder has to face once checksums no
+    /// longer help.
     #[test]
     fn any_chunk_with_a_right_checksum(kind in 0u8..5, count in 0u32..40, payload in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = compact::tests_only::signed(&[(2, 0, b"a".to_vec()), (kind, count, payload)]);

@@ -1,4 +1,5 @@
-//! Lines of columns that the user names: for formats that nobody thought of here, and for those that only their owners have.
+//! Lines of columns that the user names: for formats that nobody thought of here, and for those
+//! that only their owners have.
 
 use super::fields::{self, Fields, show};
 use crate::devices::Devices;
@@ -66,7 +67,12 @@ impl Columns {
                 .ok_or_else(|| format!("'{word}' is no column; there are {}", known()))
         };
         let columns: Vec<Column> = text.split(',').map(find).collect::<Result<_, _>>()?;
-        let count = |wanted: &[Column]| columns.iter().filter(|column| wanted.contains(column)).count();
+        let count = |wanted: &[Column]| {
+            columns
+                .iter()
+                .filter(|column| wanted.contains(column))
+                .count()
+        };
         let places = count(&[Column::Offset, Column::Lba, Column::Block]);
         let sizes = count(&[Column::Length, Column::Sectors, Column::Blocks]);
         if count(&[Column::Operation]) != 1 || places != 1 || sizes != 1 {
@@ -75,18 +81,35 @@ impl Columns {
         Ok(Self { columns })
     }
 
-    /// The columns of the client trace of JESD219A, as the standard speaks of it: commands with their address and length in sectors.
+    /// The columns of the client trace of JESD219A, as the standard speaks of it: commands with
+    /// their address and length in sectors.
     pub fn jesd219() -> Self {
-        Self { columns: vec![Column::Operation, Column::Lba, Column::Sectors] }
+        Self {
+            columns: vec![Column::Operation, Column::Lba, Column::Sectors],
+        }
     }
 
     /// Takes a line apart. A flush may end after its name.
     pub fn line(&self, line: &[u8], devices: &mut Devices) -> Result<Request, String> {
         let commas = line.contains(&b',');
-        let mut fields = if commas { Fields::commas(line) } else { Fields::spaces(line) };
+        let mut fields = if commas {
+            Fields::commas(line)
+        } else {
+            Fields::spaces(line)
+        };
         let (mut kind, mut offset, mut length, mut time, mut device) = (None, None, None, 0, None);
         for column in &self.columns {
-            if kind == Some(Kind::Flush) && matches!(column, Column::Offset | Column::Lba | Column::Block | Column::Length | Column::Sectors | Column::Blocks) {
+            if kind == Some(Kind::Flush)
+                && matches!(
+                    column,
+                    Column::Offset
+                        | Column::Lba
+                        | Column::Block
+                        | Column::Length
+                        | Column::Sectors
+                        | Column::Blocks
+                )
+            {
                 fields.next();
                 continue;
             }
@@ -106,7 +129,9 @@ impl Columns {
         let device = devices.number(device.unwrap_or(b"0"))?;
         match (kind, offset, length) {
             (Some(Kind::Flush), ..) => Ok(Request::new(Kind::Flush, device, 0, 0, time)),
-            (Some(kind), Some(offset), Some(length)) => Ok(Request::new(kind, device, offset, length, time)),
+            (Some(kind), Some(offset), Some(length)) => {
+                Ok(Request::new(kind, device, offset, length, time))
+            }
             // `parse` saw to it that all three are there.
             _ => Err("it has no operation, place or size".to_owned()),
         }

@@ -11,23 +11,39 @@ pub struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Fields between commas.
     pub fn commas(line: &'a [u8]) -> Self {
-        Self { rest: Some(line), commas: true }
+        Self {
+            rest: Some(line),
+            commas: true,
+        }
     }
 
     /// Fields between spaces and tabs.
     pub fn spaces(line: &'a [u8]) -> Self {
-        Self { rest: Some(line), commas: false }
+        Self {
+            rest: Some(line),
+            commas: false,
+        }
     }
 
     /// The next field, without spaces around it.
     pub fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        let rest = if self.commas { rest } else { rest.trim_ascii_start() };
+        let rest = if self.commas {
+            rest
+        } else {
+            rest.trim_ascii_start()
+        };
         if !self.commas && rest.is_empty() {
             self.rest = None;
             return None;
         }
-        let end = rest.iter().position(|byte| if self.commas { *byte == b',' } else { byte.is_ascii_whitespace() });
+        let end = rest.iter().position(|byte| {
+            if self.commas {
+                *byte == b','
+            } else {
+                byte.is_ascii_whitespace()
+            }
+        });
         let field = match end {
             Some(end) => {
                 self.rest = rest.get(end + 1..);
@@ -43,7 +59,9 @@ impl<'a> Fields<'a> {
 
     /// A field that must be there.
     pub fn need(&mut self, name: &str) -> Result<&'a [u8], String> {
-        self.next().filter(|field| !field.is_empty()).ok_or_else(|| format!("there is no {name}"))
+        self.next()
+            .filter(|field| !field.is_empty())
+            .ok_or_else(|| format!("there is no {name}"))
     }
 
     /// A number that must be there.
@@ -54,7 +72,9 @@ impl<'a> Fields<'a> {
 
     /// A number of units that must be there, as so many small ones.
     pub fn scaled(&mut self, name: &str, unit: u64) -> Result<u64, String> {
-        self.number(name)?.checked_mul(unit).ok_or_else(|| format!("the {name} is too large"))
+        self.number(name)?
+            .checked_mul(unit)
+            .ok_or_else(|| format!("the {name} is too large"))
     }
 
     /// A time with a fraction, in units of so many nanoseconds.
@@ -77,7 +97,10 @@ impl<'a> Fields<'a> {
 
 /// The field as far as it is worth showing.
 pub fn show(field: &[u8]) -> String {
-    String::from_utf8_lossy(&field[..field.len().min(40)]).chars().map(|shown| if shown.is_control() { '?' } else { shown }).collect()
+    String::from_utf8_lossy(&field[..field.len().min(40)])
+        .chars()
+        .map(|shown| if shown.is_control() { '?' } else { shown })
+        .collect()
 }
 
 /// A whole number of decimal digits.
@@ -97,7 +120,9 @@ pub fn hexadecimal(field: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
-    digits.iter().try_fold(0u64, |value, byte| Some(value << 4 | u64::from(char::from(*byte).to_digit(16)?)))
+    digits.iter().try_fold(0u64, |value, byte| {
+        Some(value << 4 | u64::from(char::from(*byte).to_digit(16)?))
+    })
 }
 
 /// A decimal fraction of units, in whole parts of them; digits beyond the last part are dropped.
@@ -106,18 +131,32 @@ pub fn decimal(field: &[u8], unit: u64) -> Option<u64> {
         Some(at) => (&field[..at], &field[at + 1..]),
         None => (field, &b"0"[..]),
     };
-    let whole = if whole.is_empty() && !fraction.is_empty() { 0 } else { number(whole)? };
+    let whole = if whole.is_empty() && !fraction.is_empty() {
+        0
+    } else {
+        number(whole)?
+    };
     if !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let kept = &fraction[..fraction.len().min(18)];
-    let parts = if kept.is_empty() { 0 } else { u128::from(number(kept)?) * u128::from(unit) / 10u128.pow(kept.len() as u32) };
-    whole.checked_mul(unit)?.checked_add(u64::try_from(parts).ok()?)
+    let parts = if kept.is_empty() {
+        0
+    } else {
+        u128::from(number(kept)?) * u128::from(unit) / 10u128.pow(kept.len() as u32)
+    };
+    whole
+        .checked_mul(unit)?
+        .checked_add(u64::try_from(parts).ok()?)
 }
 
 /// Words for the kinds: R, W, T or D, F and what begins so in full.
 pub fn kind(field: &[u8]) -> Option<Kind> {
-    let is = |words: &[&str]| words.iter().any(|word| field.eq_ignore_ascii_case(word.as_bytes()));
+    let is = |words: &[&str]| {
+        words
+            .iter()
+            .any(|word| field.eq_ignore_ascii_case(word.as_bytes()))
+    };
     match () {
         () if is(&["r", "rd", "read"]) => Some(Kind::Read),
         () if is(&["w", "wr", "write"]) => Some(Kind::Write),
@@ -127,8 +166,13 @@ pub fn kind(field: &[u8]) -> Option<Kind> {
     }
 }
 
-/// True for a line of names only, as some tables begin with: no field begins with a digit, and there are several.
+/// True for a line of names only, as some tables begin with: no field begins with a digit, and
+/// there are several.
 pub fn is_heading(line: &[u8]) -> bool {
-    let words = line.split(|byte| matches!(byte, b',' | b' ' | b'\t' | b';')).filter(|word| !word.is_empty());
-    words.clone().count() >= 3 && words.clone().all(|word| word[0].is_ascii_alphabetic()) && words.clone().any(|word| word.len() > 2)
+    let words = line
+        .split(|byte| matches!(byte, b',' | b' ' | b'\t' | b';'))
+        .filter(|word| !word.is_empty());
+    words.clone().count() >= 3
+        && words.clone().all(|word| word[0].is_ascii_alphabetic())
+        && words.clone().any(|word| word.len() > 2)
 }

@@ -8,12 +8,27 @@ use crate::request::{Kind, Request};
 const SECTOR: u64 = 512;
 
 /// Lines that blkparse writes before, between and after the events.
-const ASIDE: &[&[u8]] = &[b"CPU", b"Total", b"Throughput", b"Events", b"Input", b"Skips", b"Reads", b"Read", b"Writes", b"IO", b"PC"];
+const ASIDE: &[&[u8]] = &[
+    b"CPU",
+    b"Total",
+    b"Throughput",
+    b"Events",
+    b"Input",
+    b"Skips",
+    b"Reads",
+    b"Read",
+    b"Writes",
+    b"IO",
+    b"PC",
+];
 
 /// True for `8,16`.
 fn is_device(field: &[u8]) -> bool {
     let mut parts = field.splitn(2, |byte| *byte == b',');
-    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (major, minor) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     number(major).is_some() && number(minor).is_some()
 }
 
@@ -51,8 +66,13 @@ pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Fou
     let mut fields = Fields::spaces(line);
     let device = fields.need("device")?;
     if !is_device(device) {
-        let aside = ASIDE.iter().any(|word| device.starts_with(word)) || device.iter().all(|byte| !byte.is_ascii_alphanumeric());
-        return if aside { Ok(NOTHING) } else { Err(format!("the device is '{}'", show(device))) };
+        let aside = ASIDE.iter().any(|word| device.starts_with(word))
+            || device.iter().all(|byte| !byte.is_ascii_alphanumeric());
+        return if aside {
+            Ok(NOTHING)
+        } else {
+            Err(format!("the device is '{}'", show(device)))
+        };
     }
     fields.number("cpu")?;
     fields.number("sequence")?;
@@ -74,14 +94,18 @@ pub struct Asked {
     flush: bool,
     kind: Option<Kind>,
     fua: bool,
-    /// Without a place it is no error, but no request either: commands that are passed through have the same letter.
+    /// Without a place it is no error, but no request either: commands that are passed through have
+    /// the same letter.
     placeless: bool,
 }
 
-/// Reads the letters: F in front, then what it is, then F for FUA among others. Write-zeroes are N, or WZ, and trims: they take no space. What zones are
-/// asked for (Z) is left out: where an append goes is not told, and nothing else in a trace says how long zones are.
+/// Reads the letters: F in front, then what it is, then F for FUA among others. Write-zeroes are N,
+/// or WZ, and trims: they take no space. What zones are asked for (Z) is left out: where an append
+/// goes is not told, and nothing else in a trace says how long zones are.
 pub fn kind_of(what: &[u8]) -> Result<Asked, Problem> {
-    let (flush, rest) = what.strip_prefix(b"F").map_or((false, what), |rest| (true, rest));
+    let (flush, rest) = what
+        .strip_prefix(b"F")
+        .map_or((false, what), |rest| (true, rest));
     let kind = match rest.first() {
         Some(b'R') => Some(Kind::Read),
         Some(b'W') if rest.get(1) == Some(&b'Z') => Some(Kind::Trim),
@@ -90,14 +114,31 @@ pub fn kind_of(what: &[u8]) -> Result<Asked, Problem> {
         Some(b'F' | b'S' | b'M' | b'A' | b'Z') | None => None,
         Some(_) => return Err(format!("the kind of request is '{}'", show(what))),
     };
-    Ok(Asked { flush, kind, fua: kind == Some(Kind::Write) && rest[1..].contains(&b'F'), placeless: flush || rest.first() == Some(&b'N') })
+    Ok(Asked {
+        flush,
+        kind,
+        fua: kind == Some(Kind::Write) && rest[1..].contains(&b'F'),
+        placeless: flush || rest.first() == Some(&b'N'),
+    })
 }
 
 /// Reads `sector + sectors`.
-pub fn sectors(fields: &mut Fields<'_>, asked: Asked, device: u32, time: u64) -> Result<Found, Problem> {
-    let Asked { flush, kind, fua, placeless } = asked;
+pub fn sectors(
+    fields: &mut Fields<'_>,
+    asked: Asked,
+    device: u32,
+    time: u64,
+) -> Result<Found, Problem> {
+    let Asked {
+        flush,
+        kind,
+        fua,
+        placeless,
+    } = asked;
     let before = flush.then(|| Request::new(Kind::Flush, device, 0, 0, time));
-    let Some(kind) = kind else { return Ok([before, None]) };
+    let Some(kind) = kind else {
+        return Ok([before, None]);
+    };
     // A flush that carries nothing has no sector, and its process stands here.
     let sector = match fields.next().map(number) {
         Some(Some(sector)) => sector,
@@ -111,22 +152,45 @@ pub fn sectors(fields: &mut Fields<'_>, asked: Asked, device: u32, time: u64) ->
     if length == 0 {
         return Ok([before, None]);
     }
-    let offset = sector.checked_mul(SECTOR).ok_or("the sector is too large")?;
-    Ok([before, Some(Request { fua, ..Request::new(kind, device, offset, length, time) })])
+    let offset = sector
+        .checked_mul(SECTOR)
+        .ok_or("the sector is too large")?;
+    Ok([
+        before,
+        Some(Request {
+            fua,
+            ..Request::new(kind, device, offset, length, time)
+        }),
+    ])
 }
 
 /// One line of fio's log.
-pub fn fio(line: &[u8], at: u64, version: &mut Option<u8>, waited_us: &mut u64, devices: &mut Devices) -> Result<Found, Problem> {
+pub fn fio(
+    line: &[u8],
+    at: u64,
+    version: &mut Option<u8>,
+    waited_us: &mut u64,
+    devices: &mut Devices,
+) -> Result<Found, Problem> {
     if at == 1 || version.is_none() {
         *version = match line {
             b"fio version 2 iolog" => Some(2),
             b"fio version 3 iolog" => Some(3),
-            _ => return Err("it does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'".to_owned()),
+            _ => {
+                return Err(
+                    "it does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'"
+                        .to_owned(),
+                );
+            }
         };
         return Ok(NOTHING);
     }
     let mut fields = Fields::spaces(line);
-    let time_us = if *version == Some(3) { fields.number("time")? } else { *waited_us };
+    let time_us = if *version == Some(3) {
+        fields.number("time")?
+    } else {
+        *waited_us
+    };
     let time = time_us.checked_mul(1000).ok_or("the time is too large")?;
     let file = fields.need("file")?;
     let action = fields.need("action")?;
@@ -136,7 +200,9 @@ pub fn fio(line: &[u8], at: u64, version: &mut Option<u8>, waited_us: &mut u64, 
         b"wait" => {
             let microseconds = fields.number("time to wait")?;
             if *version == Some(2) {
-                *waited_us = waited_us.checked_add(microseconds).ok_or("the times to wait are too large")?;
+                *waited_us = waited_us
+                    .checked_add(microseconds)
+                    .ok_or("the times to wait are too large")?;
             }
             return Ok(NOTHING);
         }

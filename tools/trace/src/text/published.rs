@@ -8,7 +8,8 @@ const SECTOR: u64 = 512;
 
 type Line = Result<Request, String>;
 
-/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. A host has several disks, so both name the device.
+/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. A host has several disks, so both
+/// name the device.
 pub fn msr(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let time = fields.scaled("timestamp", 100)?;
     let (host, disk) = (fields.need("host")?, fields.number("disk")?);
@@ -17,7 +18,13 @@ pub fn msr(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     fields.number("response time")?;
     let mut name = host.to_vec();
     name.extend_from_slice(format!(".{disk}").as_bytes());
-    Ok(Request::new(kind, devices.number(&name)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(&name)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
 /// `device_id,opcode,offset,length,timestamp`.
@@ -26,13 +33,22 @@ pub fn alibaba(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let kind = fields.kind("opcode")?;
     let (offset, length) = (fields.number("offset")?, fields.number("length")?);
     let time = fields.scaled("timestamp", 1000)?;
-    Ok(Request::new(kind, devices.number(device)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(device)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
 /// `Timestamp,Offset,Size,IOType,VolumeID`.
 pub fn tencent(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let time = fields.time("timestamp", 1_000_000_000)?;
-    let (offset, length) = (fields.scaled("offset", SECTOR)?, fields.scaled("size", SECTOR)?);
+    let (offset, length) = (
+        fields.scaled("offset", SECTOR)?,
+        fields.scaled("size", SECTOR)?,
+    );
     let kind = match fields.need("type")? {
         b"0" => Kind::Read,
         b"1" => Kind::Write,
@@ -42,7 +58,13 @@ pub fn tencent(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     if !fields.ended() {
         return Err("it has more than five fields".to_owned());
     }
-    Ok(Request::new(kind, devices.number(device)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(device)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
 /// `ASU,LBA,Size,Opcode,Timestamp` and fields of the user's own.
@@ -56,18 +78,39 @@ pub fn spc(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
         other => return Err(format!("the opcode is '{}'", show(other))),
     };
     let time = fields.time("timestamp", 1_000_000_000)?;
-    Ok(Request::new(kind, devices.number(device)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(device)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
 /// `op,offset,length,us[,device]`; a write that is to be durable is `WF`.
 pub fn csv(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let word = fields.need("operation")?;
-    let (kind, fua) =
-        if word == b"WF" { (Kind::Write, true) } else { (super::fields::kind(word).ok_or_else(|| format!("the operation is '{}'", show(word)))?, false) };
+    let (kind, fua) = if word == b"WF" {
+        (Kind::Write, true)
+    } else {
+        (
+            super::fields::kind(word)
+                .ok_or_else(|| format!("the operation is '{}'", show(word)))?,
+            false,
+        )
+    };
     let (offset, length) = (fields.number("offset")?, fields.number("length")?);
     let time = fields.time("time", 1000)?;
-    let device = devices.number(fields.next().filter(|name| !name.is_empty()).unwrap_or(b"0"))?;
-    Ok(Request { fua, ..Request::new(kind, device, offset, length, time) })
+    let device = devices.number(
+        fields
+            .next()
+            .filter(|name| !name.is_empty())
+            .unwrap_or(b"0"),
+    )?;
+    Ok(Request {
+        fua,
+        ..Request::new(kind, device, offset, length, time)
+    })
 }
 
 /// Milliseconds with a fraction, device, sector, sectors, flags.
@@ -76,14 +119,28 @@ pub fn disksim(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     if !written.contains(&b'.') {
         return Err("the time has no fraction".to_owned());
     }
-    let time = super::fields::decimal(written, 1_000_000).ok_or_else(|| format!("the time is '{}'", show(written)))?;
+    let time = super::fields::decimal(written, 1_000_000)
+        .ok_or_else(|| format!("the time is '{}'", show(written)))?;
     let device = fields.need("device")?;
-    let (offset, length) = (fields.scaled("sector", SECTOR)?, fields.scaled("size", SECTOR)?);
+    let (offset, length) = (
+        fields.scaled("sector", SECTOR)?,
+        fields.scaled("size", SECTOR)?,
+    );
     let flags = fields.need("flags")?;
     let flags = hexadecimal(flags).ok_or_else(|| format!("the flags are '{}'", show(flags)))?;
-    let kind = if flags & 1 == 1 { Kind::Read } else { Kind::Write };
+    let kind = if flags & 1 == 1 {
+        Kind::Read
+    } else {
+        Kind::Write
+    };
     super::fields::number(device).ok_or_else(|| format!("the device is '{}'", show(device)))?;
-    Ok(Request::new(kind, devices.number(device)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(device)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
 /// Nanoseconds, device, sector, sectors, 0 for a write and 1 for a read.
@@ -91,7 +148,10 @@ pub fn mqsim(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let time = fields.number("time")?;
     let device = fields.need("device")?;
     super::fields::number(device).ok_or_else(|| format!("the device is '{}'", show(device)))?;
-    let (offset, length) = (fields.scaled("sector", SECTOR)?, fields.scaled("size", SECTOR)?);
+    let (offset, length) = (
+        fields.scaled("sector", SECTOR)?,
+        fields.scaled("size", SECTOR)?,
+    );
     let kind = match fields.need("type")? {
         b"0" => Kind::Write,
         b"1" => Kind::Read,
@@ -100,20 +160,39 @@ pub fn mqsim(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     if !fields.ended() {
         return Err("it has more than five fields".to_owned());
     }
-    Ok(Request::new(kind, devices.number(device)?, offset, length, time))
+    Ok(Request::new(
+        kind,
+        devices.number(device)?,
+        offset,
+        length,
+        time,
+    ))
 }
 
-/// Nanoseconds, process number and name, sector, sectors, R or W, major and minor number of the device, a hash of the content.
+/// Nanoseconds, process number and name, sector, sectors, R or W, major and minor number of the
+/// device, a hash of the content.
 pub fn fiu(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let time = fields.number("time")?;
     fields.number("process")?;
     fields.need("name")?;
-    let (offset, length) = (fields.scaled("sector", SECTOR)?, fields.scaled("size", SECTOR)?);
+    let (offset, length) = (
+        fields.scaled("sector", SECTOR)?,
+        fields.scaled("size", SECTOR)?,
+    );
     let kind = match fields.need("type")? {
         b"R" => Kind::Read,
         b"W" => Kind::Write,
         other => return Err(format!("the type is '{}'", show(other))),
     };
-    let (major, minor) = (fields.number("major number")?, fields.number("minor number")?);
-    Ok(Request::new(kind, devices.number(format!("{major},{minor}").as_bytes())?, offset, length, time))
+    let (major, minor) = (
+        fields.number("major number")?,
+        fields.number("minor number")?,
+    );
+    Ok(Request::new(
+        kind,
+        devices.number(format!("{major},{minor}").as_bytes())?,
+        offset,
+        length,
+        time,
+    ))
 }

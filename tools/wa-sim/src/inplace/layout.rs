@@ -1,4 +1,5 @@
-//! Where blocks of the array lie, and what a write has to read and to write: chunks, rows, P and Q, and what the stripe cache knows.
+//! Where blocks of the array lie, and what a write has to read and to write: chunks, rows, P and Q,
+//! and what the stripe cache knows.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -51,7 +52,12 @@ pub(super) struct Array {
 
 impl Array {
     pub(super) fn new(members: u64, chunk: u64, cache_rows: usize) -> Self {
-        Self { members, chunk, cache: Cache::default(), cache_rows }
+        Self {
+            members,
+            chunk,
+            cache: Cache::default(),
+            cache_rows,
+        }
     }
 
     fn data_columns(&self) -> u64 {
@@ -62,14 +68,24 @@ impl Array {
     pub(super) fn member(&self, stripe: u64, column: u64) -> usize {
         let (members, data) = (self.members, self.data_columns());
         let p = members - 1 - stripe % members;
-        let at = if column < data { p + 2 + column } else { p + column - data };
+        let at = if column < data {
+            p + 2 + column
+        } else {
+            p + column - data
+        };
         (at % members) as usize
     }
 
     /// Member and block of a block of the array.
     pub(super) fn place(&self, block: u64) -> (usize, u64) {
-        let (stripe, inside) = (block / (self.chunk * self.data_columns()), block % (self.chunk * self.data_columns()));
-        (self.member(stripe, inside / self.chunk), stripe * self.chunk + inside % self.chunk)
+        let (stripe, inside) = (
+            block / (self.chunk * self.data_columns()),
+            block % (self.chunk * self.data_columns()),
+        );
+        (
+            self.member(stripe, inside / self.chunk),
+            stripe * self.chunk + inside % self.chunk,
+        )
     }
 
     /// The row groups of a range of blocks of the array.
@@ -79,14 +95,25 @@ impl Array {
         let (mut at, end) = (first, first + count);
         while at < end {
             let stripe = at / stripe_blocks;
-            let (low, high) = (at % stripe_blocks, (end - stripe * stripe_blocks).min(stripe_blocks));
+            let (low, high) = (
+                at % stripe_blocks,
+                (end - stripe * stripe_blocks).min(stripe_blocks),
+            );
             let mut marks = [0, low % self.chunk, (high - 1) % self.chunk + 1, self.chunk];
             marks.sort_unstable();
             for pair in marks.windows(2).filter(|pair| pair[0] < pair[1]) {
-                let is_written = |column: &u64| (low..high).contains(&(column * self.chunk + pair[0]));
-                let columns = (0..self.data_columns()).filter(is_written).fold(0u32, |mask, column| mask | 1 << column);
+                let is_written =
+                    |column: &u64| (low..high).contains(&(column * self.chunk + pair[0]));
+                let columns = (0..self.data_columns())
+                    .filter(is_written)
+                    .fold(0u32, |mask, column| mask | 1 << column);
                 if columns != 0 {
-                    groups.push(Group { stripe, row: pair[0], rows: pair[1] - pair[0], columns });
+                    groups.push(Group {
+                        stripe,
+                        row: pair[0],
+                        rows: pair[1] - pair[0],
+                        columns,
+                    });
                 }
             }
             at = (stripe + 1) * stripe_blocks;
@@ -94,20 +121,39 @@ impl Array {
         groups
     }
 
-    /// Columns to be read before a group can be written, and those that are written. The cache knows all of them from then on.
+    /// Columns to be read before a group can be written, and those that are written. The cache
+    /// knows all of them from then on.
     pub(super) fn plan(&mut self, group: &Group) -> (u32, u32) {
-        let (all, parity) = ((1u32 << self.data_columns()) - 1, 0b11 << self.data_columns());
+        let (all, parity) = (
+            (1u32 << self.data_columns()) - 1,
+            0b11 << self.data_columns(),
+        );
         let rows = (group.row..group.row + group.rows).map(|row| group.stripe * self.chunk + row);
-        let known = rows.clone().fold(u32::MAX, |known, row| known & self.cache.known(row));
-        let (modify, others) = ((group.columns | parity) & !known, all & !group.columns & !known);
-        let reads = if modify.count_ones() < others.count_ones() { modify } else { others };
-        rows.for_each(|row| self.cache.learn(row, reads | group.columns | parity, self.cache_rows));
+        let known = rows
+            .clone()
+            .fold(u32::MAX, |known, row| known & self.cache.known(row));
+        let (modify, others) = (
+            (group.columns | parity) & !known,
+            all & !group.columns & !known,
+        );
+        let reads = if modify.count_ones() < others.count_ones() {
+            modify
+        } else {
+            others
+        };
+        rows.for_each(|row| {
+            self.cache
+                .learn(row, reads | group.columns | parity, self.cache_rows)
+        });
         (reads, group.columns | parity)
     }
 
     /// Member, first block and blocks of each of these columns of a group.
     pub(super) fn ranges(&self, group: &Group, columns: u32) -> Vec<(usize, u64, u64)> {
         let block = group.stripe * self.chunk + group.row;
-        (0..self.members).filter(|column| columns >> column & 1 == 1).map(|column| (self.member(group.stripe, column), block, group.rows)).collect()
+        (0..self.members)
+            .filter(|column| columns >> column & 1 == 1)
+            .map(|column| (self.member(group.stripe, column), block, group.rows))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! A study so small that its figures mean little: it ends, its data is right, and it is the same again.
+//! A study so small that its figures mean little: it ends, its data is right, and it is the same
+//! again.
 
 use super::*;
 
@@ -16,7 +17,11 @@ fn spec(configurations: &[Configuration]) -> StudySpec {
         requests: 1500,
         flush_requests: 800,
         seed: 11,
-        devices: DeviceOptions { protected: true, suspend: false, in_order: false },
+        devices: DeviceOptions {
+            protected: true,
+            suspend: false,
+            in_order: false,
+        },
     }
 }
 
@@ -28,7 +33,11 @@ fn rows(spec: &StudySpec) -> Vec<Row> {
 
 #[test]
 fn equal_seeds_give_equal_studies_and_others_do_not() {
-    let mut spec = spec(&[Configuration::Internal, Configuration::Memory, Configuration::InPlace]);
+    let mut spec = spec(&[
+        Configuration::Internal,
+        Configuration::Memory,
+        Configuration::InPlace,
+    ]);
     let first = format!("{:?}", rows(&spec));
     assert!(first == format!("{:?}", rows(&spec)), "the same seed");
     spec.seed += 1;
@@ -43,19 +52,38 @@ fn every_configuration_serves_every_load() {
     assert_eq!(rows.len(), 2 * 7 + 2 * 4);
     for row in &rows {
         let outcome = &row.outcome;
-        assert!(outcome.elapsed_ns > 0 && !outcome.reads.is_empty() && !outcome.writes.is_empty(), "{row:?}");
-        assert_eq!(outcome.flushes.is_empty(), row.durability == Durability::Each);
+        assert!(
+            outcome.elapsed_ns > 0 && !outcome.reads.is_empty() && !outcome.writes.is_empty(),
+            "{row:?}"
+        );
+        assert_eq!(
+            outcome.flushes.is_empty(),
+            row.durability == Durability::Each
+        );
         // Two parities at least; what a short run leaves in the open batch may be missing.
         let waf = outcome.devices.written_bytes as f64 / outcome.write_bytes as f64;
         assert!((1.2..12.0).contains(&waf), "{:?} {waf}", row.configuration);
-        assert_eq!(row.pressure == Pressure::Full, row.tasks == FULL_TASKS, "{row:?}");
+        assert_eq!(
+            row.pressure == Pressure::Full,
+            row.tasks == FULL_TASKS,
+            "{row:?}"
+        );
     }
     let find = |configuration, pressure| {
-        let is = |row: &&Row| (row.configuration, row.pressure, row.durability) == (configuration, pressure, Durability::Each);
+        let is = |row: &&Row| {
+            (row.configuration, row.pressure, row.durability)
+                == (configuration, pressure, Durability::Each)
+        };
         rows.iter().find(is).map(|row| &row.outcome).unwrap()
     };
     for pressure in [Pressure::Tenth, Pressure::Full] {
-        let (base, device) = (find(Configuration::InPlace, pressure), find(Configuration::InPlaceMemory, pressure));
-        assert!(device.per_second() > base.per_second(), "a journal device helps the array in place");
+        let (base, device) = (
+            find(Configuration::InPlace, pressure),
+            find(Configuration::InPlaceMemory, pressure),
+        );
+        assert!(
+            device.per_second() > base.per_second(),
+            "a journal device helps the array in place"
+        );
     }
 }

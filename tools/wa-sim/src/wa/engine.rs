@@ -1,15 +1,21 @@
-//! The engine itself under a workload: on one member, without parity, that counts and keeps of each user block one word.
+//! The engine itself under a workload: on one member, without parity, that counts and keeps of each
+//! user block one word.
 //!
-//! 1. A pool of one member without redundancy is made, just large enough for the blocks at the spare factor; nothing in the engine is switched off, and what is read
-//!    for cleaning is verified: a user block is made from one word, so the member keeps eight bytes of it and whole heads, tables and pages ([`crate::content`]).
-//!    It can not be compressed, so the journal takes what it takes of real data that can not.
-//! 2. Operations go to the engine a few at a time; what it asks for is done at once. Flushes and writes with FUA are waited for.
+//! 1. A pool of one member without redundancy is made, just large enough for the blocks at the
+//!    spare factor; nothing in the engine is switched off, and what is read for cleaning is
+//!    verified: a user block is made from one word, so the member keeps eight bytes of it and whole
+//!    heads, tables and pages ([`crate::content`]). It can not be compressed, so the journal takes
+//!    what it takes of real data that can not.
+//! 2. Operations go to the engine a few at a time; what it asks for is done at once. Flushes and
+//!    writes with FUA are waited for.
 //! 3. Cleaning write amplification is `(user + moved) / user` of its own counters.
 //!
-//! **What differs from the simulated log.** The engine keeps a reserve and holds segments open, in advance, free, and for checkpoints, and what a kept
-//! checkpoint may replay is no victim. All that is not in closed data segments is space that cleaning does not have, and the reserve is space that users do not fill. So the space that
-//! counts is that of the closed data segments, in the mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share that gives it as
-//! many closed segments is the other side of a comparison ([`Outcome::model`]).
+//! **What differs from the simulated log.** The engine keeps a reserve and holds segments open, in
+//! advance, free, and for checkpoints, and what a kept checkpoint may replay is no victim. All that
+//! is not in closed data segments is space that cleaning does not have, and the reserve is space
+//! that users do not fill. So the space that counts is that of the closed data segments, in the
+//! mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share
+//! that gives it as many closed segments is the other side of a comparison ([`Outcome::model`]).
 
 use super::log::{Shape, When};
 use super::operation::Operation;
@@ -18,10 +24,13 @@ use super::served::shapes_of;
 use crate::content::{Content, spread};
 use serde::Serialize;
 use windrow_engine::{
-    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, JournalSpec, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
-    WrittenBytes,
+    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event,
+    JournalSpec, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus, WrittenBytes,
 };
-use windrow_io::{BufPool, MemberDone, MemberError, MemberIo, MemberOp, Op, Payload, Request, RequestError, RequestId};
+use windrow_io::{
+    BufPool, MemberDone, MemberError, MemberIo, MemberOp, Op, Payload, Request, RequestError,
+    RequestId,
+};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_random::mix;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
@@ -48,9 +57,11 @@ pub struct EnginePlan {
     pub spare_per_mille: u16,
     /// The steady state begins after so many users' writes.
     pub steady_after: u64,
-    /// A checkpoint is asked for after so many users' writes; 0: the engine begins them as it sees fit.
+    /// A checkpoint is asked for after so many users' writes; 0: the engine begins them as it sees
+    /// fit.
     pub checkpoint_after: u64,
-    /// A flush is asked for after so many users' writes, besides those that the operations ask for; 0: none.
+    /// A flush is asked for after so many users' writes, besides those that the operations ask for;
+    /// 0: none.
     pub flush_after: u64,
     /// The pool has a journal, of 16 MiB.
     pub journal: bool,
@@ -96,14 +107,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The simulated logs with as much space: the one below, the one above (they differ by a segment), and the share of the second that is right.
+    /// The simulated logs with as much space: the one below, the one above (they differ by a
+    /// segment), and the share of the second that is right.
     pub fn equal_shapes(&self, blocks: u32) -> ([Shape; 2], f64) {
         // Half of each open segment is space as well; and the simulated log has a free one.
         let streams = f64::from(self.user_streams + self.moved_streams);
-        shapes_of(blocks, self.segment_blocks, self.closed_segments + streams / 2.0 + 1.0)
+        shapes_of(
+            blocks,
+            self.segment_blocks,
+            self.closed_segments + streams / 2.0 + 1.0,
+        )
     }
 
-    /// The cleaning write amplification of the simulated log with the same space, the same checkpoints and the same policy.
+    /// The cleaning write amplification of the simulated log with the same space, the same
+    /// checkpoints and the same policy.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -117,8 +134,21 @@ impl Outcome {
         let (shapes, share) = self.equal_shapes(plan.blocks);
         let mut waf = [0.0; 2];
         for (waf, shape) in waf.iter_mut().zip(shapes) {
-            let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: plan.steady_after, idle_free: 0 };
-            *waf = simulate(policy, &plan, When::Every(self.checkpoint_every), &operations, tell)?.steady;
+            let plan = Plan {
+                shape,
+                seed: 1,
+                window: u64::MAX,
+                steady_after: plan.steady_after,
+                idle_free: 0,
+            };
+            *waf = simulate(
+                policy,
+                &plan,
+                When::Every(self.checkpoint_every),
+                &operations,
+                tell,
+            )?
+            .steady;
         }
         Ok(waf[0] + (waf[1] - waf[0]) * share)
     }
@@ -136,8 +166,19 @@ pub fn properties(policy: &Policy, spare_per_mille: u16) -> Result<Properties, S
         ));
     };
     let (victim_policy, victim_number) = policy.rule.code();
-    let others = Properties { discard: false, scrub_interval_days: 0, seal_age_ms: 3_600_000, ..Properties::DEFAULT };
-    Ok(Properties { placement, victim_policy, victim_number, spare_per_mille, ..others })
+    let others = Properties {
+        discard: false,
+        scrub_interval_days: 0,
+        seal_age_ms: 3_600_000,
+        ..Properties::DEFAULT
+    };
+    Ok(Properties {
+        placement,
+        victim_policy,
+        victim_number,
+        spare_per_mille,
+        ..others
+    })
 }
 
 /// The member.
@@ -182,9 +223,12 @@ struct Driver {
 }
 
 fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
-    let journal = plan.journal.then(|| JournalSpec::internal(Some(JOURNAL_BYTES), 512));
+    let journal = plan
+        .journal
+        .then(|| JournalSpec::internal(Some(JOURNAL_BYTES), 512));
     let journal_bytes = if journal.is_some() { JOURNAL_BYTES } else { 0 };
-    let bytes = RESERVED_BYTES + journal_bytes + segments * u64::from(plan.segment_rows) * BLOCK_BYTES;
+    let bytes =
+        RESERVED_BYTES + journal_bytes + segments * u64::from(plan.segment_rows) * BLOCK_BYTES;
     PoolSpec {
         name: "counting".into(),
         redundancy: Redundancy::None,
@@ -199,42 +243,87 @@ fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
     }
 }
 
-/// The least pool that takes so many blocks, by the number of its segments; `least` are surely too few.
-pub(super) fn least_spec(blocks: u32, least: u64, spec: impl Fn(u64) -> PoolSpec) -> Result<PoolSpec, String> {
+/// The least pool that takes so many blocks, by the number of its segments; `least` are surely too
+/// few.
+pub(super) fn least_spec(
+    blocks: u32,
+    least: u64,
+    spec: impl Fn(u64) -> PoolSpec,
+) -> Result<PoolSpec, String> {
     let wanted = u64::from(blocks) * BLOCK_BYTES;
-    let fits = |segments: u64| Engine::plan(&spec(segments)).is_ok_and(|found| found.usable_bytes >= wanted);
+    let fits = |segments: u64| {
+        Engine::plan(&spec(segments)).is_ok_and(|found| found.usable_bytes >= wanted)
+    };
     let mut high = least + 64;
     while !fits(high) {
         high *= 2;
         if high > 1 << 28 {
-            return Err(Engine::plan(&spec(high)).map_or_else(|error| error.to_string(), |_| "no pool is large enough".into()));
+            return Err(Engine::plan(&spec(high)).map_or_else(
+                |error| error.to_string(),
+                |_| "no pool is large enough".into(),
+            ));
         }
     }
     let mut low = 0;
     while high - low > 1 {
         let middle = low.midpoint(high);
-        if fits(middle) { high = middle } else { low = middle }
+        if fits(middle) {
+            high = middle
+        } else {
+            low = middle
+        }
     }
     Ok(spec(high))
 }
 
 impl Driver {
     fn new(plan: &EnginePlan, properties: Properties) -> Result<Self, String> {
-        let spec = least_spec(plan.blocks, u64::from(plan.blocks / plan.segment_rows), |segments| spec(plan, properties, segments))?;
+        let spec = least_spec(
+            plan.blocks,
+            u64::from(plan.blocks / plan.segment_rows),
+            |segments| spec(plan, properties, segments),
+        )?;
         let mut member = Counting(Content::new(spec.members[0].1 / BLOCK_BYTES));
         let buffers = BufPool::new(64 << 20);
         let words = |error: &dyn std::fmt::Display| error.to_string();
         Engine::format(&mut member, &spec).map_err(|error| words(&error))?;
-        let limits = Limits { map_bytes: u64::MAX, placement_bytes: u64::MAX, ..Limits::default() };
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
-        let (engine, _) = Engine::open(&mut member, buffers.clone(), &options).map_err(|error| words(&error))?;
+        let limits = Limits {
+            map_bytes: u64::MAX,
+            placement_bytes: u64::MAX,
+            ..Limits::default()
+        };
+        let options = OpenOptions {
+            host: Uuid([1; 16]),
+            read_only: false,
+            force: false,
+            discard_journal: false,
+            limits,
+        };
+        let (engine, _) =
+            Engine::open(&mut member, buffers.clone(), &options).map_err(|error| words(&error))?;
         let (events, out) = (Vec::new(), Outbox::default());
-        let mut driver =
-            Self { engine, member, buffers, volume: VolumeId(0), events, out, control: Vec::new(), now_ns: 1, outstanding: 0, version: 0, durable: false };
+        let mut driver = Self {
+            engine,
+            member,
+            buffers,
+            volume: VolumeId(0),
+            events,
+            out,
+            control: Vec::new(),
+            now_ns: 1,
+            outstanding: 0,
+            version: 0,
+            durable: false,
+        };
         let size_bytes = u64::from(plan.blocks) * BLOCK_BYTES;
-        match driver.command(Control::VolumeCreate { name: "data".into(), size_bytes })? {
+        match driver.command(Control::VolumeCreate {
+            name: "data".into(),
+            size_bytes,
+        })? {
             ControlReply::Volume(volume) => driver.volume = volume,
-            ControlReply::Done | ControlReply::Sharing(_) => return Err("no volume was made".into()),
+            ControlReply::Done | ControlReply::Sharing(_) => {
+                return Err("no volume was made".into());
+            }
         }
         Ok(driver)
     }
@@ -256,7 +345,12 @@ impl Driver {
                         }
                         MemberOp::Flush | MemberOp::Discard { .. } => None,
                     };
-                    self.events.push(Event::Member(MemberDone { member: command.member, tag: command.tag, buf, result: Ok(()) }));
+                    self.events.push(Event::Member(MemberDone {
+                        member: command.member,
+                        tag: command.tag,
+                        buf,
+                        result: Ok(()),
+                    }));
                 }
                 for mut job in self.out.jobs.drain(..) {
                     job.run();
@@ -288,11 +382,17 @@ impl Driver {
             self.now_ns += 1_000_000;
             self.events.push(Event::Tick(self.now_ns));
         }
-        Err(format!("the engine stands still: {}", self.engine.describe()))
+        Err(format!(
+            "the engine stands still: {}",
+            self.engine.describe()
+        ))
     }
 
     fn command(&mut self, command: Control) -> Result<ControlReply, String> {
-        self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        self.events.push(Event::Control(ControlRequest {
+            id: ControlId(1),
+            command,
+        }));
         for _ in 0..TURNS_MAX {
             self.settle()?;
             if let Some(answer) = self.control.pop() {
@@ -301,13 +401,24 @@ impl Driver {
             self.now_ns += 1_000_000;
             self.events.push(Event::Tick(self.now_ns));
         }
-        Err(format!("a command is not answered: {}", self.engine.describe()))
+        Err(format!(
+            "a command is not answered: {}",
+            self.engine.describe()
+        ))
     }
 
     fn ask(&mut self, op: Op) -> Result<(), String> {
         self.outstanding += 1;
-        self.events.push(Event::Request(Request { id: RequestId(1), volume: self.volume, op }));
-        if self.outstanding >= GROUP { self.finish() } else { Ok(()) }
+        self.events.push(Event::Request(Request {
+            id: RequestId(1),
+            volume: self.volume,
+            op,
+        }));
+        if self.outstanding >= GROUP {
+            self.finish()
+        } else {
+            Ok(())
+        }
     }
 
     /// Blocks that can not be compressed, and of which the member keeps a word each ([`spread`]).
@@ -315,7 +426,10 @@ impl Driver {
         let mut data = self.buffers.get(count as usize * BLOCK_SIZE);
         for (at, bytes) in data.chunks_exact_mut(BLOCK_SIZE).enumerate() {
             self.version += 1;
-            spread(mix(u64::from(block) + at as u64 + (self.version << 32)), bytes);
+            spread(
+                mix(u64::from(block) + at as u64 + (self.version << 32)),
+                bytes,
+            );
         }
         data.freeze()
     }
@@ -324,7 +438,11 @@ impl Driver {
         let fua = std::mem::take(&mut self.durable);
         for first in (block..block + count).step_by(REQUEST_BLOCKS as usize) {
             let data = self.content(first, REQUEST_BLOCKS.min(block + count - first));
-            self.ask(Op::Write { offset: u64::from(first) * BLOCK_BYTES, data, fua })?;
+            self.ask(Op::Write {
+                offset: u64::from(first) * BLOCK_BYTES,
+                data,
+                fua,
+            })?;
         }
         // Who asks for it waits for it.
         if fua { self.finish() } else { Ok(()) }
@@ -339,7 +457,11 @@ impl Driver {
         let bytes = |block: u32| u64::from(block) * BLOCK_BYTES;
         match operation {
             Operation::Write { block, count } => self.write(block, count),
-            Operation::Trim { block, count } => self.ask(Op::Trim { offset: bytes(block), length: bytes(count), fua: false }),
+            Operation::Trim { block, count } => self.ask(Op::Trim {
+                offset: bytes(block),
+                length: bytes(count),
+                fua: false,
+            }),
             Operation::Flush => self.flush(),
             Operation::Durable => {
                 self.durable = true;
@@ -357,21 +479,36 @@ fn refused(error: &RequestError) -> String {
 fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 4]) {
     let user = (now.user - before.user).max(1) as f64;
     let share = |of: fn(&WrittenBytes) -> u64| (of(now) - of(before)) as f64 / user;
-    (1.0 + share(|w| w.moved), [share(|w| w.header), share(|w| w.padding), share(|w| w.checkpoint), share(|w| w.journal)])
+    (
+        1.0 + share(|w| w.moved),
+        [
+            share(|w| w.header),
+            share(|w| w.padding),
+            share(|w| w.checkpoint),
+            share(|w| w.journal),
+        ],
+    )
 }
 
-/// Bytes of memory that a run takes, about: of each block of space the engine's map, the member's word, and its share of whole headers, tables and pages;
-/// buffers and the journal.
+/// Bytes of memory that a run takes, about: of each block of space the engine's map, the member's
+/// word, and its share of whole headers, tables and pages; buffers and the journal.
 pub fn memory_bytes(blocks: u32, spare_per_mille: u16) -> u64 {
     let space = u64::from(blocks) * 1000 / u64::from(1000 - spare_per_mille.min(999));
     space * 128 + (160 << 20)
 }
 
-/// Runs the engine. `tell` hears of users' writes done now and then and may stop the run by answering false.
+/// Runs the engine. `tell` hears of users' writes done now and then and may stop the run by
+/// answering false.
 ///
 /// # Errors
-/// The engine does not have the policy, the pool can not be made, a request was refused, or the run was stopped.
-pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = Operation>, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String> {
+/// The engine does not have the policy, the pool can not be made, a request was refused, or the run
+/// was stopped.
+pub fn run(
+    policy: &Policy,
+    plan: &EnginePlan,
+    operations: impl Iterator<Item = Operation>,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, String> {
     let properties = properties(policy, plan.spare_per_mille)?;
     let mut driver = Driver::new(plan, properties)?;
     let (mut done, mut looked, mut checkpoint, mut flushed) = (0u64, 0, 0, 0);
@@ -401,20 +538,38 @@ pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = 
         if done >= plan.steady_after {
             driver.finish()?;
             let status = driver.engine.status();
-            (closed, looks) = (closed + u64::from(status.data_segments - status.cleaning_segments.min(status.data_segments)), looks + 1);
+            (closed, looks) = (
+                closed
+                    + u64::from(
+                        status.data_segments - status.cleaning_segments.min(status.data_segments),
+                    ),
+                looks + 1,
+            );
             steady = steady.or(Some(status));
         }
     }
     driver.finish()?;
     let status = driver.engine.status();
-    let before = steady.as_ref().map_or_else(WrittenBytes::default, |status| status.written);
-    let checkpoints_since = (status.checkpoints - steady.as_ref().map_or(0, |status| status.checkpoints)).max(1);
-    let logged = (status.written.user + status.written.moved - before.user - before.moved) / BLOCK_BYTES;
+    let before = steady
+        .as_ref()
+        .map_or_else(WrittenBytes::default, |status| status.written);
+    let checkpoints_since =
+        (status.checkpoints - steady.as_ref().map_or(0, |status| status.checkpoints)).max(1);
+    let logged =
+        (status.written.user + status.written.moved - before.user - before.moved) / BLOCK_BYTES;
     let (waf, [headers, padding, checkpoints, journal]) = written_since(&status.written, &before);
     let plan_of_pool = &status.plan;
-    let payload = plan_of_pool.usable_bytes as f64 / (1.0 - f64::from(plan.spare_per_mille) / 1000.0);
-    let segment_blocks = (payload / f64::from(plan_of_pool.segments - plan_of_pool.reserve_segments) / BLOCK_BYTES as f64).round() as u32;
-    let closed_segments = if looks == 0 { f64::from(status.data_segments) } else { closed as f64 / looks as f64 };
+    let payload =
+        plan_of_pool.usable_bytes as f64 / (1.0 - f64::from(plan.spare_per_mille) / 1000.0);
+    let segment_blocks = (payload
+        / f64::from(plan_of_pool.segments - plan_of_pool.reserve_segments)
+        / BLOCK_BYTES as f64)
+        .round() as u32;
+    let closed_segments = if looks == 0 {
+        f64::from(status.data_segments)
+    } else {
+        closed as f64 / looks as f64
+    };
     let live = (status.used_bytes / BLOCK_BYTES) as f64;
     Ok(Outcome {
         steady: waf,
@@ -439,7 +594,11 @@ pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = 
 
 /// The placement nearest to `kind` that the engine has.
 pub fn nearest(kind: PlacementKind) -> PlacementKind {
-    if kind.code().is_some() { kind } else { PlacementKind::Separate }
+    if kind.code().is_some() {
+        kind
+    } else {
+        PlacementKind::Separate
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
-//! The log of the laboratory: a pool without its bytes, with the placements and victim rules of the engine's policy crate.
+//! The log of the laboratory: a pool without its bytes, with the placements and victim rules of the
+//! engine's policy crate.
 //!
-//! 1. `map` says where a block is (4 bytes), `slots` which block a place was written with (4 bytes); a place is live iff the map points back
-//!    to it. No more is kept for each block here; placements have their own (see the table in `windrow_policy::place`).
-//! 2. Every stream has at most one open segment. A full one is sealed; the next write of the stream opens a free one.
-//! 3. *Strict* space ([`Space::Strict`]): `blocks / (1 - spare)` rounded up to whole segments is all there is: open segments and what
-//!    cleaning needs in hand come out of it. A write that needs a new segment cleans until two are free, so that one is always left for
-//!    cleaning; if moves need a second one within one victim, they go to the nearest stream that has room, and one victim never needs more
-//!    than a segment of room.
-//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with it: after each write, if the garbage in sealed segments is
-//!    more than `spare` of all that is written, one victim is cleaned, which must have that share of garbage itself. What open segments have not written yet costs nothing, nor does what died in them
-//!    (with 64 streams that is as much as all the spare space), and there is no reserve.
+//! 1. `map` says where a block is (4 bytes), `slots` which block a place was written with (4
+//!    bytes); a place is live iff the map points back to it. No more is kept for each block here;
+//!    placements have their own (see the table in `windrow_policy::place`).
+//! 2. Every stream has at most one open segment. A full one is sealed; the next write of the stream
+//!    opens a free one.
+//! 3. *Strict* space ([`Space::Strict`]): `blocks / (1 - spare)` rounded up to whole segments is
+//!    all there is: open segments and what cleaning needs in hand come out of it. A write that
+//!    needs a new segment cleans until two are free, so that one is always left for cleaning; if
+//!    moves need a second one within one victim, they go to the nearest stream that has room, and
+//!    one victim never needs more than a segment of room.
+//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with
+//!    it: after each write, if the garbage in sealed segments is more than `spare` of all that is
+//!    written, one victim is cleaned, which must have that share of garbage itself. What open
+//!    segments have not written yet costs nothing, nor does what died in them (with 64 streams that
+//!    is as much as all the spare space), and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
 mod checkpoints;
@@ -27,7 +33,8 @@ use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 
 const NONE: u32 = u32::MAX;
 
-/// Writes that are made together: what they need of the tables is read for all of them before the first is made, so that misses of the cache overlap.
+/// Writes that are made together: what they need of the tables is read for all of them before the
+/// first is made, so that misses of the cache overlap.
 pub const GROUP: usize = 64;
 
 /// How much space there is.
@@ -44,11 +51,13 @@ pub enum Space {
 pub struct Shape {
     /// Blocks that can be addressed.
     pub blocks: u32,
-    /// Blocks that are live at the same time, at most; `blocks` unless trims or holes leave some empty.
+    /// Blocks that are live at the same time, at most; `blocks` unless trims or holes leave some
+    /// empty.
     pub live_blocks: u32,
     /// Blocks in a segment that hold data.
     pub segment_blocks: u32,
-    /// Blocks of a segment beside these, for headers: they take space, and are written with every segment.
+    /// Blocks of a segment beside these, for headers: they take space, and are written with every
+    /// segment.
     pub header_blocks: u32,
     /// Spare share of all space, 0 to 1.
     pub spare: f64,
@@ -59,12 +68,20 @@ pub struct Shape {
 impl Shape {
     /// Segments of the pool.
     pub fn segments(&self) -> u32 {
-        let all = f64::from(self.live_blocks) / (1.0 - self.spare) / f64::from(self.segment_blocks + self.header_blocks);
-        // The smallest log that can be cleaned has an open, a free and a sealed segment beside what is live.
-        ((all - 1e-9).ceil() as u32).saturating_add(if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 })
+        let all = f64::from(self.live_blocks)
+            / (1.0 - self.spare)
+            / f64::from(self.segment_blocks + self.header_blocks);
+        // The smallest log that can be cleaned has an open, a free and a sealed segment beside what
+        // is live.
+        ((all - 1e-9).ceil() as u32).saturating_add(if self.space == Space::Share {
+            STREAMS_MAX as u32 + 4
+        } else {
+            0
+        })
     }
 
-    /// The fewest segments that can be cleaned: those of the live blocks, an open one and a free one.
+    /// The fewest segments that can be cleaned: those of the live blocks, an open one and a free
+    /// one.
     pub fn needed_segments(&self) -> u32 {
         self.live_blocks.div_ceil(self.segment_blocks) + 2
     }
@@ -91,7 +108,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened since `before`; the longest wait is as long as it is told to remember ([`Log::forget_longest_wait`]).
+    /// What happened since `before`; the longest wait is as long as it is told to remember
+    /// ([`Log::forget_longest_wait`]).
     pub fn since(self, before: Self) -> Self {
         Self {
             written: self.written - before.written,
@@ -106,7 +124,11 @@ impl Counts {
 
     /// `(written + moved) / written`; 1 if nothing was written.
     pub fn waf(self) -> f64 {
-        if self.written == 0 { 1.0 } else { (self.written + self.moved) as f64 / self.written as f64 }
+        if self.written == 0 {
+            1.0
+        } else {
+            (self.written + self.moved) as f64 / self.written as f64
+        }
     }
 }
 
@@ -144,12 +166,18 @@ impl<P: Placement> Log<P> {
         let segments = shape.segments();
         let needed = shape.needed_segments();
         if segments < needed {
-            return Err(format!("{segments} segments for {} blocks: at least {needed} are needed; more spare space or smaller segments", shape.live_blocks));
+            return Err(format!(
+                "{segments} segments for {} blocks: at least {needed} are needed; more spare space or smaller segments",
+                shape.live_blocks
+            ));
         }
         if u64::from(segments) * u64::from(shape.segment_blocks) >= u64::from(NONE) {
             return Err("more than 2^32 blocks".into());
         }
-        let survey_pause = (segments / 8).max(1).saturating_mul(shape.segment_blocks / 8).max(64);
+        let survey_pause = (segments / 8)
+            .max(1)
+            .saturating_mul(shape.segment_blocks / 8)
+            .max(64);
         Ok(Self {
             rule,
             placement,
@@ -160,7 +188,9 @@ impl<P: Placement> Log<P> {
             open: [SHUT; STREAMS_MAX],
             is_open: 0,
             index: VictimIndex::new_lazy(segments, shape.segment_blocks, VictimPolicy::Greedy),
-            shortlists: std::iter::repeat_with(|| Shortlist::new(seed)).take(LISTS).collect(),
+            shortlists: std::iter::repeat_with(|| Shortlist::new(seed))
+                .take(LISTS)
+                .collect(),
             counts: Counts::default(),
             cleaning: false,
             checkpoints: Checkpoints::default(),
@@ -172,24 +202,41 @@ impl<P: Placement> Log<P> {
         })
     }
 
-    /// Has checkpoints, as an engine has them: what it may have to replay after a crash is no victim.
+    /// Has checkpoints, as an engine has them: what it may have to replay after a crash is no
+    /// victim.
     pub fn set_checkpoints(&mut self, when: When) {
-        let size = (self.segments.all.len(), self.shape.segment_blocks, self.map.len());
-        self.checkpoints.begin(when, self.counts.written, self.counts.written + self.counts.moved, size);
+        let size = (
+            self.segments.all.len(),
+            self.shape.segment_blocks,
+            self.map.len(),
+        );
+        self.checkpoints.begin(
+            when,
+            self.counts.written,
+            self.counts.written + self.counts.moved,
+            size,
+        );
     }
 
     /// A sealed segment may be cleaned.
     fn offer(&mut self, number: u32) {
         if self.rule == Rule::Greedy {
             let segment = &self.segments.all[number as usize];
-            let stats = SegmentStats { live_units: segment.live, capacity_units: self.shape.segment_blocks, sealed_at: u64::from(segment.sealed_at) };
+            let stats = SegmentStats {
+                live_units: segment.live,
+                capacity_units: self.shape.segment_blocks,
+                sealed_at: u64::from(segment.sealed_at),
+            };
             self.index.insert(number, stats);
         }
     }
 
     /// What was written so far.
     pub fn counts(&self) -> Counts {
-        Counts { checkpoint_pages: self.checkpoints.pages, ..self.counts }
+        Counts {
+            checkpoint_pages: self.checkpoints.pages,
+            ..self.counts
+        }
     }
 
     /// Begins the search for the longest wait anew; gives the one found so far.
@@ -207,17 +254,20 @@ impl<P: Placement> Log<P> {
         &self.victim_live
     }
 
-    /// Age (time since sealed, in blocks written by users) and live blocks of every sealed segment, oldest first.
+    /// Age (time since sealed, in blocks written by users) and live blocks of every sealed segment,
+    /// oldest first.
     pub fn ages(&self) -> Vec<(u32, u32)> {
         let mut ages = Vec::new();
-        self.segments.sealed(&mut |place, live| ages.push((place.age, live)));
+        self.segments
+            .sealed(&mut |place, live| ages.push((place.age, live)));
         ages.sort_unstable_by(|a, b| b.cmp(a));
         ages
     }
 
     /// Bytes of tables for each block that can be addressed, without the placement's.
     pub fn bytes_per_block(&self) -> f64 {
-        let segments = self.segments.all.len() * (size_of::<Segment>() + 32) + self.checkpoints.bytes();
+        let segments =
+            self.segments.all.len() * (size_of::<Segment>() + 32) + self.checkpoints.bytes();
         (self.map.len() * 4 + self.slots.len() * 4 + segments) as f64 / self.map.len().max(1) as f64
     }
 
@@ -234,9 +284,16 @@ impl<P: Placement> Log<P> {
     /// Does what an operation asks for.
     pub fn apply(&mut self, operation: Operation) {
         match operation {
-            Operation::Write { block, count } => (block..block + count).for_each(|block| self.write(block)),
-            Operation::Trim { block, count } => (block..block + count).for_each(|block| self.trim(block)),
-            Operation::Pause { .. } | Operation::Arrival { .. } | Operation::Flush | Operation::Durable => {}
+            Operation::Write { block, count } => {
+                (block..block + count).for_each(|block| self.write(block))
+            }
+            Operation::Trim { block, count } => {
+                (block..block + count).for_each(|block| self.trim(block))
+            }
+            Operation::Pause { .. }
+            | Operation::Arrival { .. }
+            | Operation::Flush
+            | Operation::Durable => {}
         }
     }
 
@@ -274,7 +331,10 @@ impl<P: Placement> Log<P> {
             self.hold_share();
         }
         if self.counts.moved > moved {
-            self.counts.longest_wait = self.counts.longest_wait.max((self.counts.moved - moved) as u32);
+            self.counts.longest_wait = self
+                .counts
+                .longest_wait
+                .max((self.counts.moved - moved) as u32);
         }
         self.survey_in -= 1;
         if self.survey_in == 0 {
@@ -298,7 +358,8 @@ impl<P: Placement> Log<P> {
         if slot == NONE {
             return;
         }
-        // At once, because cleaning may come between the death of a version and the placing of the next.
+        // At once, because cleaning may come between the death of a version and the placing of the
+        // next.
         self.map[block as usize] = NONE;
         let number = self.segments.of_slot(slot);
         let segment = &mut self.segments.all[number as usize];
@@ -310,7 +371,8 @@ impl<P: Placement> Log<P> {
         }
         if self.placement.watches_deaths() {
             let place = self.segments.place(number);
-            self.placement.died(block, self.segments.now, place, trimmed);
+            self.placement
+                .died(block, self.segments.now, place, trimmed);
         }
     }
 
@@ -343,14 +405,28 @@ impl<P: Placement> Log<P> {
         } else if let Some(segment) = self.free_segment() {
             // As if it were full already, so that a block that is put into it costs nothing here.
             let live = self.shape.segment_blocks;
-            self.segments.all[segment as usize] = Segment { live, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
+            self.segments.all[segment as usize] = Segment {
+                live,
+                sealed_at: 0,
+                opened_at: self.segments.now,
+                state: State::Open,
+                tag: 0,
+            };
             self.open[stream] = OpenSegment::of(segment, live);
             self.is_open |= 1 << stream;
         } else {
             let (below, above) = (self.is_open & ((1 << stream) - 1), self.is_open >> stream);
-            let (below, above) = (below.checked_ilog2().map(|at| at as usize), (above > 0).then(|| stream + above.trailing_zeros() as usize));
-            let nearest = below.into_iter().chain(above).min_by_key(|other| stream.abs_diff(*other));
-            return nearest.expect("a victim's live blocks fit into one segment, and cleaning began with a free one");
+            let (below, above) = (
+                below.checked_ilog2().map(|at| at as usize),
+                (above > 0).then(|| stream + above.trailing_zeros() as usize),
+            );
+            let nearest = below
+                .into_iter()
+                .chain(above)
+                .min_by_key(|other| stream.abs_diff(*other));
+            return nearest.expect(
+                "a victim's live blocks fit into one segment, and cleaning began with a free one",
+            );
         }
         stream
     }
@@ -359,14 +435,23 @@ impl<P: Placement> Log<P> {
     #[inline]
     fn orphan(&self) -> Option<usize> {
         let streams = self.placement.streams() as u32;
-        let orphans = if streams < u64::BITS { self.is_open >> streams << streams } else { 0 };
+        let orphans = if streams < u64::BITS {
+            self.is_open >> streams << streams
+        } else {
+            0
+        };
         (orphans > 0).then(|| orphans.trailing_zeros() as usize)
     }
 
-    /// A free segment to open. The last one is for cleaning as long as some other stream can take what is written.
+    /// A free segment to open. The last one is for cleaning as long as some other stream can take
+    /// what is written.
     fn free_segment(&mut self) -> Option<u32> {
         let is_kept = self.shape.space == Space::Strict && !self.cleaning && self.free.len() < 2;
-        if is_kept && self.is_open > 0 { None } else { self.free.pop() }
+        if is_kept && self.is_open > 0 {
+            None
+        } else {
+            self.free.pop()
+        }
     }
 
     fn seal(&mut self, stream: usize) {
@@ -389,7 +474,12 @@ impl<P: Placement> Log<P> {
     /// Says what is wrong.
     pub fn self_check(&self) -> Result<(), String> {
         let mut live = vec![0u32; self.segments.all.len()];
-        for (block, slot) in self.map.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
+        for (block, slot) in self
+            .map
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| **slot != NONE)
+        {
             if self.slots[*slot as usize] != block as u32 {
                 return Err(format!("block {block}"));
             }
@@ -399,15 +489,32 @@ impl<P: Placement> Log<P> {
         open.for_each(|open| live[open.segment as usize] += open.end - open.next);
         for (number, segment) in self.segments.all.iter().enumerate() {
             if segment.live != live[number] || (segment.state == State::Free && segment.live != 0) {
-                return Err(format!("segment {number}: {} live, counted {}", segment.live, live[number]));
+                return Err(format!(
+                    "segment {number}: {} live, counted {}",
+                    segment.live, live[number]
+                ));
             }
         }
-        let sealed = self.segments.all.iter().filter(|segment| segment.state == State::Sealed);
-        let garbage: u64 = sealed.map(|segment| u64::from(self.shape.segment_blocks - segment.live)).sum();
+        let sealed = self
+            .segments
+            .all
+            .iter()
+            .filter(|segment| segment.state == State::Sealed);
+        let garbage: u64 = sealed
+            .map(|segment| u64::from(self.shape.segment_blocks - segment.live))
+            .sum();
         if garbage != self.segments.garbage {
-            return Err(format!("{garbage} blocks of garbage in sealed segments, counted {}", self.segments.garbage));
+            return Err(format!(
+                "{garbage} blocks of garbage in sealed segments, counted {}",
+                self.segments.garbage
+            ));
         }
-        let free = self.segments.all.iter().filter(|segment| segment.state == State::Free).count();
+        let free = self
+            .segments
+            .all
+            .iter()
+            .filter(|segment| segment.state == State::Free)
+            .count();
         let sum = self.map.iter().filter(|slot| **slot != NONE).count() as u64;
         match free == self.free.len() && sum == self.segments.live {
             true => Ok(()),

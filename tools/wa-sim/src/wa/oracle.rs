@@ -28,12 +28,21 @@ pub struct Oracle {
 impl Oracle {
     /// For a sequence whose deaths are known, see [`deaths`].
     pub fn new(blocks: u32, deaths: Vec<u32>, segment_blocks: u32, streams: u8) -> Self {
-        Self { deaths, due: vec![NEVER; blocks as usize], segment_blocks, streams: streams.clamp(1, STREAMS_MAX as u8) }
+        Self {
+            deaths,
+            due: vec![NEVER; blocks as usize],
+            segment_blocks,
+            streams: streams.clamp(1, STREAMS_MAX as u8),
+        }
     }
 
     fn class(&self, block: u32, now: u32) -> u8 {
         let due = self.due[block as usize];
-        let left = if due == NEVER { u32::MAX } else { due.saturating_sub(now) };
+        let left = if due == NEVER {
+            u32::MAX
+        } else {
+            due.saturating_sub(now)
+        };
         (left / self.segment_blocks).min(u32::from(self.streams) - 1) as u8
     }
 }

@@ -1,9 +1,12 @@
 //! A recorded trace as operations on a volume.
 //!
-//! Two passes over its requests. 1 [`Survey`] finds what the volume has to be and how many operations there will be, so that whoever asks can be refused before memory is
-//! taken. 2 [`Volume`] makes them. Writes count every block they touch, trims those that they cover as a whole, reads nothing.
+//! Two passes over its requests. 1 [`Survey`] finds what the volume has to be and how many
+//! operations there will be, so that whoever asks can be refused before memory is taken. 2
+//! [`Volume`] makes them. Writes count every block they touch, trims those that they cover as a
+//! whole, reads nothing.
 //!
-//! With times ([`Wish::blocks_per_s`]) each write and trim is told how long after the one before it comes, in blocks that members take; what is read takes their time, too.
+//! With times ([`Wish::blocks_per_s`]) each write and trim is told how long after the one before it
+//! comes, in blocks that members take; what is read takes their time, too.
 //!
 //! | volume | made of | what the trace never writes |
 //! |---|---|---|
@@ -17,13 +20,15 @@ use windrow_trace::{Dense, Kind, Request};
 /// What is wished of a trace.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Wish {
-    /// Bytes of the volume, whose addresses are those of the trace; else it is made of the blocks that the trace writes.
+    /// Bytes of the volume, whose addresses are those of the trace; else it is made of the blocks
+    /// that the trace writes.
     pub size_bytes: Option<u64>,
     /// Trims count.
     pub trims: bool,
     /// Flushes and writes with FUA are passed on.
     pub flushes: bool,
-    /// Times count: so many blocks members take in a second of the trace. `None`: they play no part.
+    /// Times count: so many blocks members take in a second of the trace. `None`: they play no
+    /// part.
     pub blocks_per_s: Option<f64>,
 }
 
@@ -54,13 +59,19 @@ fn blocks_at(time_ns: u64, blocks_per_s: f64) -> f64 {
 impl Survey {
     /// Nothing seen yet.
     pub fn new(wish: Wish) -> Self {
-        Self { wish, ..Self::default() }
+        Self {
+            wish,
+            ..Self::default()
+        }
     }
 
     /// Adds a request.
     pub fn add(&mut self, request: &Request) {
         self.latest_ns = self.latest_ns.max(request.time_ns);
-        let (flushes, arrivals) = (u64::from(self.wish.flushes), u64::from(self.wish.blocks_per_s.is_some()));
+        let (flushes, arrivals) = (
+            u64::from(self.wish.flushes),
+            u64::from(self.wish.blocks_per_s.is_some()),
+        );
         self.operations += match request.kind {
             Kind::Read => return,
             Kind::Flush => flushes,
@@ -85,32 +96,49 @@ impl Survey {
 
     /// Bytes of memory that the second pass takes for operations.
     pub fn operations_bytes(&self) -> u64 {
-        self.operations.saturating_mul(size_of::<Operation>() as u64)
+        self.operations
+            .saturating_mul(size_of::<Operation>() as u64)
     }
 
     /// Blocks of the volume.
     ///
     /// # Errors
-    /// The trace writes nothing, or not within one volume that can be simulated; or its times can not be counted.
+    /// The trace writes nothing, or not within one volume that can be simulated; or its times can
+    /// not be counted.
     pub fn blocks(&self) -> Result<u32, String> {
-        if self.wish.blocks_per_s.is_some_and(|per_s| blocks_at(self.latest_ns, per_s) > TIME_MOST) {
+        if self
+            .wish
+            .blocks_per_s
+            .is_some_and(|per_s| blocks_at(self.latest_ns, per_s) > TIME_MOST)
+        {
             let seconds = self.latest_ns as f64 / 1e9;
-            return Err(format!("in its {seconds:.0} s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale"));
+            return Err(format!(
+                "in its {seconds:.0} s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale"
+            ));
         }
         if self.written == 0 {
             return Err("it writes nothing".into());
         }
         let Some(size) = self.wish.size_bytes else {
-            let few = u32::try_from(self.dense.count()).ok().filter(|_| !self.dense.is_partial());
+            let few = u32::try_from(self.dense.count())
+                .ok()
+                .filter(|_| !self.dense.is_partial());
             return few.ok_or_else(|| "it writes at too many places".into());
         };
         if self.several {
-            return Err("a size is that of one device, and it has several: name one of them with --device".into());
+            return Err(
+                "a size is that of one device, and it has several: name one of them with --device"
+                    .into(),
+            );
         }
         if self.end > size {
-            return Err(format!("it writes up to byte {}, beyond a size of {size}", self.end));
+            return Err(format!(
+                "it writes up to byte {}, beyond a size of {size}",
+                self.end
+            ));
         }
-        u32::try_from(size.div_ceil(BLOCK)).map_err(|_| "a volume of more than 16 TiB is not simulated".into())
+        u32::try_from(size.div_ceil(BLOCK))
+            .map_err(|_| "a volume of more than 16 TiB is not simulated".into())
     }
 
     /// Goes on to the second pass.
@@ -120,10 +148,25 @@ impl Survey {
     pub fn volume(self) -> Result<Volume, String> {
         let (blocks, mut operations) = (self.blocks()?, Vec::new());
         let number = usize::try_from(self.operations).unwrap_or(usize::MAX);
-        operations.try_reserve_exact(number).map_err(|_| format!("there is no memory for {number} operations"))?;
-        let places = if self.wish.size_bytes.is_some() { Places::Addresses } else { Places::Written(self.dense) };
+        operations
+            .try_reserve_exact(number)
+            .map_err(|_| format!("there is no memory for {number} operations"))?;
+        let places = if self.wish.size_bytes.is_some() {
+            Places::Addresses
+        } else {
+            Places::Written(self.dense)
+        };
         let times = self.wish.blocks_per_s.map(Times::new);
-        Ok(Volume { wish: self.wish, places, times, recorded: Recorded { blocks, operations, ..Recorded::default() } })
+        Ok(Volume {
+            wish: self.wish,
+            places,
+            times,
+            recorded: Recorded {
+                blocks,
+                operations,
+                ..Recorded::default()
+            },
+        })
     }
 }
 
@@ -142,15 +185,26 @@ struct Times {
 
 impl Times {
     fn new(blocks_per_s: f64) -> Self {
-        Self { blocks_per_s, requests: 0, latest: 0, told: 0, reads: 0, began: false }
+        Self {
+            blocks_per_s,
+            requests: 0,
+            latest: 0,
+            told: 0,
+            reads: 0,
+            began: false,
+        }
     }
 
     /// A request of any kind. One that is earlier than those before it comes with them.
     fn see(&mut self, request: &Request) {
         self.requests += 1;
-        self.latest = self.latest.max(blocks_at(request.time_ns, self.blocks_per_s) as u64);
+        self.latest = self
+            .latest
+            .max(blocks_at(request.time_ns, self.blocks_per_s) as u64);
         if request.kind == Kind::Read && request.length > 0 {
-            self.reads = self.reads.saturating_add(request.end().div_ceil(BLOCK) - request.offset / BLOCK);
+            self.reads = self
+                .reads
+                .saturating_add(request.end().div_ceil(BLOCK) - request.offset / BLOCK);
         }
     }
 
@@ -163,13 +217,20 @@ impl Times {
         }
         let (after, reads) = (self.latest - self.told, self.reads);
         (self.told, self.reads) = (self.latest, 0);
-        (after > 0 || reads > 0).then(|| Operation::Arrival { after: saturated(after), reads: saturated(reads) })
+        (after > 0 || reads > 0).then(|| Operation::Arrival {
+            after: saturated(after),
+            reads: saturated(reads),
+        })
     }
 
-    /// What comes between two rounds of the trace: what is left of the one, and the mean time between two requests.
+    /// What comes between two rounds of the trace: what is left of the one, and the mean time
+    /// between two requests.
     fn between(&self) -> Operation {
         let mean = self.latest / self.requests.saturating_sub(1).max(1);
-        Operation::Arrival { after: saturated((self.latest - self.told).saturating_add(mean)), reads: saturated(self.reads) }
+        Operation::Arrival {
+            after: saturated((self.latest - self.told).saturating_add(mean)),
+            reads: saturated(self.reads),
+        }
     }
 }
 
@@ -204,7 +265,11 @@ impl Volume {
                     _ => (request.offset / BLOCK, request.end().div_ceil(BLOCK)),
                 };
                 let to = to.min(u64::from(self.recorded.blocks));
-                (from, to.checked_sub(from).filter(|count| *count > 0 && request.length > 0)?)
+                (
+                    from,
+                    to.checked_sub(from)
+                        .filter(|count| *count > 0 && request.length > 0)?,
+                )
             }
         };
         // Both are below the number of blocks, which fits.
@@ -220,12 +285,18 @@ impl Volume {
             self.recorded.flushes += 1;
             self.recorded.operations.push(Operation::Flush);
         }
-        if !matches!(request.kind, Kind::Write | Kind::Trim) || (request.kind == Kind::Trim && !self.wish.trims) {
+        if !matches!(request.kind, Kind::Write | Kind::Trim)
+            || (request.kind == Kind::Trim && !self.wish.trims)
+        {
             return;
         }
-        let Some((block, count)) = self.range(request) else { return };
+        let Some((block, count)) = self.range(request) else {
+            return;
+        };
         let recorded = &mut self.recorded;
-        recorded.operations.extend(self.times.as_mut().and_then(Times::arrival));
+        recorded
+            .operations
+            .extend(self.times.as_mut().and_then(Times::arrival));
         if request.kind == Kind::Trim {
             recorded.trims += 1;
             recorded.operations.push(Operation::Trim { block, count });
@@ -241,7 +312,10 @@ impl Volume {
 
     /// What came out.
     pub fn finish(self) -> Recorded {
-        Recorded { between: self.times.map(|times| times.between()), ..self.recorded }
+        Recorded {
+            between: self.times.map(|times| times.between()),
+            ..self.recorded
+        }
     }
 }
 
@@ -263,9 +337,15 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The trace so many times. Where times count, the first request of a round comes behind the last of the one before by the mean time between two requests.
+    /// The trace so many times. Where times count, the first request of a round comes behind the
+    /// last of the one before by the mean time between two requests.
     pub fn rounds(&self, rounds: u32) -> impl Iterator<Item = Operation> + use<'_> {
-        (0..rounds).flat_map(|round| self.between.filter(|_| round > 0).into_iter().chain(self.operations.iter().copied()))
+        (0..rounds).flat_map(|round| {
+            self.between
+                .filter(|_| round > 0)
+                .into_iter()
+                .chain(self.operations.iter().copied())
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Workloads made of requests: what block devices see of the loads that were published, from a seed.
+//! Workloads made of requests: what block devices see of the loads that were published, from a
+//! seed.
 //!
 //! | load | what is published | what is assumed |
 //! |---|---|---|
@@ -8,8 +9,9 @@
 //! | [`Load::Transaction`], [`Load::Data`], [`Load::Talk`] | journal talk: sizes of reads and writes, share of reads, that both ran together | uniform places |
 //! | [`Load::Jetstress`] | FTL talk: writes of up to 32 KiB are 75 % of the writes and 12 % of their bytes, heavy and quiet times, always reads | places; see `jetstress` |
 //!
-//! All scale with the size of the space, and are endless but for the client test, which ends when the trace would. Times are nanoseconds from the first
-//! request, exponential gaps with a mean of the load's own.
+//! All scale with the size of the space, and are endless but for the client test, which ends when
+//! the trace would. Times are nanoseconds from the first request, exponential gaps with a mean of
+//! the load's own.
 
 mod client;
 mod draw;
@@ -47,7 +49,15 @@ pub enum Load {
 
 impl Load {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Enterprise, Self::Client, Self::Journalling, Self::Transaction, Self::Data, Self::Talk, Self::Jetstress];
+    pub const ALL: [Self; 7] = [
+        Self::Enterprise,
+        Self::Client,
+        Self::Journalling,
+        Self::Transaction,
+        Self::Data,
+        Self::Talk,
+        Self::Jetstress,
+    ];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -79,9 +89,15 @@ impl Load {
             Self::Enterprise => Box::new(enterprise::Enterprise::new(blocks, seed)),
             Self::Client => Box::new(client::Client::new(blocks, seed)),
             Self::Journalling => Box::new(journalling::Journalling::new(blocks, seed)),
-            Self::Transaction => Box::new(talk::Talk::new(&[crate::mix::TRANSACTION], blocks, seed)),
+            Self::Transaction => {
+                Box::new(talk::Talk::new(&[crate::mix::TRANSACTION], blocks, seed))
+            }
             Self::Data => Box::new(talk::Talk::new(&[crate::mix::DATA], blocks, seed)),
-            Self::Talk => Box::new(talk::Talk::new(&[crate::mix::TRANSACTION, crate::mix::DATA], blocks, seed)),
+            Self::Talk => Box::new(talk::Talk::new(
+                &[crate::mix::TRANSACTION, crate::mix::DATA],
+                blocks,
+                seed,
+            )),
             Self::Jetstress => Box::new(jetstress::Jetstress::new(blocks, seed)),
         }
     }
@@ -91,9 +107,11 @@ impl Load {
         (self == Self::Client).then(|| client::published::scaled(client::published::WRITES, bytes))
     }
 
-    /// What a simulated pool is asked for: blocks that writes touch, blocks that trims cover. Reads and flushes cost nothing.
+    /// What a simulated pool is asked for: blocks that writes touch, blocks that trims cover. Reads
+    /// and flushes cost nothing.
     pub fn operations(self, bytes: u64, seed: u64) -> impl Iterator<Item = Operation> {
-        self.requests(bytes, seed).filter_map(|request| operation(&request))
+        self.requests(bytes, seed)
+            .filter_map(|request| operation(&request))
     }
 }
 
@@ -104,8 +122,17 @@ pub fn operation(request: &Request) -> Option<Operation> {
         Kind::Trim => (request.offset.div_ceil(BLOCK), request.end() / BLOCK),
         Kind::Read | Kind::Flush => return None,
     };
-    let (block, count) = (u32::try_from(from).ok()?, u32::try_from(to.checked_sub(from)?).ok().filter(|count| *count > 0)?);
-    Some(if request.kind == Kind::Write { Operation::Write { block, count } } else { Operation::Trim { block, count } })
+    let (block, count) = (
+        u32::try_from(from).ok()?,
+        u32::try_from(to.checked_sub(from)?)
+            .ok()
+            .filter(|count| *count > 0)?,
+    );
+    Some(if request.kind == Kind::Write {
+        Operation::Write { block, count }
+    } else {
+        Operation::Trim { block, count }
+    })
 }
 
 #[cfg(test)]

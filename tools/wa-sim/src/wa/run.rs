@@ -6,7 +6,9 @@ use super::oracle::{Oracle, deaths};
 use serde::Serialize;
 pub use windrow_policy::kind::{PlacementKind, Policy};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Chain, Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
+use windrow_policy::place::{
+    Chain, Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate,
+};
 use windrow_policy::select::Rule;
 
 /// What is measured, and when.
@@ -33,41 +35,63 @@ pub struct Outcome {
     pub steady: f64,
     /// Of all.
     pub whole: f64,
-    /// Blocks users wrote, blocks moved, trimmed, victims, moved in pauses, most moved before one write.
+    /// Blocks users wrote, blocks moved, trimmed, victims, moved in pauses, most moved before one
+    /// write.
     pub counts: Counts,
     /// The same from `steady_after` on.
     pub steady_counts: Counts,
     /// Share of victims by emptiness, in twentieths, in the steady state.
     pub victims: Vec<f64>,
-    /// Mean emptiness of sealed segments by age, in twentieths of their number, youngest first, at the end.
+    /// Mean emptiness of sealed segments by age, in twentieths of their number, youngest first, at
+    /// the end.
     pub emptiness: Vec<f64>,
-    /// The same of segments that were written since the steady state began; static data is in none of them.
+    /// The same of segments that were written since the steady state began; static data is in none
+    /// of them.
     pub dynamic_emptiness: Vec<f64>,
     /// Streams in use at the end.
     pub streams: usize,
     /// Bytes of all tables for each block, placement's included.
     pub bytes_per_block: f64,
-    /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never written.
+    /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never
+    /// written.
     pub empty_end: f64,
-    /// How far members were behind what was asked for, at most, in blocks; 0 for operations that have no times ([`Operation::Arrival`]).
+    /// How far members were behind what was asked for, at most, in blocks; 0 for operations that
+    /// have no times ([`Operation::Arrival`]).
     pub behind_blocks: u64,
 }
 
-/// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables for each block, and what is to come for the oracle.
+/// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables
+/// for each block, and what is to come for the oracle.
 pub fn memory_bytes(policy: &Policy, shape: &Shape, written: u64) -> u64 {
     let (blocks, segments) = (u64::from(shape.blocks), u64::from(shape.segments()));
     let slots = segments.saturating_mul(u64::from(shape.segment_blocks));
-    // The writes in their order, while their deaths are looked for; the first vector grows by doubling.
-    let future = if policy.placement == PlacementKind::Oracle { written.saturating_mul(12) } else { 0 };
-    let tables = blocks * (4 + u64::from(policy.placement.bytes_per_block())) + segments * 80 + u64::from(shape.segment_blocks) * 12;
-    slots.saturating_mul(4).saturating_add(tables).saturating_add(future)
+    // The writes in their order, while their deaths are looked for; the first vector grows by
+    // doubling.
+    let future = if policy.placement == PlacementKind::Oracle {
+        written.saturating_mul(12)
+    } else {
+        0
+    };
+    let tables = blocks * (4 + u64::from(policy.placement.bytes_per_block()))
+        + segments * 80
+        + u64::from(shape.segment_blocks) * 12;
+    slots
+        .saturating_mul(4)
+        .saturating_add(tables)
+        .saturating_add(future)
 }
 
-/// Runs a policy. `operations` is gone through once, twice for the oracle; `tell` hears of users' writes done now and then and may stop the run by answering false.
+/// Runs a policy. `operations` is gone through once, twice for the oracle; `tell` hears of users'
+/// writes done now and then and may stop the run by answering false.
 ///
 /// # Errors
 /// If the pool cannot be cleaned, or the run was stopped.
-pub fn run<I>(policy: Policy, plan: &Plan, operations: impl Fn() -> I, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String>
+pub fn run<I>(
+    policy: Policy,
+    plan: &Plan,
+    operations: impl Fn() -> I,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, String>
 where
     I: Iterator<Item = Operation>,
 {
@@ -91,17 +115,73 @@ where
     let (blocks, segments, streams) = (plan.shape.blocks, plan.shape.segments(), policy.streams);
     let mut outcome = match policy.placement {
         PlacementKind::Mixed => drive((policy.rule, checkpoints), plan, Mixed, operations(), tell),
-        PlacementKind::Separate => drive((policy.rule, checkpoints), plan, Separate, operations(), tell),
-        PlacementKind::Clusters => drive((policy.rule, checkpoints), plan, Clusters::new(blocks, streams), operations(), tell),
-        PlacementKind::Hotness => drive((policy.rule, checkpoints), plan, Hotness::new(blocks, segments, streams), operations(), tell),
-        PlacementKind::Fading => drive((policy.rule, checkpoints), plan, Fading::new(blocks, streams), operations(), tell),
-        PlacementKind::Invalidation => drive((policy.rule, checkpoints), plan, Invalidation::new(blocks), operations(), tell),
-        PlacementKind::Generations => drive((policy.rule, checkpoints), plan, Generations::new(streams), operations(), tell),
-        PlacementKind::Chain => drive((policy.rule, checkpoints), plan, Chain::new(blocks, plan.shape.segment_blocks, streams), operations(), tell),
+        PlacementKind::Separate => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Separate,
+            operations(),
+            tell,
+        ),
+        PlacementKind::Clusters => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Clusters::new(blocks, streams),
+            operations(),
+            tell,
+        ),
+        PlacementKind::Hotness => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Hotness::new(blocks, segments, streams),
+            operations(),
+            tell,
+        ),
+        PlacementKind::Fading => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Fading::new(blocks, streams),
+            operations(),
+            tell,
+        ),
+        PlacementKind::Invalidation => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Invalidation::new(blocks),
+            operations(),
+            tell,
+        ),
+        PlacementKind::Generations => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Generations::new(streams),
+            operations(),
+            tell,
+        ),
+        PlacementKind::Chain => drive(
+            (policy.rule, checkpoints),
+            plan,
+            Chain::new(blocks, plan.shape.segment_blocks, streams),
+            operations(),
+            tell,
+        ),
         PlacementKind::Learned => {
-            let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
-            let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
-            drive((policy.rule, checkpoints), plan, Learned::new(blocks, options), operations(), tell)
+            let open_cost = if plan.shape.space == Space::Strict {
+                0.5
+            } else {
+                0.0
+            };
+            let options = LearnedOptions {
+                streams,
+                segment_blocks: plan.shape.segment_blocks,
+                open_cost,
+            };
+            drive(
+                (policy.rule, checkpoints),
+                plan,
+                Learned::new(blocks, options),
+                operations(),
+                tell,
+            )
         }
         PlacementKind::Oracle => {
             let mut writes = Vec::new();
@@ -110,12 +190,21 @@ where
                     writes.extend(block..block + count);
                 }
             }
-            let oracle = Oracle::new(blocks, deaths(blocks, &writes), plan.shape.segment_blocks, streams);
+            let oracle = Oracle::new(
+                blocks,
+                deaths(blocks, &writes),
+                plan.shape.segment_blocks,
+                streams,
+            );
             drive((policy.rule, checkpoints), plan, oracle, operations(), tell)
         }
     }?;
     // SFS also keeps two sums of 8 bytes for each segment.
-    let of_segments = if policy.placement == PlacementKind::Hotness { 16.0 * f64::from(segments) / f64::from(blocks.max(1)) } else { 0.0 };
+    let of_segments = if policy.placement == PlacementKind::Hotness {
+        16.0 * f64::from(segments) / f64::from(blocks.max(1))
+    } else {
+        0.0
+    };
     outcome.bytes_per_block += f64::from(policy.placement.bytes_per_block()) + of_segments;
     Ok(outcome)
 }
@@ -149,7 +238,8 @@ impl Group {
     }
 }
 
-/// Time of a trace, counted in blocks that members take. It begins with the first arrival: what comes before (a fill) took none.
+/// Time of a trace, counted in blocks that members take. It begins with the first arrival: what
+/// comes before (a fill) took none.
 #[derive(Default)]
 struct Clock {
     now: u64,
@@ -221,8 +311,15 @@ pub(super) fn drive<P: Placement>(
     let mut outcome = Outcome::default();
     let (mut window, mut steady, mut waited) = (Counts::default(), None, 0);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
-    let (mut writes, mut clock) = (Group { blocks: Vec::with_capacity(GROUP), written: 0 }, Clock::default());
-    // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
+    let (mut writes, mut clock) = (
+        Group {
+            blocks: Vec::with_capacity(GROUP),
+            written: 0,
+        },
+        Clock::default(),
+    );
+    // Writes are made in groups; what is measured is measured behind the same operation as if they
+    // were made one by one.
     let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
         let (mut block, mut left) = match operation {
@@ -233,7 +330,8 @@ pub(super) fn drive<P: Placement>(
                 continue;
             }
         };
-        // In pieces that end where something is measured: a fill is one operation, and has many windows.
+        // In pieces that end where something is measured: a fill is one operation, and has many
+        // windows.
         while left > 0 {
             let piece = u64::from(left).min(next_look.saturating_sub(writes.written).max(1)) as u32;
             writes.add(&mut log, block, piece);
@@ -258,19 +356,31 @@ pub(super) fn drive<P: Placement>(
                     return Err("stopped".into());
                 }
             }
-            next_look = next_window.min(next_tell).min(if steady.is_none() { plan.steady_after } else { u64::MAX });
+            next_look = next_window.min(next_tell).min(if steady.is_none() {
+                plan.steady_after
+            } else {
+                u64::MAX
+            });
         }
     }
     writes.flush(&mut log);
     outcome.behind_blocks = clock.finish(&log);
     outcome.steady_counts = log.counts().since(steady.unwrap_or_default());
-    outcome.counts = Counts { longest_wait: waited.max(log.counts().longest_wait), ..log.counts() };
+    outcome.counts = Counts {
+        longest_wait: waited.max(log.counts().longest_wait),
+        ..log.counts()
+    };
     outcome.whole = outcome.counts.waf();
     outcome.steady = outcome.steady_counts.waf();
     outcome.streams = log.placement().streams();
     outcome.bytes_per_block = log.bytes_per_block();
     outcome.empty_end = 1.0 - log.live_blocks() as f64 / f64::from(plan.shape.blocks.max(1));
-    histograms(&log, plan.shape.segment_blocks, plan.steady_after, &mut outcome);
+    histograms(
+        &log,
+        plan.shape.segment_blocks,
+        plan.steady_after,
+        &mut outcome,
+    );
     Ok(outcome)
 }
 
@@ -289,8 +399,12 @@ fn histograms<P: Placement>(log: &Log<P>, capacity: u32, steady_after: u64, outc
     ages.reverse();
     let by_age = |ages: &[(u32, u32)]| -> Vec<f64> {
         let part = |at: usize| at * ages.len() / PARTS;
-        let mean = |of: &[(u32, u32)]| of.iter().map(|(_, live)| empty(*live)).sum::<f64>() / of.len().max(1) as f64;
-        (0..PARTS).map(|at| mean(&ages[part(at)..part(at + 1)])).collect()
+        let mean = |of: &[(u32, u32)]| {
+            of.iter().map(|(_, live)| empty(*live)).sum::<f64>() / of.len().max(1) as f64
+        };
+        (0..PARTS)
+            .map(|at| mean(&ages[part(at)..part(at + 1)]))
+            .collect()
     };
     outcome.emptiness = by_age(&ages);
     ages.retain(|(age, _)| u64::from(*age) < log.counts().written.saturating_sub(steady_after));

@@ -1,11 +1,17 @@
-//! What a policy costs in a pool of the engine, without the engine: the simulated log with the space, the streams and the checkpoints that it would have there.
+//! What a policy costs in a pool of the engine, without the engine: the simulated log with the
+//! space, the streams and the checkpoints that it would have there.
 //!
-//! 1 *Space.* The engine itself plans the least pool that takes the blocks at a spare factor. Of its reserve (`docs/reserve.md`) most is idle: open and free segments,
-//!   pages of checkpoints; what is kept for victims and half of what cleaning keeps coming free is at work. The rest is closed segments, and half of each open one.
-//! 2 *Streams.* Classes of the placement go to the streams that such a pool affords (`windrow_policy::any::Classes`).
-//! 3 *Checkpoints* begin when the engine's would ([`When::Priced`]), and are counted: small pools and policies that leave little garbage in old segments have many.
+//! 1 *Space.* The engine itself plans the least pool that takes the blocks at a spare factor. Of
+//!   its reserve (`docs/reserve.md`) most is idle: open and free segments, pages of checkpoints;
+//!   what is kept for victims and half of what cleaning keeps coming free is at work. The rest is
+//!   closed segments, and half of each open one.
+//! 2 *Streams.* Classes of the placement go to the streams that such a pool affords
+//!   (`windrow_policy::any::Classes`).
+//! 3 *Checkpoints* begin when the engine's would ([`When::Priced`]), and are counted: small pools
+//!   and policies that leave little garbage in old segments have many.
 //!
-//! It is a model: a further stream of an engine at its floor may have to send blocks to the first one, and checkpoints take a while. Tests hold it against the engine.
+//! It is a model: a further stream of an engine at its floor may have to send blocks to the first
+//! one, and checkpoints take a while. Tests hold it against the engine.
 
 use super::engine::{least_spec, properties};
 use super::log::{Shape, Space, When};
@@ -15,7 +21,10 @@ use windrow_engine::{Engine, PoolSpec};
 use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_policy::any::{Classes, MOVED_STREAMS_MAX, USER_STREAMS_MAX};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Place, Placement, Separate, Survey};
+use windrow_policy::place::{
+    Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Place, Placement, Separate,
+    Survey,
+};
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
 /// Most rows of a segment, and those of a chunk.
@@ -60,46 +69,76 @@ impl Outcome {
 }
 
 impl Pool {
-    /// The least pool that takes so many blocks, in segments of so many blocks, their headers among them, at a spare factor of thousandths.
+    /// The least pool that takes so many blocks, in segments of so many blocks, their headers among
+    /// them, at a spare factor of thousandths.
     ///
     /// # Errors
     /// The engine does not have the policy, or can not have such a pool.
-    pub fn plan(policy: &Policy, blocks: u32, of_segment: u32, spare_per_mille: u16) -> Result<Self, String> {
+    pub fn plan(
+        policy: &Policy,
+        blocks: u32,
+        of_segment: u32,
+        spare_per_mille: u16,
+    ) -> Result<Self, String> {
         let properties = properties(policy, spare_per_mille)?;
         // As few columns as have the rows.
         let columns = of_segment.div_ceil(ROWS_MOST).max(1);
         let chunk_rows = (of_segment / columns).clamp(1, CHUNK_ROWS);
         let rows = of_segment / columns / chunk_rows * chunk_rows;
-        let member = |column: u32, segments: u64| (Uuid([column as u8 + 1; 16]), RESERVED_BYTES + segments * u64::from(rows) * BLOCK_BYTES);
-        let spec = least_spec(blocks, u64::from(blocks / of_segment.max(1)), |segments| PoolSpec {
-            name: "served".into(),
-            redundancy: Redundancy::None,
-            chunk_rows: Some(chunk_rows),
-            segment_rows: Some(rows),
-            align_bytes: BLOCK_BYTES,
-            pool: Uuid([9; 16]),
-            members: (0..columns).map(|column| member(column, segments)).collect(),
-            created_unix_s: 0,
-            journal: None,
-            properties,
+        let member = |column: u32, segments: u64| {
+            (
+                Uuid([column as u8 + 1; 16]),
+                RESERVED_BYTES + segments * u64::from(rows) * BLOCK_BYTES,
+            )
+        };
+        let spec = least_spec(blocks, u64::from(blocks / of_segment.max(1)), |segments| {
+            PoolSpec {
+                name: "served".into(),
+                redundancy: Redundancy::None,
+                chunk_rows: Some(chunk_rows),
+                segment_rows: Some(rows),
+                align_bytes: BLOCK_BYTES,
+                pool: Uuid([9; 16]),
+                members: (0..columns)
+                    .map(|column| member(column, segments))
+                    .collect(),
+                created_unix_s: 0,
+                journal: None,
+                properties,
+            }
         })?;
         let planned = Engine::plan(&spec).map_err(|error| error.to_string())?;
         let (segments, reserve_segments) = (planned.segments, planned.reserve_segments);
         let data = u64::from(segments - reserve_segments);
-        let payload = planned.usable_bytes as f64 / (1.0 - f64::from(spare_per_mille) / 1000.0) / BLOCK_BYTES as f64;
+        let payload = planned.usable_bytes as f64
+            / (1.0 - f64::from(spare_per_mille) / 1000.0)
+            / BLOCK_BYTES as f64;
         let further = |share: u64, of: u64| data * share / 1000 / of;
         let most = (USER_STREAMS_MAX + MOVED_STREAMS_MAX - 2) as u64;
-        let extra = further(SPARE_LEAST, STREAM_SEGMENTS).min(further(u64::from(spare_per_mille), STREAM_SPARE)).min(most) as u32;
+        let extra = further(SPARE_LEAST, STREAM_SEGMENTS)
+            .min(further(u64::from(spare_per_mille), STREAM_SPARE))
+            .min(most) as u32;
         let segment_blocks = (payload / data as f64).round() as u32;
-        Ok(Self { blocks, segments, reserve_segments, segment_blocks, classes: Classes::new(policy.placement, extra) })
+        Ok(Self {
+            blocks,
+            segments,
+            reserve_segments,
+            segment_blocks,
+            classes: Classes::new(policy.placement, extra),
+        })
     }
 
-    /// The simulated logs with its space: the one below, the one above (they differ by a segment), and the share of the second that is right.
+    /// The simulated logs with its space: the one below, the one above (they differ by a segment),
+    /// and the share of the second that is right.
     pub fn shapes(&self) -> ([Shape; 2], f64) {
         let streams = f64::from(self.classes.users + self.classes.moved);
         let ahead = f64::from((self.segments / 128).clamp(2, 64)) / 2.0;
         let idle = f64::from(self.reserve_segments) - AT_WORK - ahead + (streams - 2.0);
-        shapes_of(self.blocks, self.segment_blocks, f64::from(self.segments) - idle + streams / 2.0 + 1.0)
+        shapes_of(
+            self.blocks,
+            self.segment_blocks,
+            f64::from(self.segments) - idle + streams / 2.0 + 1.0,
+        )
     }
 
     /// Runs a policy in it.
@@ -114,37 +153,143 @@ impl Pool {
         tell: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Outcome, String> {
         let (shapes, share) = self.shapes();
-        let mut found = [Outcome { cleaning: 0.0, checkpoints: 0.0 }; 2];
+        let mut found = [Outcome {
+            cleaning: 0.0,
+            checkpoints: 0.0,
+        }; 2];
         // With many segments one more or less hardly matters.
-        let runs = if self.segments < FEW { &shapes[..] } else { &shapes[usize::from(share > 0.5)..][..1] };
+        let runs = if self.segments < FEW {
+            &shapes[..]
+        } else {
+            &shapes[usize::from(share > 0.5)..][..1]
+        };
         for (outcome, shape) in found.iter_mut().zip(runs) {
-            let plan = Plan { shape: *shape, seed: 1, window: u64::MAX, steady_after, idle_free: 0 };
+            let plan = Plan {
+                shape: *shape,
+                seed: 1,
+                window: u64::MAX,
+                steady_after,
+                idle_free: 0,
+            };
             let run = self.simulate(policy, &plan, operations(), tell)?;
             let written = run.steady_counts.written.max(1) as f64;
-            *outcome = Outcome { cleaning: run.steady, checkpoints: run.steady_counts.checkpoint_pages as f64 / written };
+            *outcome = Outcome {
+                cleaning: run.steady,
+                checkpoints: run.steady_counts.checkpoint_pages as f64 / written,
+            };
         }
         let [below, above] = found;
-        let between = |of: fn(&Outcome) -> f64| if runs.len() < 2 { of(&below) } else { of(&below) + (of(&above) - of(&below)) * share };
-        Ok(Outcome { cleaning: between(|one| one.cleaning), checkpoints: between(|one| one.checkpoints) })
+        let between = |of: fn(&Outcome) -> f64| {
+            if runs.len() < 2 {
+                of(&below)
+            } else {
+                of(&below) + (of(&above) - of(&below)) * share
+            }
+        };
+        Ok(Outcome {
+            cleaning: between(|one| one.cleaning),
+            checkpoints: between(|one| one.checkpoints),
+        })
     }
 
-    fn simulate(&self, policy: &Policy, plan: &Plan, operations: impl Iterator<Item = Operation>, tell: &mut dyn FnMut(u64) -> bool) -> Result<Run, String> {
-        let (classes, blocks, segments, how) = (self.classes, self.blocks, plan.shape.segments(), (policy.rule, When::Priced));
+    fn simulate(
+        &self,
+        policy: &Policy,
+        plan: &Plan,
+        operations: impl Iterator<Item = Operation>,
+        tell: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Run, String> {
+        let (classes, blocks, segments, how) = (
+            self.classes,
+            self.blocks,
+            plan.shape.segments(),
+            (policy.rule, When::Priced),
+        );
         let count = classes.classes;
-        // With one stream of either kind there is nothing to tell apart; but what is learnt also says which segments to clean.
+        // With one stream of either kind there is nothing to tell apart; but what is learnt also
+        // says which segments to clean.
         match policy.placement {
             PlacementKind::Learned => {
-                let options = LearnedOptions { streams: count, segment_blocks: self.segment_blocks, open_cost: 0.5 };
-                drive(how, plan, InStreams { inner: Learned::new(blocks, options), classes }, operations, tell)
+                let options = LearnedOptions {
+                    streams: count,
+                    segment_blocks: self.segment_blocks,
+                    open_cost: 0.5,
+                };
+                drive(
+                    how,
+                    plan,
+                    InStreams {
+                        inner: Learned::new(blocks, options),
+                        classes,
+                    },
+                    operations,
+                    tell,
+                )
             }
             _ if classes.is_plain() => drive(how, plan, Separate, operations, tell),
-            PlacementKind::Clusters => drive(how, plan, InStreams { inner: Clusters::new(blocks, count), classes }, operations, tell),
-            PlacementKind::Hotness => drive(how, plan, InStreams { inner: Hotness::new(blocks, segments, count), classes }, operations, tell),
-            PlacementKind::Fading => drive(how, plan, InStreams { inner: Fading::new(blocks, count), classes }, operations, tell),
-            PlacementKind::Invalidation => drive(how, plan, InStreams { inner: Invalidation::new(blocks), classes }, operations, tell),
-            PlacementKind::Generations => drive(how, plan, InStreams { inner: Generations::new(count), classes }, operations, tell),
-            PlacementKind::Chain => drive(how, plan, InStreams { inner: Chain::new(blocks, self.segment_blocks, count), classes }, operations, tell),
-            PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => drive(how, plan, Separate, operations, tell),
+            PlacementKind::Clusters => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Clusters::new(blocks, count),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Hotness => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Hotness::new(blocks, segments, count),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Fading => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Fading::new(blocks, count),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Invalidation => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Invalidation::new(blocks),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Generations => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Generations::new(count),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Chain => drive(
+                how,
+                plan,
+                InStreams {
+                    inner: Chain::new(blocks, self.segment_blocks, count),
+                    classes,
+                },
+                operations,
+                tell,
+            ),
+            PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => {
+                drive(how, plan, Separate, operations, tell)
+            }
         }
     }
 }
@@ -152,17 +297,29 @@ impl Pool {
 /// A pool with fewer segments is simulated with one more and one less.
 const FEW: u32 = 1000;
 
-/// Logs of so many segments, which need not be a whole number: the one below, the one above, and the share of the second that is right.
+/// Logs of so many segments, which need not be a whole number: the one below, the one above, and
+/// the share of the second that is right.
 pub(super) fn shapes_of(blocks: u32, segment_blocks: u32, segments: f64) -> ([Shape; 2], f64) {
     let of = |segments: f64| {
         // A little less than the next whole number.
         let spare = 1.0 - f64::from(blocks) / ((segments - 1e-6) * f64::from(segment_blocks));
-        Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare, space: Space::Strict }
+        Shape {
+            blocks,
+            live_blocks: blocks,
+            segment_blocks,
+            header_blocks: 0,
+            spare,
+            space: Space::Strict,
+        }
     };
-    ([of(segments.floor()), of(segments.floor() + 1.0)], segments.fract())
+    (
+        [of(segments.floor()), of(segments.floor() + 1.0)],
+        segments.fract(),
+    )
 }
 
-/// A placement whose classes share the streams of a pool: those of users first, then those of moved blocks.
+/// A placement whose classes share the streams of a pool: those of users first, then those of moved
+/// blocks.
 struct InStreams<P> {
     inner: P,
     classes: Classes,

@@ -1,7 +1,8 @@
 //! The graph and the tables of the 2017 source, from simulation.
 //!
-//! The source's write block is 1 MiB with one block of metadata: 255 data blocks and a header, which counts as written with every
-//! segment and takes its part of the space. Free space is a share of all space.
+//! The source's write block is 1 MiB with one block of metadata: 255 data blocks and a header,
+//! which counts as written with every segment and takes its part of the space. Free space is a
+//! share of all space.
 
 use super::log::{Shape, Space};
 use super::operation::Operation;
@@ -31,27 +32,55 @@ impl StudyPool {
     /// Its shape with so much free space.
     pub fn shape(self, spare: f64) -> Shape {
         let blocks = self.segments * DATA;
-        Shape { blocks, live_blocks: blocks, segment_blocks: DATA, header_blocks: HEADER, spare, space: Space::Strict }
+        Shape {
+            blocks,
+            live_blocks: blocks,
+            segment_blocks: DATA,
+            header_blocks: HEADER,
+            spare,
+            space: Space::Strict,
+        }
     }
 
-    /// A filled pool, then overwrites of `passes` times its blocks; windows of a fiftieth of a pass, steady state in the second half.
-    pub fn run(self, policy: Policy, spare: f64, workload: Workload, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String> {
+    /// A filled pool, then overwrites of `passes` times its blocks; windows of a fiftieth of a
+    /// pass, steady state in the second half.
+    pub fn run(
+        self,
+        policy: Policy,
+        spare: f64,
+        workload: Workload,
+        passes: f64,
+        tell: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Outcome, String> {
         let shape = self.shape(spare);
         let blocks = u64::from(shape.blocks);
         let overwrites = (blocks as f64 * passes) as u64;
-        let plan = Plan { shape, seed: self.seed, window: (blocks / u64::from(WINDOWS)).max(1), steady_after: blocks + overwrites / 2, idle_free: 0 };
+        let plan = Plan {
+            shape,
+            seed: self.seed,
+            window: (blocks / u64::from(WINDOWS)).max(1),
+            steady_after: blocks + overwrites / 2,
+            idle_free: 0,
+        };
         let operations = || {
             let load = workload.stream(shape.blocks, self.seed);
             fill(shape.blocks).chain(writes_only(load, overwrites))
         };
         let mut outcome = run(policy, &plan, operations, tell)?;
-        outcome.windows.iter_mut().chain([&mut outcome.steady, &mut outcome.whole]).for_each(|waf| *waf *= WITH_HEADER);
+        outcome
+            .windows
+            .iter_mut()
+            .chain([&mut outcome.steady, &mut outcome.whole])
+            .for_each(|waf| *waf *= WITH_HEADER);
         Ok(outcome)
     }
 }
 
 /// So many writes, and the trims between them.
-fn writes_only(load: impl Iterator<Item = Operation>, writes: u64) -> impl Iterator<Item = Operation> {
+fn writes_only(
+    load: impl Iterator<Item = Operation>,
+    writes: u64,
+) -> impl Iterator<Item = Operation> {
     let mut left = writes;
     load.take_while(move |operation| {
         let going = left > 0;
@@ -71,28 +100,50 @@ pub struct Curve {
     pub windows: Vec<f64>,
     /// In the steady state.
     pub steady: f64,
-    /// Where the first hump is: windows after the fill, and its height; none if there is none above the steady state.
+    /// Where the first hump is: windows after the fill, and its height; none if there is none above
+    /// the steady state.
     pub first_hump: Option<(usize, f64)>,
     /// The second.
     pub second_hump: Option<(usize, f64)>,
 }
 
-/// Graph 1: write amplification over time for a free share, under uniform overwrites of a full pool, greedy, one stream.
+/// Graph 1: write amplification over time for a free share, under uniform overwrites of a full
+/// pool, greedy, one stream.
 ///
 /// # Errors
 /// If the pool is too small for the share, or the run was stopped.
-pub fn curve(pool: StudyPool, spare: f64, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Curve, String> {
-    let outcome = pool.run(Policy::of(PlacementKind::Mixed), spare, Pattern::Uniform.into(), passes, tell)?;
-    let windows: Vec<f64> = outcome.windows[(WINDOWS as usize).min(outcome.windows.len())..].to_vec();
+pub fn curve(
+    pool: StudyPool,
+    spare: f64,
+    passes: f64,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Curve, String> {
+    let outcome = pool.run(
+        Policy::of(PlacementKind::Mixed),
+        spare,
+        Pattern::Uniform.into(),
+        passes,
+        tell,
+    )?;
+    let windows: Vec<f64> =
+        outcome.windows[(WINDOWS as usize).min(outcome.windows.len())..].to_vec();
     let humps = humps(&windows, outcome.steady);
-    Ok(Curve { spare, spare_ppm: ppm(spare), steady: outcome.steady, first_hump: humps.first().copied(), second_hump: humps.get(1).copied(), windows })
+    Ok(Curve {
+        spare,
+        spare_ppm: ppm(spare),
+        steady: outcome.steady,
+        first_hump: humps.first().copied(),
+        second_hump: humps.get(1).copied(),
+        windows,
+    })
 }
 
 fn ppm(share: f64) -> u64 {
     (share * 1e6).round() as u64
 }
 
-/// Peaks above the steady state with a trough between them; a peak counts if what follows falls by a hundredth of it.
+/// Peaks above the steady state with a trough between them; a peak counts if what follows falls by
+/// a hundredth of it.
 fn humps(windows: &[f64], steady: f64) -> Vec<(usize, f64)> {
     let mut found = Vec::new();
     let (mut peak, mut trough) = ((0, 0.0f64), f64::INFINITY);
@@ -124,7 +175,8 @@ pub struct Emptiness {
     pub spare_ppm: u64,
     /// Share of the live blocks that are never overwritten.
     pub static_share: f64,
-    /// Mean emptiness of written segments, static ones left out, by age in twentieths, youngest first.
+    /// Mean emptiness of written segments, static ones left out, by age in twentieths, youngest
+    /// first.
     pub by_age: Vec<f64>,
     /// Mean emptiness of all these.
     pub average: f64,
@@ -140,22 +192,36 @@ pub struct Emptiness {
     pub steady: f64,
 }
 
-/// Tables 1 (`static_share` = 0) and 2. Cleaning is greedy. (The source harvests the oldest block, which under uniform overwrites is about the emptiest.)
+/// Tables 1 (`static_share` = 0) and 2. Cleaning is greedy. (The source harvests the oldest block,
+/// which under uniform overwrites is about the emptiest.)
 ///
 /// # Errors
 /// As [`curve`].
-pub fn emptiness(pool: StudyPool, spare: f64, static_share: f64, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Emptiness, String> {
-    let load = Workload { static_share, ..Pattern::Uniform.into() };
+pub fn emptiness(
+    pool: StudyPool,
+    spare: f64,
+    static_share: f64,
+    passes: f64,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Emptiness, String> {
+    let load = Workload {
+        static_share,
+        ..Pattern::Uniform.into()
+    };
     let policy = Policy::of(PlacementKind::Mixed);
     let outcome = pool.run(policy, spare, load, passes, tell)?;
-    // Static segments are the oldest and full: the part of the twentieths that they take is left out.
+    // Static segments are the oldest and full: the part of the twentieths that they take is left
+    // out.
     let by_age = match static_share > 0.0 {
         true => outcome.dynamic_emptiness.clone(),
         false => outcome.emptiness.clone(),
     };
     let average = by_age.iter().sum::<f64>() / by_age.len().max(1) as f64;
     let dynamic = 1.0 - static_share;
-    let (source, linear) = ((spare / dynamic).min(1.0), spare / (spare + (1.0 - spare) * dynamic));
+    let (source, linear) = (
+        (spare / dynamic).min(1.0),
+        spare / (spare + (1.0 - spare) * dynamic),
+    );
     let steady = outcome.steady / WITH_HEADER;
     let oldest = by_age.last().copied().unwrap_or(0.0);
     Ok(Emptiness {
@@ -187,34 +253,81 @@ pub struct Step {
     pub learned: f64,
     /// The factor that this gives.
     pub factor: Option<f64>,
-    /// Share of all space that trims left empty, beside the free space, at the end of the run with learned lives.
+    /// Share of all space that trims left empty, beside the free space, at the end of the run with
+    /// learned lives.
     pub empty: f64,
 }
 
-/// Table 3: from uniform overwrites with 10 % free to static space, to data that is soon overwritten, to trims. The journal's share of writes (80 %) and
-/// the trims (5 % of all space empty) are the source's; what they write to is assumed: a hot fiftieth of the dynamic blocks, trims of any of them. In one
-/// stream, what dies soon takes the free space from the rest, and write amplification rises; apart from the rest it does what the source says.
+/// Table 3: from uniform overwrites with 10 % free to static space, to data that is soon
+/// overwritten, to trims. The journal's share of writes (80 %) and the trims (5 % of all space
+/// empty) are the source's; what they write to is assumed: a hot fiftieth of the dynamic blocks,
+/// trims of any of them. In one stream, what dies soon takes the free space from the rest, and
+/// write amplification rises; apart from the rest it does what the source says.
 ///
 /// # Errors
 /// As [`curve`].
-pub fn decomposition(pool: StudyPool, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Vec<Step>, String> {
-    let hot = Pattern::HotCold { writes: 0.8, blocks: 0.02 };
+pub fn decomposition(
+    pool: StudyPool,
+    passes: f64,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Vec<Step>, String> {
+    let hot = Pattern::HotCold {
+        writes: 0.8,
+        blocks: 0.02,
+    };
     let (still, free, trimmed) = (0.62, 0.10, 0.05);
-    let soon = Workload { static_share: still, ..hot.into() };
-    let trims = soon.emptied(trimmed / ((1.0 - free) * (1.0 - still))).expect("hot and cold blocks have two rates");
+    let soon = Workload {
+        static_share: still,
+        ..hot.into()
+    };
+    let trims = soon
+        .emptied(trimmed / ((1.0 - free) * (1.0 - still)))
+        .expect("hot and cold blocks have two rates");
     let steps: [(&str, Workload, Option<f64>, f64); 4] = [
-        ("baseline: uniform overwrites, 1 MiB write blocks, 10 % free", Pattern::Uniform.into(), None, 5.65),
-        ("62 % static", Workload { static_share: still, ..Pattern::Uniform.into() }, Some(0.43), 3.00),
-        ("80 % of writes soon overwritten (journal, metadata)", soon, Some(0.20), 1.40),
+        (
+            "baseline: uniform overwrites, 1 MiB write blocks, 10 % free",
+            Pattern::Uniform.into(),
+            None,
+            5.65,
+        ),
+        (
+            "62 % static",
+            Workload {
+                static_share: still,
+                ..Pattern::Uniform.into()
+            },
+            Some(0.43),
+            3.00,
+        ),
+        (
+            "80 % of writes soon overwritten (journal, metadata)",
+            soon,
+            Some(0.20),
+            1.40,
+        ),
         ("trims: 5 % of all space more", trims, Some(0.50), 1.20),
     ];
     let mut lines: Vec<Step> = Vec::new();
     for (what, load, source_factor, source) in steps {
-        let mut outcome = |kind: PlacementKind| pool.run(Policy::of(kind), free, load, passes, tell);
-        let (one_stream, ours) = (outcome(PlacementKind::Mixed)?.steady, outcome(PlacementKind::Learned)?);
+        let mut outcome =
+            |kind: PlacementKind| pool.run(Policy::of(kind), free, load, passes, tell);
+        let (one_stream, ours) = (
+            outcome(PlacementKind::Mixed)?.steady,
+            outcome(PlacementKind::Learned)?,
+        );
         let (learned, empty) = (ours.steady, ours.empty_end * (1.0 - free));
-        let factor = lines.last().map(|before| (learned - 1.0) / (before.learned - 1.0));
-        lines.push(Step { what: what.into(), source_factor, source, one_stream, learned, factor, empty });
+        let factor = lines
+            .last()
+            .map(|before| (learned - 1.0) / (before.learned - 1.0));
+        lines.push(Step {
+            what: what.into(),
+            source_factor,
+            source,
+            one_stream,
+            learned,
+            factor,
+            empty,
+        });
     }
     Ok(lines)
 }
@@ -233,23 +346,34 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Of a run with that goal of free segments; `with_headers`: blocks written for each block of data.
+    /// Of a run with that goal of free segments; `with_headers`: blocks written for each block of
+    /// data.
     pub fn of(idle_free: u32, outcome: &Outcome, with_headers: f64) -> Self {
         let counts = &outcome.steady_counts;
         let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written.max(1) as f64;
-        Self { idle_free, steady: outcome.steady * with_headers, in_the_way, longest_wait: counts.longest_wait }
+        Self {
+            idle_free,
+            steady: outcome.steady * with_headers,
+            in_the_way,
+            longest_wait: counts.longest_wait,
+        }
     }
 
     /// When is cleaned.
     pub fn name(&self) -> String {
-        if self.idle_free == 0 { "on demand".to_owned() } else { format!("in pauses up to {} free segments", self.idle_free) }
+        if self.idle_free == 0 {
+            "on demand".to_owned()
+        } else {
+            format!("in pauses up to {} free segments", self.idle_free)
+        }
     }
 }
 
 /// Overwrites of the whole space in [`bursts`].
 pub const BURST_PASSES: u64 = 8;
 
-/// Bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds` times; with each goal of free segments.
+/// Bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds` times;
+/// with each goal of free segments.
 ///
 /// # Errors
 /// As [`curve`].
@@ -266,14 +390,25 @@ pub fn bursts(
     let overwrites = u64::from(shape.blocks) * BURST_PASSES;
     let mut lines = Vec::new();
     for goal in goals {
-        let plan = Plan { shape, seed: pool.seed, window: u64::MAX, steady_after: u64::from(shape.blocks) + overwrites / 2, idle_free: *goal };
+        let plan = Plan {
+            shape,
+            seed: pool.seed,
+            window: u64::MAX,
+            steady_after: u64::from(shape.blocks) + overwrites / 2,
+            idle_free: *goal,
+        };
         let operations = || {
-            let mut load = writes_only(Workload::from(pattern).stream(shape.blocks, pool.seed), overwrites);
+            let mut load = writes_only(
+                Workload::from(pattern).stream(shape.blocks, pool.seed),
+                overwrites,
+            );
             let mut left = burst;
             let bursty = std::iter::from_fn(move || {
                 if left == 0 {
                     left = burst;
-                    return Some(Operation::Pause { blocks: burst.saturating_mul(8) });
+                    return Some(Operation::Pause {
+                        blocks: burst.saturating_mul(8),
+                    });
                 }
                 left -= 1;
                 load.next()

@@ -1,7 +1,8 @@
 //! Synthetic workloads, endless, from a seed.
 //!
-//! All writes are single blocks of `0 .. blocks`. A pool is filled in sequence first (that is [`fill`]); then [`Workload::stream`] overwrites.
-//! Ranks of skewed loads are scattered over the addresses, so that a filled segment holds hot and cold blocks side by side.
+//! All writes are single blocks of `0 .. blocks`. A pool is filled in sequence first (that is
+//! [`fill`]); then [`Workload::stream`] overwrites. Ranks of skewed loads are scattered over the
+//! addresses, so that a filled segment holds hot and cold blocks side by side.
 
 use super::operation::Operation;
 use crate::rng::Rng;
@@ -28,13 +29,17 @@ pub enum Pattern {
         /// Number of streams.
         streams: u32,
     },
-    /// Half of the blocks in runs of 64 in sequence, the other half at random, half of the writes each.
+    /// Half of the blocks in runs of 64 in sequence, the other half at random, half of the writes
+    /// each.
     Mixed,
-    /// A hot tenth takes 90 % of the writes and moves on by its own size after each two passes' worth of writes.
+    /// A hot tenth takes 90 % of the writes and moves on by its own size after each two passes'
+    /// worth of writes.
     Moving,
-    /// Uniform, then Zipf 0.99, then hot and cold 80/20, four passes' worth of writes each, over and over.
+    /// Uniform, then Zipf 0.99, then hot and cold 80/20, four passes' worth of writes each, over
+    /// and over.
     Phases,
-    /// A circular journal of 2 % takes half of the writes; Zipf 0.9 over 60 % of the blocks the rest; what is left is never written.
+    /// A circular journal of 2 % takes half of the writes; Zipf 0.9 over 60 % of the blocks the
+    /// rest; what is left is never written.
     Journal,
 }
 
@@ -45,30 +50,54 @@ pub struct Workload {
     pub pattern: Pattern,
     /// Share of blocks that are filled and never written again, 0 to 1.
     pub static_share: f64,
-    /// Share of operations that trim a block instead, 0 to 1; any dynamic block is as likely as any other. In the mean that share of the dynamic blocks is empty
-    /// if writes are uniform; where they are not, cold blocks stay empty for longer: see [`Workload::empty_share`].
+    /// Share of operations that trim a block instead, 0 to 1; any dynamic block is as likely as any
+    /// other. In the mean that share of the dynamic blocks is empty if writes are uniform; where
+    /// they are not, cold blocks stay empty for longer: see [`Workload::empty_share`].
     pub trim_share: f64,
 }
 
 impl From<Pattern> for Workload {
     fn from(pattern: Pattern) -> Self {
-        Self { pattern, static_share: 0.0, trim_share: 0.0 }
+        Self {
+            pattern,
+            static_share: 0.0,
+            trim_share: 0.0,
+        }
     }
 }
 
 impl Pattern {
-    /// The pattern of a name: `uniform`, `zipf:0.99`, `hot:80/20`, `sequential:4`, `mixed`, `moving`, `phases`, `journal`.
+    /// The pattern of a name: `uniform`, `zipf:0.99`, `hot:80/20`, `sequential:4`, `mixed`,
+    /// `moving`, `phases`, `journal`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let (word, rest) = name.split_once(':').map_or((name, None), |(word, rest)| (word, Some(rest)));
-        let share = |text: &str| text.parse::<f64>().ok().map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share < 1.0);
+        let (word, rest) = name
+            .split_once(':')
+            .map_or((name, None), |(word, rest)| (word, Some(rest)));
+        let share = |text: &str| {
+            text.parse::<f64>()
+                .ok()
+                .map(|percent| percent / 100.0)
+                .filter(|share| *share > 0.0 && *share < 1.0)
+        };
         Some(match (word, rest) {
             ("uniform", None) => Self::Uniform,
-            ("zipf", rest) => Self::Zipf { theta: rest.map_or(Some(0.99), |text| text.parse().ok()).filter(|theta| *theta > 0.0 && *theta < 8.0)? },
+            ("zipf", rest) => Self::Zipf {
+                theta: rest
+                    .map_or(Some(0.99), |text| text.parse().ok())
+                    .filter(|theta| *theta > 0.0 && *theta < 8.0)?,
+            },
             ("hot", rest) => {
                 let (writes, blocks) = rest.unwrap_or("80/20").split_once('/')?;
-                Self::HotCold { writes: share(writes)?, blocks: share(blocks)? }
+                Self::HotCold {
+                    writes: share(writes)?,
+                    blocks: share(blocks)?,
+                }
             }
-            ("sequential", rest) => Self::Sequential { streams: rest.map_or(Some(1), |text| text.parse().ok()).filter(|n| (1..=1024).contains(n))? },
+            ("sequential", rest) => Self::Sequential {
+                streams: rest
+                    .map_or(Some(1), |text| text.parse().ok())
+                    .filter(|n| (1..=1024).contains(n))?,
+            },
             ("mixed", None) => Self::Mixed,
             ("moving", None) => Self::Moving,
             ("phases", None) => Self::Phases,
@@ -82,7 +111,11 @@ impl Pattern {
         match self {
             Self::Uniform => "uniform".into(),
             Self::Zipf { theta } => format!("zipf:{theta}"),
-            Self::HotCold { writes, blocks } => format!("hot:{}/{}", (writes * 100.0).round(), (blocks * 100.0).round()),
+            Self::HotCold { writes, blocks } => format!(
+                "hot:{}/{}",
+                (writes * 100.0).round(),
+                (blocks * 100.0).round()
+            ),
             Self::Sequential { streams } => format!("sequential:{streams}"),
             Self::Mixed => "mixed".into(),
             Self::Moving => "moving".into(),
@@ -98,39 +131,61 @@ pub fn fill(blocks: u32) -> impl Iterator<Item = Operation> {
 }
 
 impl Workload {
-    /// Share of the dynamic blocks that trims leave empty in the steady state, 0 to 1; none for patterns whose blocks are not written at one or two rates.
+    /// Share of the dynamic blocks that trims leave empty in the steady state, 0 to 1; none for
+    /// patterns whose blocks are not written at one or two rates.
     pub fn empty_share(&self) -> Option<f64> {
-        // A block that is trimmed at one rate and written at another is empty for that part of the time; rates are those of a mean block.
+        // A block that is trimmed at one rate and written at another is empty for that part of the
+        // time; rates are those of a mean block.
         let (trims, writes) = (self.trim_share, 1.0 - self.trim_share);
-        let empty = |rate: f64| if trims > 0.0 { trims / (trims + writes * rate) } else { 0.0 };
+        let empty = |rate: f64| {
+            if trims > 0.0 {
+                trims / (trims + writes * rate)
+            } else {
+                0.0
+            }
+        };
         match self.pattern {
             Pattern::Uniform => Some(empty(1.0)),
-            Pattern::HotCold { writes, blocks } => Some(blocks * empty(writes / blocks) + (1.0 - blocks) * empty((1.0 - writes) / (1.0 - blocks))),
+            Pattern::HotCold { writes, blocks } => Some(
+                blocks * empty(writes / blocks)
+                    + (1.0 - blocks) * empty((1.0 - writes) / (1.0 - blocks)),
+            ),
             _ => None,
         }
     }
 
-    /// The same with as many trims as leave such a share of the dynamic blocks empty, 0 to 1; none where [`Workload::empty_share`] is.
+    /// The same with as many trims as leave such a share of the dynamic blocks empty, 0 to 1; none
+    /// where [`Workload::empty_share`] is.
     pub fn emptied(self, share: f64) -> Option<Self> {
         self.empty_share()?;
         let with = |trim_share: f64| Self { trim_share, ..self };
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            if with(middle).empty_share()? < share { low = middle } else { high = middle }
+            if with(middle).empty_share()? < share {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         Some(with(low))
     }
 
     /// The endless stream of operations after the fill.
     pub fn stream(self, blocks: u32, seed: u64) -> Stream {
-        let dynamic = (f64::from(blocks) * (1.0 - self.static_share)).round().clamp(1.0, f64::from(blocks)) as u32;
+        let dynamic = (f64::from(blocks) * (1.0 - self.static_share))
+            .round()
+            .clamp(1.0, f64::from(blocks)) as u32;
         let theta = match self.pattern {
             Pattern::Zipf { theta } => theta,
             Pattern::Journal => 0.9,
             _ => 0.99,
         };
-        let ranks = if self.pattern == Pattern::Journal { (dynamic / 10 * 6).max(1) } else { dynamic };
+        let ranks = if self.pattern == Pattern::Journal {
+            (dynamic / 10 * 6).max(1)
+        } else {
+            dynamic
+        };
         Stream {
             workload: self,
             dynamic,
@@ -163,7 +218,9 @@ impl Stream {
     }
 
     fn hot_cold(&mut self, writes: f64, blocks: f64) -> u32 {
-        let hot = (f64::from(self.dynamic) * blocks).round().clamp(1.0, f64::from(self.dynamic)) as u32;
+        let hot = (f64::from(self.dynamic) * blocks)
+            .round()
+            .clamp(1.0, f64::from(self.dynamic)) as u32;
         match self.chance(writes) || hot == self.dynamic {
             true => self.random.below(u64::from(hot)) as u32,
             false => hot + self.random.below(u64::from(self.dynamic - hot)) as u32,
@@ -191,7 +248,9 @@ impl Stream {
                 let tenth = (dynamic / 10).max(1);
                 let base = at / (2 * u64::from(dynamic)) * u64::from(tenth);
                 let rank = match self.chance(0.9) {
-                    true => ((base + self.random.below(u64::from(tenth))) % u64::from(dynamic)) as u32,
+                    true => {
+                        ((base + self.random.below(u64::from(tenth))) % u64::from(dynamic)) as u32
+                    }
                     false => self.random.below(u64::from(dynamic)) as u32,
                 };
                 self.scattered(rank)
@@ -286,7 +345,10 @@ impl Scatter {
             a
         };
         let golden = (f64::from(blocks) * 0.618_033_988_749_895) as u32 | 1;
-        let factor = (golden..).step_by(2).find(|factor| common(*factor, blocks) == 1).unwrap_or(1);
+        let factor = (golden..)
+            .step_by(2)
+            .find(|factor| common(*factor, blocks) == 1)
+            .unwrap_or(1);
         Self { blocks, factor }
     }
 
@@ -296,7 +358,8 @@ impl Scatter {
     }
 }
 
-/// Zipf ranks by rejection from an envelope that can be inverted (Hörmann and Derflinger 1996): no table, whatever the number of ranks.
+/// Zipf ranks by rejection from an envelope that can be inverted (Hörmann and Derflinger 1996): no
+/// table, whatever the number of ranks.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     ranks: f64,
@@ -308,7 +371,13 @@ struct Zipf {
 
 impl Zipf {
     fn new(ranks: u32, theta: f64) -> Self {
-        let mut zipf = Self { ranks: f64::from(ranks), theta, low: 0.0, high: 0.0, sure: 0.0 };
+        let mut zipf = Self {
+            ranks: f64::from(ranks),
+            theta,
+            low: 0.0,
+            high: 0.0,
+            sure: 0.0,
+        };
         zipf.low = zipf.area(1.5) - 1.0;
         zipf.high = zipf.area(zipf.ranks + 0.5);
         zipf.sure = 2.0 - zipf.inverse(zipf.area(2.5) - 2f64.powf(-theta));
@@ -318,12 +387,20 @@ impl Zipf {
     /// The integral of `x ^ -theta`, up to a constant.
     fn area(&self, x: f64) -> f64 {
         let power = 1.0 - self.theta;
-        if power.abs() < 1e-9 { x.ln() } else { (power * x.ln()).exp_m1() / power }
+        if power.abs() < 1e-9 {
+            x.ln()
+        } else {
+            (power * x.ln()).exp_m1() / power
+        }
     }
 
     fn inverse(&self, area: f64) -> f64 {
         let power = 1.0 - self.theta;
-        if power.abs() < 1e-9 { area.exp() } else { ((power * area).max(-1.0).ln_1p() / power).exp() }
+        if power.abs() < 1e-9 {
+            area.exp()
+        } else {
+            ((power * area).max(-1.0).ln_1p() / power).exp()
+        }
     }
 
     /// A rank, from 0.

@@ -3,7 +3,11 @@ use super::*;
 /// What a rebuild looks like in the documents.
 fn documented() -> String {
     let text = include_str!("../../../../../docs/operations.md");
-    let line = text.lines().map(str::trim_start).find(|line| line.starts_with("rebuild    member")).expect("an example");
+    let line = text
+        .lines()
+        .map(str::trim_start)
+        .find(|line| line.starts_with("rebuild    member"))
+        .expect("an example");
     format!("{line}\n")
 }
 
@@ -19,12 +23,40 @@ fn the_line_of_a_rebuild_tells_what_is_done_how_fast_it_goes_and_when_it_ends() 
         bytes_per_second: 210_000_000,
         ..RebuildReport::default()
     };
-    report.left_seconds = (report.total_bytes - report.written_bytes).checked_div(report.bytes_per_second);
-    assert_eq!(rebuild(&report), "rebuild    member 2: 41 % done, 3.08 GiB of 7.50 GiB, 210 MB/s, 0:00:22 left, 120 of 300 segments\n");
+    report.left_seconds =
+        (report.total_bytes - report.written_bytes).checked_div(report.bytes_per_second);
+    assert_eq!(
+        rebuild(&report),
+        "rebuild    member 2: 41 % done, 3.08 GiB of 7.50 GiB, 210 MB/s, 0:00:22 left, 120 of 300 segments\n"
+    );
     assert_eq!(rebuild(&report), documented());
     // Two members, nothing moves, and nobody says that it has ended before it has.
-    let stuck = RebuildReport { members: vec![2, 11], written_bytes: report.total_bytes, bytes_per_second: 0, left_seconds: None, ..report.clone() };
-    assert_eq!(rebuild(&stuck), "rebuild    member 2, 11: 99 % done, 7.50 GiB of 7.50 GiB, 0 MB/s, time left unknown, 120 of 300 segments\n");
-    assert_eq!(rebuild(&RebuildReport { left_seconds: Some(90_061), ..report.clone() }).split(", ").nth(3), Some("25:01:01 left"));
-    assert_eq!(rebuild(&RebuildReport { members: Vec::new(), ..report }), "", "there is none");
+    let stuck = RebuildReport {
+        members: vec![2, 11],
+        written_bytes: report.total_bytes,
+        bytes_per_second: 0,
+        left_seconds: None,
+        ..report.clone()
+    };
+    assert_eq!(
+        rebuild(&stuck),
+        "rebuild    member 2, 11: 99 % done, 7.50 GiB of 7.50 GiB, 0 MB/s, time left unknown, 120 of 300 segments\n"
+    );
+    assert_eq!(
+        rebuild(&RebuildReport {
+            left_seconds: Some(90_061),
+            ..report.clone()
+        })
+        .split(", ")
+        .nth(3),
+        Some("25:01:01 left")
+    );
+    assert_eq!(
+        rebuild(&RebuildReport {
+            members: Vec::new(),
+            ..report
+        }),
+        "",
+        "there is none"
+    );
 }

@@ -8,7 +8,8 @@ use std::str::FromStr;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 
-/// The mode of a socket: 0600, 0660 or 0666. To connect is to write, and who connects to the control socket may delete volumes.
+/// The mode of a socket: 0600, 0660 or 0666. To connect is to write, and who connects to the
+/// control socket may delete volumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketMode(u32);
 
@@ -16,8 +17,11 @@ impl FromStr for SocketMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && [0o600, 0o660, 0o666].contains(mode));
+        let is_octal =
+            (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+        let mode = u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| is_octal && [0o600, 0o660, 0o666].contains(mode));
         mode.map(Self).ok_or_else(|| format!("'{text}' is not the mode of a socket: 0600 (its user), 0660 (its group, too) or 0666 (every user)"))
     }
 }
@@ -36,10 +40,20 @@ impl Rights {
     /// There is no such group.
     pub fn new(mode: Option<SocketMode>, group: Option<&str>) -> Result<Self, Failure> {
         let unknown = |name: &str| {
-            Failure::new(id::USAGE, "cannot set the group of the sockets", format!("there is no group '{name}'")).remedy("give the name or number of a group")
+            Failure::new(
+                id::USAGE,
+                "cannot set the group of the sockets",
+                format!("there is no group '{name}'"),
+            )
+            .remedy("give the name or number of a group")
         };
-        let group = group.map(|name| group_id(name).ok_or_else(|| unknown(name))).transpose()?;
-        Ok(Self { mode: mode.or(group.map(|_| SocketMode(0o660))), group })
+        let group = group
+            .map(|name| group_id(name).ok_or_else(|| unknown(name)))
+            .transpose()?;
+        Ok(Self {
+            mode: mode.or(group.map(|_| SocketMode(0o660))),
+            group,
+        })
     }
 
     /// Gives them to a socket, which so far only its user can connect to.
@@ -49,14 +63,16 @@ impl Rights {
     pub fn apply(self, socket: &Path) -> Result<(), Failure> {
         let failure = |error: std::io::Error| {
             let what = format!("cannot set the rights of the socket {}", socket.display());
-            Failure::new(id::LOCAL_FILE, what, error).remedy("a daemon that is not root can give its sockets only to groups of its user")
+            Failure::new(id::LOCAL_FILE, what, error)
+                .remedy("a daemon that is not root can give its sockets only to groups of its user")
         };
         if self == Self::default() {
             return Ok(());
         }
         // By a descriptor: what comes to the path meanwhile, or a link there, gets no rights.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(socket, flags, Mode::empty()).map_err(|errno| failure(errno.into()))?;
+        let opened = rustix::fs::open(socket, flags, Mode::empty())
+            .map_err(|errno| failure(errno.into()))?;
         let found = rustix::fs::fstat(&opened).map_err(|errno| failure(errno.into()))?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
             return Err(failure(std::io::Error::other("it is no socket")));
@@ -67,7 +83,8 @@ impl Rights {
             std::os::unix::fs::chown(socket, None, Some(group)).map_err(failure)?;
         }
         if let Some(SocketMode(mode)) = self.mode {
-            std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode)).map_err(failure)?;
+            std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))
+                .map_err(failure)?;
         }
         Ok(())
     }
@@ -77,12 +94,17 @@ impl Rights {
 fn group_id(name: &str) -> Option<u32> {
     let in_file = |text: &str| {
         let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        lines.find(|fields| fields.first() == Some(&name) && !name.is_empty()).and_then(|fields| fields.get(2)?.parse().ok())
+        lines
+            .find(|fields| fields.first() == Some(&name) && !name.is_empty())
+            .and_then(|fields| fields.get(2)?.parse().ok())
     };
     let by_file = || in_file(&std::fs::read_to_string("/etc/group").ok()?);
     // Groups of a directory service are not in the file.
     let by_service = || {
-        let output = std::process::Command::new("getent").args(["group", "--", name]).output().ok()?;
+        let output = std::process::Command::new("getent")
+            .args(["group", "--", name])
+            .output()
+            .ok()?;
         in_file(std::str::from_utf8(&output.stdout).ok()?)
     };
     name.parse().ok().or_else(by_file).or_else(by_service)
@@ -94,20 +116,59 @@ mod tests {
 
     #[test]
     fn modes_that_are_nonsense_are_refused() {
-        for (text, mode) in [("600", 0o600), ("0600", 0o600), ("0660", 0o660), ("666", 0o666)] {
+        for (text, mode) in [
+            ("600", 0o600),
+            ("0600", 0o600),
+            ("0660", 0o660),
+            ("666", 0o666),
+        ] {
             assert_eq!(text.parse(), Ok(SocketMode(mode)));
         }
-        for text in ["", "0", "0000", "0066", "0400", "0640", "0606", "0777", "4660", "00660", "660 ", "+660", "rw-rw----", "0o660", "9999", "432"] {
-            assert!(text.parse::<SocketMode>().unwrap_err().contains("0660"), "{text}");
+        for text in [
+            "",
+            "0",
+            "0000",
+            "0066",
+            "0400",
+            "0640",
+            "0606",
+            "0777",
+            "4660",
+            "00660",
+            "660 ",
+            "+660",
+            "rw-rw----",
+            "0o660",
+            "9999",
+            "432",
+        ] {
+            assert!(
+                text.parse::<SocketMode>().unwrap_err().contains("0660"),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn groups_have_names_and_numbers() {
-        assert_eq!((group_id("root"), group_id("0"), group_id("no such group"), group_id("")), (Some(0), Some(0), None, None));
-        assert_eq!(Rights::new(None, Some("0")).unwrap().mode, Some(SocketMode(0o660)));
+        assert_eq!(
+            (
+                group_id("root"),
+                group_id("0"),
+                group_id("no such group"),
+                group_id("")
+            ),
+            (Some(0), Some(0), None, None)
+        );
+        assert_eq!(
+            Rights::new(None, Some("0")).unwrap().mode,
+            Some(SocketMode(0o660))
+        );
         assert_eq!(Rights::new(None, None).unwrap(), Rights::default());
-        assert_eq!(Rights::new(None, Some("no such group")).unwrap_err().id, id::USAGE);
+        assert_eq!(
+            Rights::new(None, Some("no such group")).unwrap_err().id,
+            id::USAGE
+        );
     }
 
     /// The target of a link got the rights.
@@ -124,7 +185,14 @@ mod tests {
         }
         let rights = Rights::new(Some(SocketMode(0o666)), None).unwrap();
         for name in ["file", "to-file", "to-socket"] {
-            assert!(rights.apply(&path(name)).unwrap_err().why.contains("it is no socket"), "{name}");
+            assert!(
+                rights
+                    .apply(&path(name))
+                    .unwrap_err()
+                    .why
+                    .contains("it is no socket"),
+                "{name}"
+            );
         }
         assert_eq!((mode("file"), mode("socket")), (0o600, 0o600));
         rights.apply(&path("socket")).unwrap();

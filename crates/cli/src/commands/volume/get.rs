@@ -10,23 +10,47 @@ use windrow_host::failure::id;
 use windrow_host::report::VolumeReport;
 
 /// Runs it.
-pub fn run(path: &VolumePath, property: Option<&str>, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
+pub fn run(
+    path: &VolumePath,
+    property: Option<&str>,
+    place: &PoolPlace,
+    output: &Output,
+) -> Result<u8, Failure> {
     let report = context::status(&path.pool, place)?;
-    let what = format!("cannot show volume '{}' of pool '{}'", path.volume, report.name);
-    let unknown = || Failure::new(id::VOLUME_UNKNOWN, &what, "there is no volume of this name").remedy("see `windrow volume list POOL`");
+    let what = format!(
+        "cannot show volume '{}' of pool '{}'",
+        path.volume, report.name
+    );
+    let unknown = || {
+        Failure::new(id::VOLUME_UNKNOWN, &what, "there is no volume of this name")
+            .remedy("see `windrow volume list POOL`")
+    };
     let volume = report.volume(&path.volume).ok_or_else(unknown)?;
     let list = list(volume);
-    let shown: Vec<(&str, String)> = list.iter().map(|(name, value)| (*name, text(value))).collect();
+    let shown: Vec<(&str, String)> = list
+        .iter()
+        .map(|(name, value)| (*name, text(value)))
+        .collect();
     match property {
         Some(property) => {
             let text = properties::one_of(shown, property, &what, "windrow volume get")?;
-            let value = list.iter().find(|(name, _)| *name == property).map(|(_, value)| value);
+            let value = list
+                .iter()
+                .find(|(name, _)| *name == property)
+                .map(|(_, value)| value);
             let json = json!({ "pool": report.name, "volume": volume.name, "property": property, "value": value });
             output.result("volume-get", &json, || text);
         }
         None => {
-            let values: serde_json::Map<String, Value> = list.into_iter().map(|(name, value)| (name.replace('-', "_"), value)).collect();
-            output.result("volume-get", &json!({ "pool": report.name, "volume": volume.name, "properties": values }), || properties::table(shown));
+            let values: serde_json::Map<String, Value> = list
+                .into_iter()
+                .map(|(name, value)| (name.replace('-', "_"), value))
+                .collect();
+            output.result(
+                "volume-get",
+                &json!({ "pool": report.name, "volume": volume.name, "properties": values }),
+                || properties::table(shown),
+            );
         }
     }
     Ok(0)

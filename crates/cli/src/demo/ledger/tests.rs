@@ -23,7 +23,10 @@ fn a_flush_covers_what_was_acknowledged_before_it_was_sent() {
     ledger.begin_flush();
     assert_eq!(ledger.issue(1), Some(2));
     ledger.acknowledge(1);
-    assert!(judge(&ledger, 1, &block(1, 0)).is_good(), "nothing is promised before the flush is answered");
+    assert!(
+        judge(&ledger, 1, &block(1, 0)).is_good(),
+        "nothing is promised before the flush is answered"
+    );
     ledger.end_flush();
     assert_eq!(judge(&ledger, 1, &block(1, 0)).lost, 1);
     assert!(judge(&ledger, 1, &block(1, 1)).is_good());

@@ -1,4 +1,5 @@
-//! Signatures that are a few bytes at one place. Places and bytes are those of libblkid 2.41, unless the formats' own documents say more.
+//! Signatures that are a few bytes at one place. Places and bytes are those of libblkid 2.41,
+//! unless the formats' own documents say more.
 
 /// Bytes that tell what a device holds, at a distance from its start or its end.
 pub(super) struct Place {
@@ -13,16 +14,32 @@ pub(super) struct Place {
 }
 
 const fn fixed(distance: u64, magic: &'static [u8], name: &'static str) -> Place {
-    Place { distance, unit: 1, inside: 0, magic, name }
+    Place {
+        distance,
+        unit: 1,
+        inside: 0,
+        magic,
+        name,
+    }
 }
 
 /// In the `sector`-th last 512 bytes.
 const fn last(sector: u64, magic: &'static [u8], name: &'static str) -> Place {
-    Place { distance: sector, unit: 512, inside: 0, magic, name }
+    Place {
+        distance: sector,
+        unit: 512,
+        inside: 0,
+        magic,
+        name,
+    }
 }
 
-const BCACHE: &[u8] = &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81];
-const BCACHEFS: &[u8] = &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef];
+const BCACHE: &[u8] = &[
+    0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81,
+];
+const BCACHEFS: &[u8] = &[
+    0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef,
+];
 const STRATIS: &[u8] = b"!Stra0tis\x86\xff\x02^Arh";
 
 pub(super) const FROM_START: &[Place] = &[
@@ -65,7 +82,11 @@ pub(super) const FROM_START: &[Place] = &[
     fixed(1024, b"H+", "an HFS+ file system"),
     fixed(1024, b"HX", "an HFSX file system"),
     fixed(1024 + 6, &[0x34, 0x34], "a NILFS2 file system"),
-    fixed(5120, &[0x10, 0x20, 0xf5, 0xf2], "the second superblock of an F2FS file system"),
+    fixed(
+        5120,
+        &[0x10, 0x20, 0xf5, 0xf2],
+        "the second superblock of an F2FS file system",
+    ),
     fixed(1024 + 16, &[0x7f, 0x13], "a Minix file system"),
     fixed(1024 + 16, &[0x8f, 0x13], "a Minix file system"),
     fixed(1024 + 16, &[0x13, 0x7f], "a Minix file system"),
@@ -86,8 +107,16 @@ pub(super) const FROM_START: &[Place] = &[
     fixed(8192 + 20, b"ReIsErFs", "a ReiserFS file system"),
     fixed(65536, b"ReIsEr4", "a Reiser4 file system"),
     fixed(65536, &[0x01, 0x16, 0x19, 0x70], "a GFS file system"),
-    fixed(65536 + 4, &[0x8b, 0x42, 0x3c, 0x10], "a ScoutFS file system"),
-    fixed(1 << 20, &[0x0d, 0xd0, 0x01, 0xc0], "a member of a VMFS volume"),
+    fixed(
+        65536 + 4,
+        &[0x8b, 0x42, 0x3c, 0x10],
+        "a ScoutFS file system",
+    ),
+    fixed(
+        1 << 20,
+        &[0x0d, 0xd0, 0x01, 0xc0],
+        "a member of a VMFS volume",
+    ),
     fixed(2 << 20, &[0x5e, 0xf1, 0xab, 0x2f], "a VMFS file system"),
     fixed(1024, b"OCFSV2", "an OCFS2 file system"),
     fixed(2048, b"OCFSV2", "an OCFS2 file system"),
@@ -106,9 +135,17 @@ pub(super) const FROM_START: &[Place] = &[
     fixed(82, b"MSWIN", "a FAT file system"),
     // Volume managers, caches, RAID, encryption.
     fixed(0, b"LUKS\xba\xbe", "a LUKS container"),
-    fixed(0x4000, b"SKUL\xba\xbe", "the second header of a LUKS container"),
+    fixed(
+        0x4000,
+        b"SKUL\xba\xbe",
+        "the second header of a LUKS container",
+    ),
     fixed(0, &[0xfc, 0x4e, 0x2b, 0xa9], "a Linux RAID (md 1.1) member"),
-    fixed(4096, &[0xfc, 0x4e, 0x2b, 0xa9], "a Linux RAID (md 1.2) member"),
+    fixed(
+        4096,
+        &[0xfc, 0x4e, 0x2b, 0xa9],
+        "a Linux RAID (md 1.2) member",
+    ),
     fixed(4096 + 24, BCACHE, "a bcache device"),
     fixed(4096 + 24, BCACHEFS, "a bcachefs file system"),
     fixed(0, b"dmvdo001", "a VDO volume"),
@@ -119,19 +156,43 @@ pub(super) const FROM_START: &[Place] = &[
     fixed(0, b"integrt\0", "a dm-integrity device"),
     fixed(516, STRATIS, "a Stratis device"),
     fixed(4612, STRATIS, "a Stratis device"),
-    fixed((2 << 20) + 24, BCACHEFS, "the second superblock of a bcachefs file system"),
+    fixed(
+        (2 << 20) + 24,
+        BCACHEFS,
+        "the second superblock of a bcachefs file system",
+    ),
     fixed(60, &[0x83, 0x74, 0x02, 0x6b], "external metadata of DRBD 8"),
-    fixed(60, &[0x83, 0x74, 0x02, 0x6c], "external metadata of DRBD 8 (not closed)"),
+    fixed(
+        60,
+        &[0x83, 0x74, 0x02, 0x6c],
+        "external metadata of DRBD 8 (not closed)",
+    ),
     fixed(60, &[0x83, 0x74, 0x02, 0x6d], "external metadata of DRBD 9"),
     fixed(0, b"$DRBDmgr=q", "a DRBD Manage control volume"),
     fixed(0, b"DRBDdlh*", "a DRBD Proxy data log"),
-    fixed(4640, &[0xf0, 0x16, 0x78, 0x5a], "a HighPoint firmware RAID member"),
-    fixed(4640, &[0xfd, 0x16, 0x78, 0x5a], "a HighPoint firmware RAID member"),
+    fixed(
+        4640,
+        &[0xf0, 0x16, 0x78, 0x5a],
+        "a HighPoint firmware RAID member",
+    ),
+    fixed(
+        4640,
+        &[0xfd, 0x16, 0x78, 0x5a],
+        "a HighPoint firmware RAID member",
+    ),
     fixed(0, b"SPDKBLOB", "an SPDK blobstore"),
-    fixed(0, &[0xed, 0xc3, 0x02, 0xe9, 0x98, 0x56, 0xe5, 0x0c], "a machine that sleeps (TuxOnIce image)"),
+    fixed(
+        0,
+        &[0xed, 0xc3, 0x02, 0xe9, 0x98, 0x56, 0xe5, 0x0c],
+        "a machine that sleeps (TuxOnIce image)",
+    ),
     // Partition tables.
     fixed(512, b"EFI PART", "a GPT partition table"),
-    fixed(4096, b"EFI PART", "a GPT partition table (4096-byte sectors)"),
+    fixed(
+        4096,
+        b"EFI PART",
+        "a GPT partition table (4096-byte sectors)",
+    ),
     fixed(3072, b"PRIVHEAD", "a Windows dynamic disk"),
     fixed(512, &[0x57, 0x45, 0x56, 0x82], "a BSD disk label"),
     fixed(64, &[0x57, 0x45, 0x56, 0x82], "a BSD disk label"),
@@ -153,21 +214,85 @@ pub(super) const FROM_START: &[Place] = &[
 pub(super) const FROM_END: &[Place] = &[
     last(1, &[0xde, 0x11, 0xde, 0x11], "a DDF RAID member"),
     last(257, &[0xde, 0x11, 0xde, 0x11], "a DDF RAID member"),
-    last(1, &[0x37, 0xfc, 0x4d, 0x1e], "an Adaptec firmware RAID member"),
+    last(
+        1,
+        &[0x37, 0xfc, 0x4d, 0x1e],
+        "an Adaptec firmware RAID member",
+    ),
     last(1, b"JM", "a JMicron firmware RAID member"),
     last(1, b"$XIDE$", "an LSI firmware RAID member"),
     last(2, b"NVIDIA  ", "an NVIDIA firmware RAID member"),
-    last(2, b"Intel Raid ISM Cfg Sig. ", "an Intel firmware RAID member"),
-    Place { distance: 2, unit: 4096, inside: 0, magic: b"Intel Raid ISM Cfg Sig. ", name: "an Intel firmware RAID member" },
-    Place { distance: 1, unit: 512, inside: 96, magic: &[0, 0, 0, 0x2f], name: "a Silicon Image firmware RAID member" },
-    last(11, &[0xf3, 0x16, 0x78, 0x5a], "a HighPoint firmware RAID member"),
-    last(11, &[0xfd, 0x16, 0x78, 0x5a], "a HighPoint firmware RAID member"),
-    Place { distance: 1, unit: 4096, inside: 60, magic: &[0x83, 0x74, 0x02, 0x6b], name: "internal metadata of DRBD 8" },
-    Place { distance: 1, unit: 4096, inside: 60, magic: &[0x83, 0x74, 0x02, 0x6c], name: "internal metadata of DRBD 8 (not closed)" },
-    Place { distance: 1, unit: 4096, inside: 60, magic: &[0x83, 0x74, 0x02, 0x6d], name: "internal metadata of DRBD 9" },
-    Place { distance: 8, unit: 512, inside: 6, magic: &[0x34, 0x34], name: "the second superblock of a NILFS2 file system" },
-    Place { distance: 1, unit: 4096, inside: 6, magic: &[0x34, 0x34], name: "the second superblock of a NILFS2 file system" },
-    Place { distance: 1 << 11, unit: 512, inside: 24, magic: BCACHEFS, name: "the last superblock of a bcachefs file system" },
+    last(
+        2,
+        b"Intel Raid ISM Cfg Sig. ",
+        "an Intel firmware RAID member",
+    ),
+    Place {
+        distance: 2,
+        unit: 4096,
+        inside: 0,
+        magic: b"Intel Raid ISM Cfg Sig. ",
+        name: "an Intel firmware RAID member",
+    },
+    Place {
+        distance: 1,
+        unit: 512,
+        inside: 96,
+        magic: &[0, 0, 0, 0x2f],
+        name: "a Silicon Image firmware RAID member",
+    },
+    last(
+        11,
+        &[0xf3, 0x16, 0x78, 0x5a],
+        "a HighPoint firmware RAID member",
+    ),
+    last(
+        11,
+        &[0xfd, 0x16, 0x78, 0x5a],
+        "a HighPoint firmware RAID member",
+    ),
+    Place {
+        distance: 1,
+        unit: 4096,
+        inside: 60,
+        magic: &[0x83, 0x74, 0x02, 0x6b],
+        name: "internal metadata of DRBD 8",
+    },
+    Place {
+        distance: 1,
+        unit: 4096,
+        inside: 60,
+        magic: &[0x83, 0x74, 0x02, 0x6c],
+        name: "internal metadata of DRBD 8 (not closed)",
+    },
+    Place {
+        distance: 1,
+        unit: 4096,
+        inside: 60,
+        magic: &[0x83, 0x74, 0x02, 0x6d],
+        name: "internal metadata of DRBD 9",
+    },
+    Place {
+        distance: 8,
+        unit: 512,
+        inside: 6,
+        magic: &[0x34, 0x34],
+        name: "the second superblock of a NILFS2 file system",
+    },
+    Place {
+        distance: 1,
+        unit: 4096,
+        inside: 6,
+        magic: &[0x34, 0x34],
+        name: "the second superblock of a NILFS2 file system",
+    },
+    Place {
+        distance: 1 << 11,
+        unit: 512,
+        inside: 24,
+        magic: BCACHEFS,
+        name: "the last superblock of a bcachefs file system",
+    },
     last(1, b"conectix", "a VHD disk image"),
     last(1, b"koly", "a DMG disk image"),
 ];

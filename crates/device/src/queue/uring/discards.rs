@@ -1,5 +1,6 @@
-//! The threads that run discards in the members' own methods: one for each member, started with its first discard, ended when its device is
-//! exchanged or the queue is dropped. Discards of one member go one after the other; one that does not end delays no other member.
+//! The threads that run discards in the members' own methods: one for each member, started with its
+//! first discard, ended when its device is exchanged or the queue is dropped. Discards of one
+//! member go one after the other; one that does not end delays no other member.
 
 use super::Shared;
 use crate::member::Member;
@@ -14,7 +15,8 @@ use windrow_units::MemberId;
 /// A discard, and the device that was in its member's place when it was submitted.
 type Discard = (MemberCommand, Arc<dyn Member>);
 
-/// Stack of a thread: small, as a process that locks its memory has all of it resident, for up to 64 members.
+/// Stack of a thread: small, as a process that locks its memory has all of it resident, for up to
+/// 64 members.
 const STACK_BYTES: usize = 256 << 10;
 
 struct Helper {
@@ -39,8 +41,15 @@ impl Helper {
                 shared.signal();
             }
         };
-        let thread = std::thread::Builder::new().name(format!("discard-{}", member.0)).stack_size(STACK_BYTES).spawn(body)?;
-        Ok(Self { commands: Some(commands), pending, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name(format!("discard-{}", member.0))
+            .stack_size(STACK_BYTES)
+            .spawn(body)?;
+        Ok(Self {
+            commands: Some(commands),
+            pending,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -62,9 +71,14 @@ pub(super) struct Discards {
 }
 
 impl Discards {
-    /// Has a discard run by its member's thread. If there can be no thread it is left out, as it is advice only, and answered here: the caller
-    /// must not wait for the device.
-    pub(super) fn send(&mut self, shared: &Arc<Shared>, command: MemberCommand, device: Arc<dyn Member>) -> Option<MemberDone> {
+    /// Has a discard run by its member's thread. If there can be no thread it is left out, as it is
+    /// advice only, and answered here: the caller must not wait for the device.
+    pub(super) fn send(
+        &mut self,
+        shared: &Arc<Shared>,
+        command: MemberCommand,
+        device: Arc<dyn Member>,
+    ) -> Option<MemberDone> {
         let member = command.member;
         if self.helpers.len() <= member.index() {
             self.helpers.resize_with(member.index() + 1, || None);
@@ -73,13 +87,18 @@ impl Discards {
         if place.is_none() {
             *place = Helper::start(shared, member).ok();
         }
-        let Some((helper, sender)) = place.as_ref().and_then(|helper| Some((helper, helper.commands.as_ref()?))) else {
+        let Some((helper, sender)) = place
+            .as_ref()
+            .and_then(|helper| Some((helper, helper.commands.as_ref()?)))
+        else {
             return Some(finished(command, Ok(())));
         };
         helper.pending.fetch_add(1, Ordering::AcqRel);
         shared.in_flight.fetch_add(1, Ordering::AcqRel);
         // The thread ends only after the sender has gone.
-        let Err(mpsc::SendError((command, _))) = sender.send((command, device)) else { return None };
+        let Err(mpsc::SendError((command, _))) = sender.send((command, device)) else {
+            return None;
+        };
         helper.pending.fetch_sub(1, Ordering::AcqRel);
         shared.in_flight.fetch_sub(1, Ordering::AcqRel);
         Some(finished(command, Ok(())))
@@ -87,7 +106,10 @@ impl Discards {
 
     /// True if discards of the member have not ended.
     pub(super) fn is_busy(&self, member: MemberId) -> bool {
-        self.helpers.get(member.index()).and_then(Option::as_ref).is_some_and(|helper| helper.pending.load(Ordering::Acquire) > 0)
+        self.helpers
+            .get(member.index())
+            .and_then(Option::as_ref)
+            .is_some_and(|helper| helper.pending.load(Ordering::Acquire) > 0)
     }
 
     /// Ends the thread of a member that is not busy.
@@ -107,6 +129,9 @@ impl Discards {
 impl Drop for Discards {
     fn drop(&mut self) {
         // All are told first, so that they end side by side.
-        self.helpers.iter_mut().flatten().for_each(|helper| helper.commands = None);
+        self.helpers
+            .iter_mut()
+            .flatten()
+            .for_each(|helper| helper.commands = None);
     }
 }

@@ -1,12 +1,13 @@
 //! A small ring of one thread, for reads that this thread starts and whose ends it takes itself.
 //!
-//! The kernel carries out the end of a command on the thread that submitted it: with one ring for all, a read that a connection's thread
-//! had started woke that thread, which woke the reaper, which answered. Here the thread that is woken is the one that answers. It waits
-//! for the ring together with everything else that it waits for, by the descriptor of the ring.
+//! The kernel carries out the end of a command on the thread that submitted it: with one ring for
+//! all, a read that a connection's thread had started woke that thread, which woke the reaper,
+//! which answered. Here the thread that is woken is the one that answers. It waits for the ring
+//! together with everything else that it waits for, by the descriptor of the ring.
 //!
-//! Only reads, as there is no order among them: flushes of one member must not pass one another, and large writes keep a thread busy
-//! while the kernel pins their pages. A lane is bounded, and so is the share of each member in it; what finds no room goes to the queue that all
-//! share.
+//! Only reads, as there is no order among them: flushes of one member must not pass one another,
+//! and large writes keep a thread busy while the kernel pins their pages. A lane is bounded, and so
+//! is the share of each member in it; what finds no room goes to the queue that all share.
 
 use super::table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use super::{PAUSE, is_short_of_memory};
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_units::MemberId;
 
-/// The ring of one thread. It has to be opened by the thread that uses it; only [`ReadLane::exchange`] may be called by others.
+/// The ring of one thread. It has to be opened by the thread that uses it; only
+/// [`ReadLane::exchange`] may be called by others.
 pub struct ReadLane {
     ring: IoUring,
     table: Table,
@@ -42,14 +44,28 @@ impl ReadLane {
     pub fn open(members: Members, depth: u32) -> io::Result<Self> {
         let depth = depth.clamp(1, super::DEPTH_MAX);
         let entries = depth.next_power_of_two();
-        // The thread is not interrupted for an end: it takes ends whenever it enters the kernel. Older kernels do not know the flag. (One for
-        // ends that wait until they are asked for would be better still, but then a poll on the ring's descriptor does not always return.)
-        let ring = IoUring::builder().dontfork().setup_coop_taskrun().build(entries);
+        // The thread is not interrupted for an end: it takes ends whenever it enters the kernel.
+        // Older kernels do not know the flag. (One for ends that wait until they are asked for
+        // would be better still, but then a poll on the ring's descriptor does not always return.)
+        let ring = IoUring::builder()
+            .dontfork()
+            .setup_coop_taskrun()
+            .build(entries);
         let ring = ring.or_else(|_| IoUring::builder().dontfork().build(entries))?;
         super::allow_workers(&ring);
         let table = Table::new(depth, members)?;
         let (entries, refused, events) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { ring, table, entries, refused, events, in_flight: 0, depth: depth as usize, broken: false, closed: false })
+        Ok(Self {
+            ring,
+            table,
+            entries,
+            refused,
+            events,
+            in_flight: 0,
+            depth: depth as usize,
+            broken: false,
+            closed: false,
+        })
     }
 
     /// Readable when [`ReadLane::collect`] has something to do.
@@ -62,7 +78,11 @@ impl ReadLane {
     ///
     /// # Errors
     /// As [`super::Queue::exchange`].
-    pub fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+    pub fn exchange(
+        &mut self,
+        member: MemberId,
+        device: Option<Arc<dyn Member>>,
+    ) -> io::Result<()> {
         self.table.exchange(member, device)
     }
 
@@ -81,12 +101,18 @@ impl ReadLane {
         self.in_flight
     }
 
-    /// Takes reads out of `commands` as far as there is room for them and their members, to be started by the next [`ReadLane::start`]; true if
-    /// it took any. Appends to `done` what needs no device.
+    /// Takes reads out of `commands` as far as there is room for them and their members, to be
+    /// started by the next [`ReadLane::start`]; true if it took any. Appends to `done` what needs
+    /// no device.
     pub fn take(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) -> bool {
-        let room = if self.broken || self.closed { 0 } else { self.depth - self.in_flight };
+        let room = if self.broken || self.closed {
+            0
+        } else {
+            self.depth - self.in_flight
+        };
         let mut left = room;
-        let mut reads = commands.extract_if(.., |command| matches!(command.op, MemberOp::Read { .. }));
+        let mut reads =
+            commands.extract_if(.., |command| matches!(command.op, MemberOp::Read { .. }));
         while left > 0
             && let Some(command) = reads.next()
         {
@@ -114,16 +140,24 @@ impl ReadLane {
     /// The ring is broken: nothing more comes from it.
     pub fn start(&mut self) -> io::Result<()> {
         self.table.fill(&mut self.entries);
-        if self.entries.is_empty() { Ok(()) } else { self.submit() }
+        if self.entries.is_empty() {
+            Ok(())
+        } else {
+            self.submit()
+        }
     }
 
     fn submit(&mut self) -> io::Result<()> {
         let mut queue = self.ring.submission();
         for entry in self.entries.drain(..) {
-            // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the completion of this entry has been taken
-            // (or leaks it); its descriptor belongs to a member that the table keeps as long as a slot names it.
+            // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the
+            // completion of this entry has been taken (or leaks it); its descriptor belongs to a
+            // member that the table keeps as long as a slot names it.
             let pushed = unsafe { queue.push(&entry) };
-            assert!(pushed.is_ok(), "the submission ring has an entry for every slot");
+            assert!(
+                pushed.is_ok(),
+                "the submission ring has an entry for every slot"
+            );
         }
         drop(queue);
         while !self.ring.submission().is_empty() {
@@ -147,7 +181,11 @@ impl ReadLane {
     /// The ring is broken: nothing more comes from it.
     pub fn collect(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
         let entered = self.enter(0);
-        self.events.extend(self.ring.completion().map(|event| (event.user_data(), event.result())));
+        self.events.extend(
+            self.ring
+                .completion()
+                .map(|event| (event.user_data(), event.result())),
+        );
         let mut pause = false;
         let before = done.len();
         for (index, result) in self.events.drain(..) {
@@ -171,8 +209,16 @@ impl ReadLane {
     /// Lets the kernel carry out ends, and waits for `least` of them.
     fn enter(&mut self, least: u32) -> io::Result<()> {
         loop {
-            // SAFETY: no argument is passed, so there is no pointer that could be wrong; the descriptor is the ring's own.
-            match unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, least, EnterFlags::GETEVENTS.bits(), None) } {
+            // SAFETY: no argument is passed, so there is no pointer that could be wrong; the
+            // descriptor is the ring's own.
+            match unsafe {
+                self.ring.submitter().enter::<libc::sigset_t>(
+                    0,
+                    least,
+                    EnterFlags::GETEVENTS.bits(),
+                    None,
+                )
+            } {
                 Ok(_) => return Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) => {
@@ -185,7 +231,8 @@ impl ReadLane {
 }
 
 impl Drop for ReadLane {
-    /// The kernel may still write into buffers of the table: they are not freed before it has finished with them.
+    /// The kernel may still write into buffers of the table: they are not freed before it has
+    /// finished with them.
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.table.occupied() > 0 {

@@ -1,7 +1,9 @@
-//! The table of commands that the kernel holds, and those that wait for a place in it (`waiting.rs`).
+//! The table of commands that the kernel holds, and those that wait for a place in it
+//! (`waiting.rs`).
 //!
-//! A slot owns its command, and with it the buffer, from before the kernel hears of it until its completion has been taken. The
-//! slot's index is the `user_data` of the entry. The number of slots bounds what the kernel holds.
+//! A slot owns its command, and with it the buffer, from before the kernel hears of it until its
+//! completion has been taken. The slot's index is the `user_data` of the entry. The number of slots
+//! bounds what the kernel holds.
 
 use super::MemberRecord;
 use crate::DeviceError;
@@ -15,7 +17,8 @@ use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_units::MemberId;
 
-/// Most times that one command is started again after the kernel has turned it away (`EAGAIN`, `EINTR`, `ECANCELED`).
+/// Most times that one command is started again after the kernel has turned it away (`EAGAIN`,
+/// `EINTR`, `ECANCELED`).
 const RETRIES_MAX: u32 = 4096;
 /// From this many on the reaper pauses before it starts a command again.
 pub(super) const RETRIES_WITHOUT_PAUSE: u32 = 16;
@@ -34,12 +37,14 @@ struct Slot {
 pub(super) enum Outcome {
     /// It is over.
     Done(MemberDone),
-    /// Not all bytes were moved, or the kernel could not take it: to be started (again) with this entry, after so many retries.
+    /// Not all bytes were moved, or the kernel could not take it: to be started (again) with this
+    /// entry, after so many retries.
     Again(squeue::Entry, u32),
 }
 
 pub(super) struct Table {
-    /// A member stays here as long as a slot or a waiting command names it: that keeps its descriptor open.
+    /// A member stays here as long as a slot or a waiting command names it: that keeps its
+    /// descriptor open.
     pub(super) members: Members,
     pub(super) records: Vec<Option<MemberRecord>>,
     slots: Vec<Option<Slot>>,
@@ -57,7 +62,10 @@ impl Table {
     /// # Errors
     /// One has no descriptor.
     pub(super) fn new(capacity: u32, members: Members) -> io::Result<Self> {
-        let records: Vec<_> = members.iter().map(|member| member.as_ref().map(MemberRecord::of).transpose()).collect::<io::Result<_>>()?;
+        let records: Vec<_> = members
+            .iter()
+            .map(|member| member.as_ref().map(MemberRecord::of).transpose())
+            .collect::<io::Result<_>>()?;
         Ok(Self {
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
@@ -70,7 +78,11 @@ impl Table {
     }
 
     /// Puts another device in a member's place.
-    pub(super) fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+    pub(super) fn exchange(
+        &mut self,
+        member: MemberId,
+        device: Option<Arc<dyn Member>>,
+    ) -> io::Result<()> {
         let is_held = self.held.iter().any(|command| command.member == member);
         if is_held || self.waiting.holds_place(member) || self.waiting.has_waiting(member) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -90,7 +102,8 @@ impl Table {
         self.slots.len() - self.free.len()
     }
 
-    /// Moves waiting commands into free slots, the oldest of each member first, and appends their entries.
+    /// Moves waiting commands into free slots, the oldest of each member first, and appends their
+    /// entries.
     pub(super) fn fill(&mut self, entries: &mut Vec<squeue::Entry>) {
         while let Some(index) = self.free.pop() {
             let Some(command) = self.waiting.next() else {
@@ -98,14 +111,24 @@ impl Table {
                 return;
             };
             // `submit` lets only commands for present members through.
-            let Some(Some(record)) = self.records.get(command.member.index()) else { unreachable!("a command for an absent member was queued") };
-            if matches!(command.op, MemberOp::Flush) && std::mem::replace(&mut self.flushing[command.member.index()], true) {
+            let Some(Some(record)) = self.records.get(command.member.index()) else {
+                unreachable!("a command for an absent member was queued")
+            };
+            if matches!(command.op, MemberOp::Flush)
+                && std::mem::replace(&mut self.flushing[command.member.index()], true)
+            {
                 self.waiting.release(command.member);
                 self.held.push(command);
                 self.free.push(index);
                 continue;
             }
-            let slot = Slot { command, fd: record.fd, sector: record.sector, progress: 0, retries: 0 };
+            let slot = Slot {
+                command,
+                fd: record.fd,
+                sector: record.sector,
+                progress: 0,
+                retries: 0,
+            };
             entries.push(self.slots[index as usize].insert(slot).entry(index));
         }
     }
@@ -123,14 +146,19 @@ impl Table {
         self.waiting.release(slot.command.member);
         if matches!(slot.command.op, MemberOp::Flush) {
             self.flushing[slot.command.member.index()] = false;
-            if let Some(next) = self.held.iter().position(|held| held.member == slot.command.member) {
+            if let Some(next) = self
+                .held
+                .iter()
+                .position(|held| held.member == slot.command.member)
+            {
                 self.waiting.push(self.held.remove(next));
             }
         }
         verdict.map(|result| Outcome::Done(finished(slot.command, result)))
     }
 
-    /// Leaks all buffers that the kernel may still write to. For a ring that is broken: memory lost is better than memory overwritten.
+    /// Leaks all buffers that the kernel may still write to. For a ring that is broken: memory lost
+    /// is better than memory overwritten.
     pub(super) fn leak(&mut self) {
         self.slots.drain(..).for_each(std::mem::forget);
     }
@@ -145,14 +173,20 @@ impl Slot {
             MemberOp::Read { offset, buf } => {
                 let at = *offset + progress as u64;
                 let rest = &mut buf[progress..];
-                opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(at).build()
+                opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32)
+                    .offset(at)
+                    .build()
             }
             MemberOp::Write { offset, buf } => {
                 let at = *offset + progress as u64;
                 let rest = &buf[progress..];
-                opcode::Write::new(fd, rest.as_ptr(), rest.len() as u32).offset(at).build()
+                opcode::Write::new(fd, rest.as_ptr(), rest.len() as u32)
+                    .offset(at)
+                    .build()
             }
-            MemberOp::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            MemberOp::Flush => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
             MemberOp::Discard { .. } => unreachable!("discards have a thread of their own"),
         };
         entry.user_data(u64::from(index))
@@ -161,13 +195,17 @@ impl Slot {
     /// Accounts for a completion; `None` if there is more to do.
     fn advance(&mut self, result: i32) -> Option<Result<(), DeviceError>> {
         let (offset, length) = match &self.command.op {
-            MemberOp::Read { offset, buf } | MemberOp::Write { offset, buf } => (*offset, buf.len()),
+            MemberOp::Read { offset, buf } | MemberOp::Write { offset, buf } => {
+                (*offset, buf.len())
+            }
             MemberOp::Flush | MemberOp::Discard { .. } => (0, 0),
         };
         let at = offset + self.progress as u64;
         let Ok(count) = usize::try_from(result) else {
             // `ECANCELED`: the thread that had submitted it ended before the kernel had begun.
-            if !matches!(-result, libc::EAGAIN | libc::EINTR | libc::ECANCELED) || self.retries >= RETRIES_MAX {
+            if !matches!(-result, libc::EAGAIN | libc::EINTR | libc::ECANCELED)
+                || self.retries >= RETRIES_MAX
+            {
                 return Some(Err(DeviceError::from_code(-result, at)));
             }
             self.retries += 1;
@@ -178,7 +216,8 @@ impl Slot {
         }
         let aligned = count - count % self.sector;
         if aligned == 0 {
-            // Nothing moved although the range is inside the member: the file was cut short, or the device has stopped.
+            // Nothing moved although the range is inside the member: the file was cut short, or the
+            // device has stopped.
             return Some(Err(DeviceError::from_code(libc::EIO, at)));
         }
         self.progress += aligned;

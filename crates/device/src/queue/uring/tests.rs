@@ -18,12 +18,20 @@ fn place() -> Place {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("member");
     create_file(&path, SIZE, Allocation::Preallocate).expect("create");
-    Place { _folder: folder, path }
+    Place {
+        _folder: folder,
+        path,
+    }
 }
 
 fn member(path: &Path) -> Members {
-    let options = OpenOptions { discard: DiscardPolicy::PunchHoles, ..OpenOptions::default() };
-    vec![Some(Arc::new(FileMember::open(path, &options).expect("open")))]
+    let options = OpenOptions {
+        discard: DiscardPolicy::PunchHoles,
+        ..OpenOptions::default()
+    };
+    vec![Some(Arc::new(
+        FileMember::open(path, &options).expect("open"),
+    ))]
 }
 
 fn ring(path: &Path, depth: u32) -> Option<(UringSubmitter, UringReaper)> {
@@ -37,11 +45,19 @@ fn ring(path: &Path, depth: u32) -> Option<(UringSubmitter, UringReaper)> {
 fn write(tag: u64, offset: u64, byte: u8, length: usize) -> MemberCommand {
     let mut buf = Buf::unpooled(length);
     buf.fill(byte);
-    MemberCommand { member: MemberId(0), tag: IoTag(tag), op: MemberOp::Write { offset, buf } }
+    MemberCommand {
+        member: MemberId(0),
+        tag: IoTag(tag),
+        op: MemberOp::Write { offset, buf },
+    }
 }
 
 fn other(tag: u64, op: MemberOp) -> MemberCommand {
-    MemberCommand { member: MemberId(0), tag: IoTag(tag), op }
+    MemberCommand {
+        member: MemberId(0),
+        tag: IoTag(tag),
+        op,
+    }
 }
 
 fn wait_for(reaper: &mut UringReaper, count: usize) -> Vec<MemberDone> {
@@ -55,29 +71,42 @@ fn wait_for(reaper: &mut UringReaper, count: usize) -> Vec<MemberDone> {
 #[test]
 fn halves_on_two_threads_keep_each_other_going() {
     let place = place();
-    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else {
+        return;
+    };
     let total = 3000u64;
     let reaping = std::thread::spawn(move || wait_for(&mut reaper, total as usize));
     for first in (0..total).step_by(100) {
-        let mut commands = (first..first + 100).map(|i| write(i, i % 1024 * 4096, i as u8, 4096)).collect();
+        let mut commands = (first..first + 100)
+            .map(|i| write(i, i % 1024 * 4096, i as u8, 4096))
+            .collect();
         submitter.submit(&mut commands, &mut Vec::new());
     }
     let mut done = reaping.join().expect("thread");
     done.sort_by_key(|d| d.tag);
-    assert!(done.iter().enumerate().all(|(i, d)| d.tag.0 == i as u64 && d.result.is_ok()));
+    assert!(
+        done.iter()
+            .enumerate()
+            .all(|(i, d)| d.tag.0 == i as u64 && d.result.is_ok())
+    );
     assert_eq!(submitter.in_flight(), 0);
 }
 
 #[test]
 fn commands_of_a_thread_that_has_ended_are_still_done() {
     let place = place();
-    let Some((submitter, mut reaper)) = ring(&place.path, 64) else { return };
+    let Some((submitter, mut reaper)) = ring(&place.path, 64) else {
+        return;
+    };
     let submitter = Mutex::new(submitter);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut commands: Vec<_> = (0..30).map(|i| write(i, i * 65536, 3, 65536)).collect();
             commands.push(other(30, MemberOp::Flush));
-            submitter.lock().expect("lock").submit(&mut commands, &mut Vec::new());
+            submitter
+                .lock()
+                .expect("lock")
+                .submit(&mut commands, &mut Vec::new());
         });
     });
     assert!(wait_for(&mut reaper, 31).iter().all(|d| d.result.is_ok()));
@@ -86,14 +115,42 @@ fn commands_of_a_thread_that_has_ended_are_still_done() {
 #[test]
 fn discards_come_back_through_the_reaper() {
     let place = place();
-    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else {
+        return;
+    };
     submitter.submit(&mut vec![write(0, 0, 7, 65536)], &mut Vec::new());
     wait_for(&mut reaper, 1);
     let mut done = Vec::new();
-    submitter.submit(&mut (1..6).map(|i| other(i, MemberOp::Discard { offset: i * 4096, length: 4096 })).collect(), &mut done);
+    submitter.submit(
+        &mut (1..6)
+            .map(|i| {
+                other(
+                    i,
+                    MemberOp::Discard {
+                        offset: i * 4096,
+                        length: 4096,
+                    },
+                )
+            })
+            .collect(),
+        &mut done,
+    );
     assert!(done.is_empty());
-    assert!(wait_for(&mut reaper, 5).iter().all(|d| d.result.is_ok() && d.buf.is_none()));
-    submitter.submit(&mut vec![other(9, MemberOp::Read { offset: 0, buf: Buf::unpooled(65536) })], &mut done);
+    assert!(
+        wait_for(&mut reaper, 5)
+            .iter()
+            .all(|d| d.result.is_ok() && d.buf.is_none())
+    );
+    submitter.submit(
+        &mut vec![other(
+            9,
+            MemberOp::Read {
+                offset: 0,
+                buf: Buf::unpooled(65536),
+            },
+        )],
+        &mut done,
+    );
     let read = wait_for(&mut reaper, 1).remove(0).buf.expect("buffer");
     let first_bytes: Vec<u8> = read.chunks(4096).map(|block| block[0]).collect();
     assert_eq!(first_bytes[..8], [7, 0, 0, 0, 0, 0, 7, 7]);
@@ -103,18 +160,41 @@ fn discards_come_back_through_the_reaper() {
 #[test]
 fn a_file_cut_short_gives_an_error_and_not_stale_bytes() {
     let place = place();
-    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
-    std::fs::OpenOptions::new().write(true).open(&place.path).expect("open").set_len(12288).expect("truncate");
-    submitter.submit(&mut vec![other(0, MemberOp::Read { offset: 8192, buf: Buf::unpooled(8192) })], &mut Vec::new());
-    let error = wait_for(&mut reaper, 1)[0].result.expect_err("half of it is gone");
-    assert_eq!((error.kind, error.code, error.offset), (MemberErrorKind::Media, libc::EIO, 12288));
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else {
+        return;
+    };
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&place.path)
+        .expect("open")
+        .set_len(12288)
+        .expect("truncate");
+    submitter.submit(
+        &mut vec![other(
+            0,
+            MemberOp::Read {
+                offset: 8192,
+                buf: Buf::unpooled(8192),
+            },
+        )],
+        &mut Vec::new(),
+    );
+    let error = wait_for(&mut reaper, 1)[0]
+        .result
+        .expect_err("half of it is gone");
+    assert_eq!(
+        (error.kind, error.code, error.offset),
+        (MemberErrorKind::Media, libc::EIO, 12288)
+    );
 }
 
 #[test]
 fn dropping_a_busy_queue_waits_for_the_kernel_and_releases_the_member() {
     let place = place();
     for _ in 0..20 {
-        let Some((mut submitter, reaper)) = ring(&place.path, 8) else { return };
+        let Some((mut submitter, reaper)) = ring(&place.path, 8) else {
+            return;
+        };
         let waker = reaper.waker();
         let mut commands: Vec<_> = (0..40).map(|i| write(i, i * 65536, 9, 65536)).collect();
         commands.push(other(99, MemberOp::Flush));
@@ -122,7 +202,10 @@ fn dropping_a_busy_queue_waits_for_the_kernel_and_releases_the_member() {
         drop(submitter);
         drop(reaper);
         waker.wake();
-        let options = OpenOptions { lock_patience: Duration::from_secs(10), ..OpenOptions::default() };
+        let options = OpenOptions {
+            lock_patience: Duration::from_secs(10),
+            ..OpenOptions::default()
+        };
         FileMember::open(&place.path, &options).expect("the lock is free again");
     }
 }
@@ -139,7 +222,15 @@ mod table {
     /// A table over members that are never looked at.
     fn of(capacity: u32, members: usize) -> Table {
         let mut table = Table::new(capacity, vec![None; members]).expect("no member");
-        table.records = (0..members).map(|_| Some(MemberRecord { fd: 0, sector: 512, flush_failed: false })).collect();
+        table.records = (0..members)
+            .map(|_| {
+                Some(MemberRecord {
+                    fd: 0,
+                    sector: 512,
+                    flush_failed: false,
+                })
+            })
+            .collect();
         table
     }
 
@@ -175,29 +266,52 @@ mod table {
         assert_eq!(again(table.complete(0, -libc::ECANCELED)), 2);
         let done = over(table.complete(0, 8192 - 1024 - 2560));
         assert!(done.result.is_ok() && done.tag == IoTag(5) && table.occupied() == 0);
-        assert!(table.complete(0, 0).is_none() && table.complete(77, 0).is_none(), "unknown completions are ignored");
+        assert!(
+            table.complete(0, 0).is_none() && table.complete(77, 0).is_none(),
+            "unknown completions are ignored"
+        );
     }
 
     #[test]
     fn errors_end_it_at_the_offset_reached() {
         let mut table = one(write(5, 4096, 1, 8192));
         again(table.complete(0, 4096));
-        let error = over(table.complete(0, -libc::EIO)).result.expect_err("error");
+        let error = over(table.complete(0, -libc::EIO))
+            .result
+            .expect_err("error");
         assert_eq!((error.kind, error.offset), (MemberErrorKind::Media, 8192));
         let mut table = one(write(5, 4096, 1, 8192));
-        assert_eq!(over(table.complete(0, 100)).result.expect_err("no progress").code, libc::EIO);
+        assert_eq!(
+            over(table.complete(0, 100))
+                .result
+                .expect_err("no progress")
+                .code,
+            libc::EIO
+        );
         let mut table = one(other(5, MemberOp::Flush));
         for _ in 0..4096 {
             again(table.complete(0, -libc::EAGAIN));
         }
-        assert_eq!(over(table.complete(0, -libc::EAGAIN)).result.expect_err("enough").code, libc::EAGAIN);
+        assert_eq!(
+            over(table.complete(0, -libc::EAGAIN))
+                .result
+                .expect_err("enough")
+                .code,
+            libc::EAGAIN
+        );
     }
 
     #[test]
     fn flushes_of_one_member_go_one_at_a_time() {
         let mut table = of(4, 2);
-        let flush = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Flush };
-        [flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)].into_iter().for_each(|command| table.waiting.push(command));
+        let flush = |member, tag| MemberCommand {
+            member: MemberId(member),
+            tag: IoTag(tag),
+            op: MemberOp::Flush,
+        };
+        [flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)]
+            .into_iter()
+            .for_each(|command| table.waiting.push(command));
         let mut entries = Vec::new();
         table.fill(&mut entries);
         assert_eq!(entries.len(), 2, "one of each member");
@@ -215,11 +329,27 @@ mod table {
 #[test]
 fn nothing_is_exchanged_under_a_command_in_flight() {
     let mut table = Table::new(4, vec![None, None]).expect("no member");
-    table.records[0] = Some(MemberRecord { fd: 0, sector: 512, flush_failed: true });
+    table.records[0] = Some(MemberRecord {
+        fd: 0,
+        sector: 512,
+        flush_failed: true,
+    });
     table.waiting.push(write(5, 4096, 1, 8192));
-    assert_eq!(table.exchange(MemberId(0), None).expect_err("it waits").kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(
+        table
+            .exchange(MemberId(0), None)
+            .expect_err("it waits")
+            .kind(),
+        io::ErrorKind::ResourceBusy
+    );
     table.fill(&mut Vec::new());
-    assert_eq!(table.exchange(MemberId(0), None).expect_err("the kernel has it").kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(
+        table
+            .exchange(MemberId(0), None)
+            .expect_err("the kernel has it")
+            .kind(),
+        io::ErrorKind::ResourceBusy
+    );
     assert!(table.complete(0, 8192).is_some());
     table.exchange(MemberId(0), None).expect("at rest");
     table.exchange(MemberId(5), None).expect("the table grows");
@@ -232,27 +362,46 @@ mod mute;
 #[test]
 fn after_a_failed_flush_none_succeeds() {
     let (first, second) = (place(), place());
-    let Some((mut submitter, reaper)) = ring(&first.path, 4) else { return };
-    let item = |result| MemberDone { member: MemberId(0), tag: IoTag(0), buf: None, result };
-    let mut done = [item(Ok(())), item(Err(DeviceError::from_code(libc::EIO, 0).of(MemberId(0)))), item(Ok(()))];
+    let Some((mut submitter, reaper)) = ring(&first.path, 4) else {
+        return;
+    };
+    let item = |result| MemberDone {
+        member: MemberId(0),
+        tag: IoTag(0),
+        buf: None,
+        result,
+    };
+    let mut done = [
+        item(Ok(())),
+        item(Err(DeviceError::from_code(libc::EIO, 0).of(MemberId(0)))),
+        item(Ok(())),
+    ];
     reaper.latch_failed_flushes(&mut done);
     assert_eq!(done.map(|d| d.result.is_ok()), [true, false, false]);
     let mut refused = Vec::new();
     submitter.submit(&mut vec![other(1, MemberOp::Flush)], &mut refused);
-    assert_eq!(refused[0].result.expect_err("latched").kind, MemberErrorKind::Gone);
+    assert_eq!(
+        refused[0].result.expect_err("latched").kind,
+        MemberErrorKind::Gone
+    );
     // That was the device, not its place.
     let other_device = FileMember::open(&second.path, &OpenOptions::default()).expect("open");
-    submitter.exchange(MemberId(0), Some(Arc::new(other_device))).expect("exchanged");
+    submitter
+        .exchange(MemberId(0), Some(Arc::new(other_device)))
+        .expect("exchanged");
     submitter.submit(&mut vec![other(2, MemberOp::Flush)], &mut refused);
     assert_eq!(refused.len(), 1, "it is on its way");
 }
 
-/// Two helpers end close together: the reaper takes both results with the signal of the first, and the second signal stands for nothing.
+/// Two helpers end close together: the reaper takes both results with the signal of the first, and
+/// the second signal stands for nothing.
 #[test]
 fn a_signal_that_stands_for_nothing_makes_nobody_deaf() {
     let place = place();
     for round in 0..20 {
-        let Some((submitter, mut reaper)) = ring(&place.path, 4) else { return };
+        let Some((submitter, mut reaper)) = ring(&place.path, 4) else {
+            return;
+        };
         let waker = reaper.waker();
         let (tell, told) = mpsc::channel();
         submitter.shared.signal();
@@ -264,14 +413,28 @@ fn a_signal_that_stands_for_nothing_makes_nobody_deaf() {
             std::thread::yield_now();
         }
         waker.wake();
-        assert!(told.recv_timeout(FOR_EVER).is_ok(), "round {round}: the waker was not heard");
+        assert!(
+            told.recv_timeout(FOR_EVER).is_ok(),
+            "round {round}: the waker was not heard"
+        );
         reaping.join().expect("thread");
     }
 }
 
 fn is_rung(shared: &Shared) -> bool {
-    let mut fds = [rustix::event::PollFd::new(&shared.event, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") == 1
+    let mut fds = [rustix::event::PollFd::new(
+        &shared.event,
+        rustix::event::PollFlags::IN,
+    )];
+    rustix::event::poll(
+        &mut fds,
+        Some(&rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )
+    .expect("poll")
+        == 1
 }
 
 #[test]
@@ -280,7 +443,14 @@ fn discards_of_several_members_all_come_back() {
     if ring(&places[0].path, 4).is_none() {
         return;
     }
-    let (mut submitter, mut reaper) = uring(places.iter().flat_map(|place| member(&place.path)).collect(), 16).expect("ring");
+    let (mut submitter, mut reaper) = uring(
+        places
+            .iter()
+            .flat_map(|place| member(&place.path))
+            .collect(),
+        16,
+    )
+    .expect("ring");
     let (tell, told) = mpsc::channel();
     let rounds = 300;
     let reaping = std::thread::spawn(move || {
@@ -288,26 +458,46 @@ fn discards_of_several_members_all_come_back() {
         while left > 0 {
             let done = wait_for(&mut reaper, 1);
             left -= done.len() as u64;
-            done.iter().for_each(|_| tell.send(()).expect("somebody waits for it"));
+            done.iter()
+                .for_each(|_| tell.send(()).expect("somebody waits for it"));
         }
     });
     for round in 0..rounds {
-        let discard = |member| MemberCommand { member: MemberId(member), ..other(round, MemberOp::Discard { offset: 4096 * round, length: 4096 }) };
+        let discard = |member| MemberCommand {
+            member: MemberId(member),
+            ..other(
+                round,
+                MemberOp::Discard {
+                    offset: 4096 * round,
+                    length: 4096,
+                },
+            )
+        };
         submitter.submit(&mut (0..4).map(discard).collect(), &mut Vec::new());
-        let came = (0..4).take_while(|_| told.recv_timeout(FOR_EVER).is_ok()).count();
+        let came = (0..4)
+            .take_while(|_| told.recv_timeout(FOR_EVER).is_ok())
+            .count();
         assert_eq!((round, came), (round, 4));
     }
     reaping.join().expect("thread");
 }
 
-/// Commands that wait for a member that hangs could hold all workers that the kernel had for a ring, four for each processor.
+/// Commands that wait for a member that hangs could hold all workers that the kernel had for a
+/// ring, four for each processor.
 #[test]
 fn the_kernel_may_have_a_worker_for_each_command() {
     let place = place();
-    let Some((submitter, _reaper)) = ring(&place.path, 64) else { return };
+    let Some((submitter, _reaper)) = ring(&place.path, 64) else {
+        return;
+    };
     // Zeroes change nothing, and are answered with what is.
     let mut workers = [0, 0];
-    match submitter.shared.ring.submitter().register_iowq_max_workers(&mut workers) {
+    match submitter
+        .shared
+        .ring
+        .submitter()
+        .register_iowq_max_workers(&mut workers)
+    {
         Ok(()) => assert!(workers[0] > 64, "{workers:?}"),
         Err(error) => eprintln!("SKIPPED: this kernel has no bound that can be set: {error}"),
     }

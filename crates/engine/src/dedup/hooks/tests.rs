@@ -2,7 +2,12 @@ use super::*;
 
 /// Fingerprint number `n`.
 fn print(n: u64) -> u128 {
-    let half = |n: u64| u128::from(n.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ n.rotate_left(33).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let half = |n: u64| {
+        u128::from(
+            n.wrapping_mul(0xd6e8_feb8_6659_fd93)
+                ^ n.rotate_left(33).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        )
+    };
     half(n) << 64 | half(n ^ 0x5555_5555)
 }
 
@@ -10,7 +15,9 @@ fn print(n: u64) -> u128 {
 fn all_are_of_the_sample_where_there_is_room() {
     let mut hooks = Hooks::new(1000, 1 << 20);
     (0..1000).for_each(|n| hooks.insert(print(n), n as u32 / 100, |_| 0));
-    let found = (0..1000).filter(|n| hooks.find(print(*n), |_| 0) == Some(*n as u32 / 100)).count();
+    let found = (0..1000)
+        .filter(|n| hooks.find(print(*n), |_| 0) == Some(*n as u32 / 100))
+        .count();
     assert!(found >= 950, "{found} of 1000");
     assert!((5000..6000).all(|n| hooks.find(print(n), |_| 0).is_none()));
 }
@@ -21,7 +28,9 @@ fn a_sample_fits_where_not_all_do() {
     let mut hooks = Hooks::new(prints, bytes_least(prints));
     assert!(hooks.bytes() <= bytes_least(prints) && hooks.sample_shift == 4);
     (0..prints).for_each(|n| hooks.insert(print(n), n as u32 / 169, |_| 0));
-    let found = (0..prints).filter(|n| hooks.find(print(*n), |_| 0) == Some(*n as u32 / 169)).count();
+    let found = (0..prints)
+        .filter(|n| hooks.find(print(*n), |_| 0) == Some(*n as u32 / 169))
+        .count();
     assert!((9_000..11_000).contains(&found), "{found} of {prints}");
 }
 

@@ -7,7 +7,8 @@ fn an_id_comes_back_only_for_orders_above_what_was_applied() {
     assert!(ids.refer(a));
     assert!(!ids.release(a) && ids.release(a));
     ids.free(a, Order(50));
-    // An older write that still waited in the queue: what it takes must not be content that a lost trim brings back.
+    // An older write that still waited in the queue: what it takes must not be content that a lost
+    // trim brings back.
     let c = ids.take(Order(45));
     assert!(c != a && c != b);
     assert_eq!(ids.take(Order(51)), a);
@@ -35,6 +36,23 @@ fn a_start_finds_gaps_free() {
     ids.found(Lba(3));
     ids.found(Lba(1));
     ids.settle(Order(7), |id| id.0 as u32 + 100);
-    assert_eq!((ids.end(), ids.in_use(), ids.references(Lba(3)), ids.references(Lba(9)), ids.life(3)), (4, 2, 2, 0, 103));
-    assert_eq!((ids.take(Order(7)), ids.take(Order(8)), ids.take(Order(9)), ids.take(Order(10))), (4, 0, 2, 5));
+    assert_eq!(
+        (
+            ids.end(),
+            ids.in_use(),
+            ids.references(Lba(3)),
+            ids.references(Lba(9)),
+            ids.life(3)
+        ),
+        (4, 2, 2, 0, 103)
+    );
+    assert_eq!(
+        (
+            ids.take(Order(7)),
+            ids.take(Order(8)),
+            ids.take(Order(9)),
+            ids.take(Order(10))
+        ),
+        (4, 0, 2, 5)
+    );
 }

@@ -10,7 +10,10 @@ fn what_was_used_gets_a_second_chance() {
     assert_eq!(index.find(1), Some(0));
     // The hand passes the first one, which was used, and takes the second.
     assert_eq!(index.insert(100, 8), (1, Some(1)));
-    assert_eq!((index.find(1), index.find(2), index.find(100)), (Some(0), None, Some(8)));
+    assert_eq!(
+        (index.find(1), index.find(2), index.find(100)),
+        (Some(0), None, Some(8))
+    );
     index.remove(0);
     assert_eq!((index.find(1), index.entries()), (None, (7, 8)));
     assert_eq!(index.insert(200, 9), (0, None));
@@ -23,7 +26,9 @@ fn it_keeps_to_its_bytes_and_names_only_what_was_entered() {
     let mut state = 7u64;
     let (mut slots, mut there): (BTreeMap<u32, u32>, BTreeMap<u32, u128>) = Default::default();
     for id in 0..5000u32 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         let print = u128::from(state) << 64 | u128::from(id);
         let (slot, former) = index.insert(print, id);
         assert_eq!(slots.insert(slot, id), former);

@@ -2,10 +2,26 @@ use super::*;
 use std::collections::BTreeMap;
 
 const KIB: u64 = 1 << 10;
-const ALONE: Company = Company { users: false, prompt: false, short: false };
-const WRITERS: Company = Company { users: true, prompt: false, short: false };
-const READERS: Company = Company { users: true, prompt: true, short: false };
-const SHORT: Company = Company { users: true, prompt: true, short: true };
+const ALONE: Company = Company {
+    users: false,
+    prompt: false,
+    short: false,
+};
+const WRITERS: Company = Company {
+    users: true,
+    prompt: false,
+    short: false,
+};
+const READERS: Company = Company {
+    users: true,
+    prompt: true,
+    short: false,
+};
+const SHORT: Company = Company {
+    users: true,
+    prompt: true,
+    short: true,
+};
 const MEMBER: MemberId = MemberId(0);
 
 fn with(company: Company) -> Dispatcher<u32> {
@@ -29,30 +45,81 @@ fn ask(dispatcher: &mut Dispatcher<u32>, class: Class, cost: u64, count: u32) ->
 
 /// The numbers of those that go now.
 fn go(dispatcher: &mut Dispatcher<u32>) -> Vec<u32> {
-    std::iter::from_fn(|| dispatcher.next()).map(|(number, ..)| number).collect()
+    std::iter::from_fn(|| dispatcher.next())
+        .map(|(number, ..)| number)
+        .collect()
 }
 
 #[test]
 fn each_class_has_its_window() {
     let went = |company, class, cost| ask(&mut with(company), class, cost, 100);
     for company in [ALONE, WRITERS, READERS, SHORT] {
-        assert_eq!((went(company, Class::Read, 1 << 30), went(company, Class::Journal, 1 << 30)), (100, 100), "never held back");
+        assert_eq!(
+            (
+                went(company, Class::Read, 1 << 30),
+                went(company, Class::Journal, 1 << 30)
+            ),
+            (100, 100),
+            "never held back"
+        );
     }
     let chunk = 256 * KIB;
-    assert_eq!([ALONE, WRITERS, READERS, SHORT].map(|company| went(company, Class::Foreground, chunk)), [100, 100, 4, 4]);
-    assert_eq!([ALONE, WRITERS, READERS, SHORT].map(|company| went(company, Class::Background, chunk)), [100, 2, 2, 4]);
-    assert_eq!(went(Company { prompt: false, ..SHORT }, Class::Background, chunk), 100, "nobody notices, and somebody waits for it");
+    assert_eq!(
+        [ALONE, WRITERS, READERS, SHORT].map(|company| went(company, Class::Foreground, chunk)),
+        [100, 100, 4, 4]
+    );
+    assert_eq!(
+        [ALONE, WRITERS, READERS, SHORT].map(|company| went(company, Class::Background, chunk)),
+        [100, 2, 2, 4]
+    );
+    assert_eq!(
+        went(
+            Company {
+                prompt: false,
+                ..SHORT
+            },
+            Class::Background,
+            chunk
+        ),
+        100,
+        "nobody notices, and somebody waits for it"
+    );
     assert_eq!(went(READERS, Class::Background, 32 * KIB), 16);
-    assert_eq!(went(READERS, Class::Background, 16 << 20), 2, "two go whatever their size");
+    assert_eq!(
+        went(READERS, Class::Background, 16 << 20),
+        2,
+        "two go whatever their size"
+    );
 }
 
 #[test]
 fn costs_of_commands() {
     use windrow_io::Buf;
-    let read = |bytes| MemberOp::Read { offset: 0, buf: Buf::unpooled(bytes) };
-    assert_eq!((cost(&read(4096)), cost(&read(64 << 10))), (32 * KIB, 64 * KIB));
-    assert_eq!(cost(&MemberOp::Write { offset: 0, buf: Buf::unpooled(1 << 20) }), 1 << 20);
-    assert_eq!((cost(&MemberOp::Flush), cost(&MemberOp::Discard { offset: 0, length: 64 << 20 })), (32 * KIB, 256 * KIB));
+    let read = |bytes| MemberOp::Read {
+        offset: 0,
+        buf: Buf::unpooled(bytes),
+    };
+    assert_eq!(
+        (cost(&read(4096)), cost(&read(64 << 10))),
+        (32 * KIB, 64 * KIB)
+    );
+    assert_eq!(
+        cost(&MemberOp::Write {
+            offset: 0,
+            buf: Buf::unpooled(1 << 20)
+        }),
+        1 << 20
+    );
+    assert_eq!(
+        (
+            cost(&MemberOp::Flush),
+            cost(&MemberOp::Discard {
+                offset: 0,
+                length: 64 << 20
+            })
+        ),
+        (32 * KIB, 256 * KIB)
+    );
 }
 
 #[test]
@@ -61,12 +128,26 @@ fn a_small_command_does_not_overtake_a_large_one_of_its_class() {
     assert_eq!(ask(&mut dispatcher, Class::Background, 200 * KIB, 2), 2);
     assert!(!dispatcher.begin(MEMBER, Class::Background, 256 * KIB));
     dispatcher.hold(MEMBER, Class::Background, 256 * KIB, 7, 1);
-    assert!(!dispatcher.begin(MEMBER, Class::Background, 32 * KIB), "there would be room for it");
+    assert!(
+        !dispatcher.begin(MEMBER, Class::Background, 32 * KIB),
+        "there would be room for it"
+    );
     dispatcher.hold(MEMBER, Class::Background, 32 * KIB, 8, 2);
-    assert!(dispatcher.begin(MEMBER, Class::Foreground, 256 * KIB) && dispatcher.begin(MemberId(1), Class::Background, 256 * KIB), "lanes of their own");
+    assert!(
+        dispatcher.begin(MEMBER, Class::Foreground, 256 * KIB)
+            && dispatcher.begin(MemberId(1), Class::Background, 256 * KIB),
+        "lanes of their own"
+    );
     assert_eq!(dispatcher.next(), None);
     dispatcher.end(MEMBER, Class::Background, 200 * KIB);
-    assert_eq!((dispatcher.next(), dispatcher.next(), dispatcher.next()), (Some((1, Class::Background, 7)), Some((2, Class::Background, 8)), None));
+    assert_eq!(
+        (dispatcher.next(), dispatcher.next(), dispatcher.next()),
+        (
+            Some((1, Class::Background, 7)),
+            Some((2, Class::Background, 8)),
+            None
+        )
+    );
     assert_eq!((dispatcher.held(), dispatcher.self_check()), (0, Ok(())));
 }
 
@@ -82,13 +163,37 @@ fn when_users_have_gone_everything_goes() {
 #[test]
 fn what_is_cancelled_is_given_back_once_and_what_is_under_way_stays() {
     let mut dispatcher = with(SHORT);
-    assert_eq!((ask(&mut dispatcher, Class::Foreground, 1 << 20, 5), ask(&mut dispatcher, Class::Background, 1 << 20, 4)), (2, 2));
-    assert_eq!((dispatcher.cancel(MemberId(3)).len(), dispatcher.cancel(MEMBER), dispatcher.cancel(MEMBER).len()), (0, vec![2, 3, 4, 2, 3], 0));
-    assert_eq!((dispatcher.held(), dispatcher.next(), dispatcher.self_check()), (0, None, Ok(())));
-    assert!(!dispatcher.begin(MEMBER, Class::Foreground, 1 << 20), "two are under way still");
+    assert_eq!(
+        (
+            ask(&mut dispatcher, Class::Foreground, 1 << 20, 5),
+            ask(&mut dispatcher, Class::Background, 1 << 20, 4)
+        ),
+        (2, 2)
+    );
+    assert_eq!(
+        (
+            dispatcher.cancel(MemberId(3)).len(),
+            dispatcher.cancel(MEMBER),
+            dispatcher.cancel(MEMBER).len()
+        ),
+        (0, vec![2, 3, 4, 2, 3], 0)
+    );
+    assert_eq!(
+        (
+            dispatcher.held(),
+            dispatcher.next(),
+            dispatcher.self_check()
+        ),
+        (0, None, Ok(()))
+    );
+    assert!(
+        !dispatcher.begin(MEMBER, Class::Foreground, 1 << 20),
+        "two are under way still"
+    );
 }
 
-/// The dumbest thing that keeps the rules: one list of all commands that have not gone, looked through from its begin for each.
+/// The dumbest thing that keeps the rules: one list of all commands that have not gone, looked
+/// through from its begin for each.
 #[derive(Default)]
 struct Model {
     /// Number, member, class, cost; the oldest first.
@@ -99,12 +204,24 @@ struct Model {
 impl Model {
     fn goes(&self, at: usize, company: Company) -> bool {
         let (_, member, class, cost) = self.waiting[at];
-        if self.waiting[..at].iter().any(|(_, m, c, _)| (*m, *c) == (member, class)) {
+        if self.waiting[..at]
+            .iter()
+            .any(|(_, m, c, _)| (*m, *c) == (member, class))
+        {
             return false;
         }
-        let mine = || self.under_way.values().filter(|(m, c, _)| (*m, *c) == (member, class));
+        let mine = || {
+            self.under_way
+                .values()
+                .filter(|(m, c, _)| (*m, *c) == (member, class))
+        };
         // (What the windows are is said in words of its own.)
-        let window = match (class, company.prompt, company.users || company.prompt, company.short) {
+        let window = match (
+            class,
+            company.prompt,
+            company.users || company.prompt,
+            company.short,
+        ) {
             (Class::Foreground, true, ..) | (Class::Background, true, _, true) => 1024 * KIB,
             (Class::Background, _, true, false) => 512 * KIB,
             _ => return true,
@@ -136,7 +253,11 @@ impl Both {
     fn send(&mut self, number: u32, member: MemberId, class: Class, cost: u64) {
         self.model.waiting.push((number, member, class, cost));
         let goes = self.model.goes(self.model.waiting.len() - 1, self.company);
-        assert_eq!(self.dispatcher.begin(member, class, cost), goes, "command {number} of {class:?} on {member}");
+        assert_eq!(
+            self.dispatcher.begin(member, class, cost),
+            goes,
+            "command {number} of {class:?} on {member}"
+        );
         if goes {
             self.model.waiting.pop();
             self.model.under_way.insert(number, (member, class, cost));
@@ -148,7 +269,9 @@ impl Both {
     /// One that is under way ends; false if there is none.
     fn end(&mut self, which: u64) -> bool {
         let at = which as usize % self.model.under_way.len().max(1);
-        let Some(number) = self.model.under_way.keys().nth(at).copied() else { return false };
+        let Some(number) = self.model.under_way.keys().nth(at).copied() else {
+            return false;
+        };
         if let Some((member, class, cost)) = self.model.under_way.remove(&number) {
             self.dispatcher.end(member, class, cost);
         }
@@ -159,7 +282,12 @@ impl Both {
     fn cancel(&mut self, member: MemberId) -> usize {
         let mut given_back = self.dispatcher.cancel(member);
         given_back.sort_unstable();
-        let expected: Vec<u32> = self.model.waiting.extract_if(.., |(_, m, ..)| *m == member).map(|(number, ..)| number).collect();
+        let expected: Vec<u32> = self
+            .model
+            .waiting
+            .extract_if(.., |(_, m, ..)| *m == member)
+            .map(|(number, ..)| number)
+            .collect();
         assert_eq!(given_back, expected);
         expected.len()
     }
@@ -167,9 +295,20 @@ impl Both {
     /// What may go goes: the same, and of each class on each member the oldest first.
     fn go(&mut self) {
         let went = go(&mut self.dispatcher);
-        let lane = |number: &u32| self.model.waiting.iter().find(|(n, ..)| n == number).map(|(_, member, class, _)| (*member, *class));
+        let lane = |number: &u32| {
+            self.model
+                .waiting
+                .iter()
+                .find(|(n, ..)| n == number)
+                .map(|(_, member, class, _)| (*member, *class))
+        };
         for (at, number) in went.iter().enumerate() {
-            assert!(went[..at].iter().all(|earlier| earlier < number || lane(earlier) != lane(number)), "{went:?}");
+            assert!(
+                went[..at]
+                    .iter()
+                    .all(|earlier| earlier < number || lane(earlier) != lane(number)),
+                "{went:?}"
+            );
         }
         let (mut went, mut expected) = (went, self.model.go(self.company));
         went.sort_unstable();
@@ -178,8 +317,9 @@ impl Both {
     }
 }
 
-/// Random commands, ends, companies and losses of members: at each moment the same commands go as in the model, of each class on each member in the order in
-/// which they came; none is lost, none goes twice, and in the end everything has ended.
+/// Random commands, ends, companies and losses of members: at each moment the same commands go as
+/// in the model, of each class on each member in the order in which they came; none is lost, none
+/// goes twice, and in the end everything has ended.
 #[test]
 fn it_does_what_the_model_does() {
     let mut most_held = 0;
@@ -191,15 +331,28 @@ fn it_does_what_the_model_does() {
             state ^= state << 17;
             state % count
         };
-        let mut both = Both { dispatcher: with(ALONE), model: Model::default(), company: ALONE };
+        let mut both = Both {
+            dispatcher: with(ALONE),
+            model: Model::default(),
+            company: ALONE,
+        };
         let mut ended = 0;
         for number in 0..300 {
-            both.send(number, MemberId(below(3) as u8), Class::ALL[below(4) as usize], (32 << below(6)) * KIB);
+            both.send(
+                number,
+                MemberId(below(3) as u8),
+                Class::ALL[below(4) as usize],
+                (32 << below(6)) * KIB,
+            );
             for _ in 0..below(3) {
                 ended += usize::from(both.end(below(1 << 32)));
             }
             if below(20) == 0 {
-                both.company = Company { users: below(2) == 0, prompt: below(2) == 0, short: below(2) == 0 };
+                both.company = Company {
+                    users: below(2) == 0,
+                    prompt: below(2) == 0,
+                    short: below(2) == 0,
+                };
                 both.dispatcher.set_company(both.company);
             }
             if below(60) == 0 {
@@ -212,7 +365,11 @@ fn it_does_what_the_model_does() {
             ended += 1;
             both.go();
         }
-        assert_eq!((both.dispatcher.held(), ended), (0, 300), "seed {seed}: each command ended once");
+        assert_eq!(
+            (both.dispatcher.held(), ended),
+            (0, 300),
+            "seed {seed}: each command ended once"
+        );
     }
     assert!(most_held > 10, "{most_held}: the lanes were never full");
 }

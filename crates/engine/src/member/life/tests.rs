@@ -1,4 +1,5 @@
-//! The table as docs/members.md shows it. That its rules hold together is checked in `recover/quorum/model.rs`.
+//! The table as docs/members.md shows it. That its rules hold together is checked in
+//! `recover/quorum/model.rs`.
 
 use super::*;
 
@@ -13,20 +14,43 @@ const FOUND: [(Found, &str); 6] = [
 ];
 
 fn changes() -> Vec<(Change, String)> {
-    let mut list = vec![(Fault, "a write or flush fails, or the device is gone".to_owned())];
+    let mut list = vec![(
+        Fault,
+        "a write or flush fails, or the device is gone".to_owned(),
+    )];
     list.push((CutShort, "its device is too small now".to_owned()));
     list.extend(FOUND.map(|(found, text)| (Start(found), format!("a start finds {text}"))));
     list.push((Whole, "nothing is stale on it any more".to_owned()));
     list.push((TakeOut, "`pool offline`".to_owned()));
-    list.extend(FOUND.map(|(found, text)| (BringBack(found), format!("`pool online` finds {text}"))));
-    list.push((Exchange, "another device is in its place (`pool replace`, a spare)".to_owned()));
-    list.push((GiveUp, "`pool remove`, or a spare takes another's place".to_owned()));
+    list.extend(
+        FOUND.map(|(found, text)| (BringBack(found), format!("`pool online` finds {text}"))),
+    );
+    list.push((
+        Exchange,
+        "another device is in its place (`pool replace`, a spare)".to_owned(),
+    ));
+    list.push((
+        GiveUp,
+        "`pool remove`, or a spare takes another's place".to_owned(),
+    ));
     list.push((Add, "`pool add --spare`".to_owned()));
     list.push((Join, "`pool add`: the pool grows over it".to_owned()));
-    list.push((Leave, "that growth is taken back before it is in force".to_owned()));
-    list.push((Serve, "`pool add --journal`: it becomes a journal device".to_owned()));
-    list.push((Dismiss, "`pool remove` of a journal device, whose promises the log has".to_owned()));
-    list.push((Emptied, "it leaves (`pool remove`), and nothing is left on it".to_owned()));
+    list.push((
+        Leave,
+        "that growth is taken back before it is in force".to_owned(),
+    ));
+    list.push((
+        Serve,
+        "`pool add --journal`: it becomes a journal device".to_owned(),
+    ));
+    list.push((
+        Dismiss,
+        "`pool remove` of a journal device, whose promises the log has".to_owned(),
+    ));
+    list.push((
+        Emptied,
+        "it leaves (`pool remove`), and nothing is left on it".to_owned(),
+    ));
     list
 }
 
@@ -49,9 +73,16 @@ fn cell(answer: Answer) -> String {
 
 /// The table in the form of the document.
 fn table() -> String {
-    let mut text = format!("| event | {} |\n|---|{}\n", LIVES.map(name).join(" | "), "---|".repeat(LIVES.len()));
+    let mut text = format!(
+        "| event | {} |\n|---|{}\n",
+        LIVES.map(name).join(" | "),
+        "---|".repeat(LIVES.len())
+    );
     for (change, what) in changes() {
-        text += &format!("| {what} | {} |\n", LIVES.map(|life| cell(next(life, change))).join(" | "));
+        text += &format!(
+            "| {what} | {} |\n",
+            LIVES.map(|life| cell(next(life, change))).join(" | ")
+        );
     }
     text
 }
@@ -60,7 +91,10 @@ fn table() -> String {
 fn the_document_shows_the_table() {
     let document = include_str!("../../../../../docs/members.md");
     let table = table();
-    assert!(document.contains(&table), "docs/members.md must show this table:\n{table}");
+    assert!(
+        document.contains(&table),
+        "docs/members.md must show this table:\n{table}"
+    );
 }
 
 #[test]
@@ -75,14 +109,22 @@ fn a_record_goes_where_the_table_says_and_comes_back_by_its_codes() {
                 Refused(why) => assert!(changed == Err(why) && record == before),
                 Never => assert!(changed.is_err() && record == before),
                 To(to, missed) => {
-                    assert_eq!((changed, life(&record)), (Ok(true), to), "{life_before:?} {event:?}");
+                    assert_eq!(
+                        (changed, life(&record)),
+                        (Ok(true), to),
+                        "{life_before:?} {event:?}"
+                    );
                     let expected = match missed {
                         Missed::AsBefore => 5,
                         Missed::Newest if life_before == Online => 7,
                         Missed::Newest => 5,
                         Missed::Everything | Missed::Nothing => 0,
                     };
-                    assert_eq!((record.missed_from, record.listed_from), (expected, 0), "{life_before:?} {event:?}");
+                    assert_eq!(
+                        (record.missed_from, record.listed_from),
+                        (expected, 0),
+                        "{life_before:?} {event:?}"
+                    );
                 }
             }
         }

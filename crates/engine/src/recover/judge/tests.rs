@@ -1,7 +1,17 @@
 use super::*;
 
-/// The document's table, row by row: H, V, A, C, D and the meaning. `None`: the column does not matter or can not be known.
-type Row = (u32, Option<bool>, Option<bool>, Option<bool>, Option<bool>, Option<bool>, Case, bool);
+/// The document's table, row by row: H, V, A, C, D and the meaning. `None`: the column does not
+/// matter or can not be known.
+type Row = (
+    u32,
+    Option<bool>,
+    Option<bool>,
+    Option<bool>,
+    Option<bool>,
+    Option<bool>,
+    Case,
+    bool,
+);
 
 const NO: Option<bool> = Some(false);
 const YES: Option<bool> = Some(true);
@@ -33,11 +43,26 @@ fn every_combination_has_exactly_one_row_and_the_code_agrees_with_it() {
     for bits in 0..32u8 {
         let bit = |n: u8| bits >> n & 1 == 1;
         let inputs = [bit(0), bit(1), bit(2), bit(3), bit(4)];
-        let fits = |row: &&Row| [row.1, row.2, row.3, row.4, row.5].iter().zip(inputs).all(|(wanted, is)| wanted.is_none_or(|w| w == is));
+        let fits = |row: &&Row| {
+            [row.1, row.2, row.3, row.4, row.5]
+                .iter()
+                .zip(inputs)
+                .all(|(wanted, is)| wanted.is_none_or(|w| w == is))
+        };
         let rows: Vec<&Row> = TABLE.iter().filter(fits).collect();
-        assert_eq!(rows.len(), 1, "H V A C D = {inputs:?} fits rows {:?}", rows.iter().map(|r| r.0).collect::<Vec<_>>());
+        assert_eq!(
+            rows.len(),
+            1,
+            "H V A C D = {inputs:?} fits rows {:?}",
+            rows.iter().map(|r| r.0).collect::<Vec<_>>()
+        );
         let case = judge(found(inputs[0], inputs[1], inputs[2], inputs[3]), inputs[4]);
-        assert_eq!((case, case.damage().is_some()), (rows[0].6, rows[0].7), "row {}", rows[0].0);
+        assert_eq!(
+            (case, case.damage().is_some()),
+            (rows[0].6, rows[0].7),
+            "row {}",
+            rows[0].0
+        );
     }
 }
 

@@ -1,20 +1,25 @@
-//! Every short life of a small pool: the table of member states and the rules of quorum against a model that knows what each device really
-//! holds.
+//! Every short life of a small pool: the table of member states and the rules of quorum against a
+//! model that knows what each device really holds.
 //!
-//! The superblocks, the table and the judgement at a start are the real ones; batches are bits. In every state that can be reached:
+//! The superblocks, the table and the judgement at a start are the real ones; batches are bits. In
+//! every state that can be reached:
 //!
 //! 1. A member that is trusted with a batch holds it.
 //! 2. No more members count as lost than the redundancy covers, while the pool runs.
 //! 3. Of two halves of the members never both start by themselves.
-//! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power failed twice while the loss of a member was put
-//!    on record, each time on another member: that is refused as two histories, and starts without one of the two.)
+//! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power
+//!    failed twice while the loss of a member was put on record, each time on another member: that
+//!    is refused as two histories, and starts without one of the two.)
 //! 5. Nothing that was written is forgotten: a pool that starts has every batch in its log.
-//! 6. As long as no old member bears the generation with a new layout, or with a journal device, the old members start without the new ones; also when it was taken back.
+//! 6. As long as no old member bears the generation with a new layout, or with a journal device,
+//!    the old members start without the new ones; also when it was taken back.
 //!
-//! A removal goes through the two generations that `restripe/removal.rs` writes: the one with the layout over the others, to all, and the one without the member, to the
-//! others alone; power may fail when either is on any subset of them.
+//! A removal goes through the two generations that `restripe/removal.rs` writes: the one with the
+//! layout over the others, to all, and the one without the member, to the others alone; power may
+//! fail when either is on any subset of them.
 //!
-//! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them is on any subset of the devices.
+//! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them
+//! is on any subset of the devices.
 //!
 //! Spares and journal devices: `slots.rs`.
 
@@ -43,7 +48,12 @@ struct Device {
 
 impl Device {
     fn new(number: u8) -> Self {
-        Self { uuid: Uuid([number; 16]), slots: Default::default(), holds: 0, present: true }
+        Self {
+            uuid: Uuid([number; 16]),
+            slots: Default::default(),
+            holds: 0,
+            present: true,
+        }
     }
 
     fn newest(&self) -> Option<&Rc<Superblock>> {
@@ -81,7 +91,8 @@ struct World {
     grows: u32,
 }
 
-/// How far a growth gets. Power is cut when a generation is on those devices only that the mask names.
+/// How far a growth gets. Power is cut when a generation is on those devices only that the mask
+/// names.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
     /// In force.
@@ -90,10 +101,11 @@ enum Growth {
     CutIntroducing(usize),
     /// The one with the new layout.
     CutRecording(usize),
-    /// That one is on the devices of the mask, and the others (second mask) fail, more than the redundancy covers: the growth is taken back, and the
-    /// pool goes on.
+    /// That one is on the devices of the mask, and the others (second mask) fail, more than the
+    /// redundancy covers: the growth is taken back, and the pool goes on.
     TakenBack(usize, usize),
-    /// The same, and power is cut when the generation that takes it back is on the first so many of the members left.
+    /// The same, and power is cut when the generation that takes it back is on the first so many of
+    /// the members left.
     CutTakingBack(usize, usize, usize),
 }
 
@@ -111,7 +123,8 @@ enum Step {
     PowerOff,
     Plug(usize),
     Grow(Growth),
-    /// The member begins to leave; power is cut when that is on those devices only that the mask names.
+    /// The member begins to leave; power is cut when that is on those devices only that the mask
+    /// names.
     Leave(usize, Option<usize>),
     /// Those that leave are let go of; the same.
     LetGo(Option<usize>),
@@ -144,7 +157,12 @@ impl MemberIo for World {
         Ok(())
     }
     fn write(&mut self, member: MemberId, offset: u64, _: &[u8]) -> Result<(), MemberError> {
-        Err(MemberError { member, kind: MemberErrorKind::Other, offset, code: 0 })
+        Err(MemberError {
+            member,
+            kind: MemberErrorKind::Other,
+            offset,
+            code: 0,
+        })
     }
     fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
         Ok(())
@@ -152,7 +170,13 @@ impl MemberIo for World {
 }
 
 fn options(force: bool) -> OpenOptions {
-    OpenOptions { host: Uuid([1; 16]), read_only: false, force, discard_journal: false, limits: Default::default() }
+    OpenOptions {
+        host: Uuid([1; 16]),
+        read_only: false,
+        force,
+        discard_journal: false,
+        limits: Default::default(),
+    }
 }
 
 impl World {
@@ -181,7 +205,11 @@ impl World {
     fn put(&mut self, member: usize, superblock: &Superblock) {
         let device = &mut self.devices[member];
         let slot = ((slot_offset(superblock.generation) - SLOT_OFFSET) / SLOT_STRIDE) as usize;
-        let copy = Superblock { member: MemberId(member as u8), member_uuid: superblock.members[member].uuid, ..superblock.clone() };
+        let copy = Superblock {
+            member: MemberId(member as u8),
+            member_uuid: superblock.members[member].uuid,
+            ..superblock.clone()
+        };
         device.slots[slot] = Some(Rc::new(copy));
     }
 
@@ -193,7 +221,11 @@ impl World {
             world.devices_made += 1;
             let device = Device::new(world.devices_made);
             if let Some(running) = &mut world.running {
-                running.superblock.members.push(MemberRecord::new(device.uuid, MemberState::Spare, 24 << 20));
+                running.superblock.members.push(MemberRecord::new(
+                    device.uuid,
+                    MemberState::Spare,
+                    24 << 20,
+                ));
                 running.stale.push(0);
             }
             world.devices.push(device);
@@ -204,11 +236,20 @@ impl World {
 
     /// Members in use, as a bit mask.
     fn in_use(&self) -> usize {
-        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
+        let in_use = |r: &Running| {
+            r.superblock
+                .members
+                .iter()
+                .enumerate()
+                .fold(0, |mask, (m, record)| {
+                    mask | usize::from(record.is_in_use()) << m
+                })
+        };
         self.running.as_ref().map_or(0, in_use)
     }
 
-    /// The next generation goes to the members in use, or, if the power is cut, to the first of them.
+    /// The next generation goes to the members in use, or, if the power is cut, to the first of
+    /// them.
     fn write_generation(&mut self, cut: bool) {
         let mask = self.in_use();
         self.write_generation_cut(cut.then_some(mask & mask.wrapping_neg()));
@@ -223,7 +264,9 @@ impl World {
     }
 
     fn write_generation_to(&mut self, mask: usize) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
         running.superblock.parent_hash = running.written;
         running.superblock.generation = running.superblock.generation.next();
         running.written = running.superblock.content_hash();
@@ -238,8 +281,17 @@ impl World {
     fn grow(&mut self, growth: Growth) -> Option<()> {
         let all = (1 << self.devices.len()) - 1;
         let running = self.running.as_mut()?;
-        let ready = |(m, r): (usize, &MemberRecord)| r.state == if m < self.old { MemberState::Online } else { MemberState::Spare };
-        (running.superblock.members.iter().enumerate().all(ready) && self.devices.iter().all(|d| d.present)).then_some(())?;
+        let ready = |(m, r): (usize, &MemberRecord)| {
+            r.state
+                == if m < self.old {
+                    MemberState::Online
+                } else {
+                    MemberState::Spare
+                }
+        };
+        (running.superblock.members.iter().enumerate().all(ready)
+            && self.devices.iter().all(|d| d.present))
+        .then_some(())?;
         self.grows += 1;
         running.superblock.set_growing(true);
         let cut = |mut world: Self, mask: usize| {
@@ -255,7 +307,8 @@ impl World {
         let running = self.running.as_mut()?;
         let before = running.superblock.zones.clone();
         running.superblock.set_growing(false);
-        running.superblock.zones = crate::format::grown_for_model(&running.superblock, self.devices.len());
+        running.superblock.zones =
+            crate::format::grown_for_model(&running.superblock, self.devices.len());
         for new in self.old..self.devices.len() {
             // Nothing of what was written before lies on it.
             self.devices[new].holds = (1 << self.batches) - 1;
@@ -275,13 +328,17 @@ impl World {
         };
         self.write_generation_to(mask);
         (self.old..self.devices.len()).for_each(|new| assert!(self.record(new, Change::Leave)));
-        (0..self.old).filter(|m| fails >> m & 1 == 1).for_each(|m| assert!(self.record(m, Change::Fault)));
+        (0..self.old)
+            .filter(|m| fails >> m & 1 == 1)
+            .for_each(|m| assert!(self.record(m, Change::Fault)));
         let running = self.running.as_mut()?;
         running.superblock.zones = before;
         running.superblock.set_growing(true);
         World::survives(&running.superblock).then_some(())?;
         let left = (0..self.old).filter(|m| fails >> m & 1 == 0);
-        let reached = left.take(written.unwrap_or(self.old)).fold(0, |mask, m| mask | 1 << m);
+        let reached = left
+            .take(written.unwrap_or(self.old))
+            .fold(0, |mask, m| mask | 1 << m);
         match written {
             Some(_) => *self = cut(self.clone(), reached),
             None => {
@@ -295,10 +352,22 @@ impl World {
     /// As `restripe/removal.rs` goes about it.
     fn begin_removal(&mut self, member: usize, cut: Option<usize>) -> Option<()> {
         let running = self.running.as_mut()?;
-        let (whole, zones) = (running.superblock.members.iter().all(|r| r.state == MemberState::Online), &running.superblock.zones);
-        let (count, one_layout) = (running.superblock.members.len(), zones.iter().all(|z| z.layout == zones[0].layout));
-        (whole && one_layout && count > running.superblock.redundancy.min_members()).then_some(())?;
-        running.superblock.zones = crate::format::shrunk_for_model(&running.superblock, MemberId(member as u8));
+        let (whole, zones) = (
+            running
+                .superblock
+                .members
+                .iter()
+                .all(|r| r.state == MemberState::Online),
+            &running.superblock.zones,
+        );
+        let (count, one_layout) = (
+            running.superblock.members.len(),
+            zones.iter().all(|z| z.layout == zones[0].layout),
+        );
+        (whole && one_layout && count > running.superblock.redundancy.min_members())
+            .then_some(())?;
+        running.superblock.zones =
+            crate::format::shrunk_for_model(&running.superblock, MemberId(member as u8));
         running.superblock.features.incompatible |= Features::LEAVING;
         self.write_generation_to(cut.unwrap_or(usize::MAX));
         if cut.is_some() {
@@ -311,8 +380,14 @@ impl World {
         let running = self.running.as_mut()?;
         let zones = ZoneMap::new(running.superblock.zones.clone());
         let leaving = zones.leaving();
-        let gone: Vec<usize> = (0..running.superblock.members.len()).filter(|m| leaving >> m & 1 == 1).collect();
-        (leaving != 0 && gone.iter().all(|m| running.superblock.members[*m].state != MemberState::Rebuilding)).then_some(())?;
+        let gone: Vec<usize> = (0..running.superblock.members.len())
+            .filter(|m| leaving >> m & 1 == 1)
+            .collect();
+        (leaving != 0
+            && gone
+                .iter()
+                .all(|m| running.superblock.members[*m].state != MemberState::Rebuilding))
+        .then_some(())?;
         running.superblock.zones = zones.current().cloned().collect();
         running.superblock.features.incompatible &= !Features::LEAVING;
         for member in gone {
@@ -325,8 +400,21 @@ impl World {
 
     /// As `Engine::end_growing`.
     fn end_growing(&mut self) {
-        let Some(running) = self.running.as_mut().filter(|running| running.superblock.is_growing()) else { return };
-        let in_use = running.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | u64::from(record.is_in_use()) << m);
+        let Some(running) = self
+            .running
+            .as_mut()
+            .filter(|running| running.superblock.is_growing())
+        else {
+            return;
+        };
+        let in_use = running
+            .superblock
+            .members
+            .iter()
+            .enumerate()
+            .fold(0, |mask, (m, record)| {
+                mask | u64::from(record.is_in_use()) << m
+            });
         if nobody_without(&running.superblock.zones, in_use) {
             running.superblock.set_growing(false);
             self.write_generation(false);
@@ -339,34 +427,65 @@ impl World {
 
     /// A start with what is present; false if it is refused.
     fn start(&mut self, force: bool, cut: bool) -> bool {
-        let Ok(ruling) = newest(self, &options(force)) else { return false };
+        let Ok(ruling) = newest(self, &options(force)) else {
+            return false;
+        };
         for member in &ruling.lagging {
             self.put(member.index(), &ruling.found);
         }
         let batches = self.log[&ruling.found.content_hash()].clone();
-        let missed = |from: u64| batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
-        let stale = ruling.superblock.members.iter().map(|r| if r.state == MemberState::Rebuilding { missed(r.missed_from) } else { 0 }).collect();
+        let missed = |from: u64| {
+            batches
+                .iter()
+                .filter(|(_, sealed)| *sealed >= from)
+                .fold(0, |mask, (batch, _)| mask | batch)
+        };
+        let stale = ruling
+            .superblock
+            .members
+            .iter()
+            .map(|r| {
+                if r.state == MemberState::Rebuilding {
+                    missed(r.missed_from)
+                } else {
+                    0
+                }
+            })
+            .collect();
         let mut superblock = ruling.superblock;
         superblock.state = PoolState::Active;
         let mut found = ruling.found;
         if force {
             found = crate::recover::step_after(&found);
-            (0..self.devices.len()).filter(|m| superblock.members[*m].state == MemberState::Online).for_each(|m| self.put(m, &found));
+            (0..self.devices.len())
+                .filter(|m| superblock.members[*m].state == MemberState::Online)
+                .for_each(|m| self.put(m, &found));
             superblock.generation = found.generation;
             self.log.insert(found.content_hash(), batches.clone());
         }
         // As `raise_fence` does: the next one follows what was found.
-        self.running = Some(Running { superblock, written: found.content_hash(), stale, batches });
+        self.running = Some(Running {
+            superblock,
+            written: found.content_hash(),
+            stale,
+            batches,
+        });
         self.write_generation(cut);
         self.end_growing();
         true
     }
 
     fn record(&mut self, member: usize, event: Change) -> bool {
-        let Some(running) = &mut self.running else { return false };
+        let Some(running) = &mut self.running else {
+            return false;
+        };
         let newest = running.superblock.checkpoints[0].map_or(0, |root| root.id);
         let generation = running.superblock.generation.next();
-        running.superblock.members.get_mut(member).is_some_and(|record| change(record, event, newest, generation).unwrap_or(false))
+        running
+            .superblock
+            .members
+            .get_mut(member)
+            .is_some_and(|record| change(record, event, newest, generation).unwrap_or(false))
     }
 
     fn joins(&mut self, member: usize) {
@@ -376,9 +495,15 @@ impl World {
 
     /// What it may have missed is stale on it.
     fn take_part(&mut self, member: usize) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
         let from = running.superblock.members[member].missed_from;
-        running.stale[member] = running.batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
+        running.stale[member] = running
+            .batches
+            .iter()
+            .filter(|(_, sealed)| *sealed >= from)
+            .fold(0, |mask, (batch, _)| mask | batch);
     }
 
     /// One step; `None` if it is not possible here.
@@ -389,16 +514,26 @@ impl World {
             (Step::Write, Some(running)) if self.batches < BATCHES_MAX => {
                 let batch = 1 << world.batches;
                 world.batches += 1;
-                running.batches.push((batch, running.superblock.checkpoints[0]?.id));
+                running
+                    .batches
+                    .push((batch, running.superblock.checkpoints[0]?.id));
                 world.log.insert(running.written, running.batches.clone());
-                (0..world.devices.len()).filter(|m| in_use(*m)).for_each(|m| world.devices[m].holds |= batch);
+                (0..world.devices.len())
+                    .filter(|m| in_use(*m))
+                    .for_each(|m| world.devices[m].holds |= batch);
             }
-            (Step::Checkpoint, Some(running)) if running.superblock.checkpoints[0]?.id < CHECKPOINTS_MAX => {
+            (Step::Checkpoint, Some(running))
+                if running.superblock.checkpoints[0]?.id < CHECKPOINTS_MAX =>
+            {
                 running.superblock.checkpoints[0].as_mut()?.id += 1;
                 world.write_generation(false);
             }
             (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_)) if in_use(m) => {
-                let event = if matches!(step, Step::TakeOut(_)) { Change::TakeOut } else { Change::Fault };
+                let event = if matches!(step, Step::TakeOut(_)) {
+                    Change::TakeOut
+                } else {
+                    Change::Fault
+                };
                 world.record(m, event);
                 if World::survives(&world.running.as_ref()?.superblock) {
                     world.write_generation(matches!(step, Step::FaultAndCut(_)));
@@ -410,7 +545,10 @@ impl World {
             }
             (Step::BringBack(m), Some(running)) if !in_use(m) && self.devices.get(m)?.present => {
                 let record = running.superblock.members.get(m)?;
-                let own = self.devices[m].newest().filter(|s| s.member_uuid == record.uuid)?.generation;
+                let own = self.devices[m]
+                    .newest()
+                    .filter(|s| s.member_uuid == record.uuid)?
+                    .generation;
                 let found = life::found(record, own, false);
                 if !world.record(m, Change::BringBack(found)) {
                     return None;
@@ -424,7 +562,9 @@ impl World {
                 assert!(world.record(m, Change::Exchange));
                 world.joins(m);
             }
-            (Step::Rebuild(m), Some(running)) if running.superblock.members.get(m)?.state == MemberState::Rebuilding => {
+            (Step::Rebuild(m), Some(running))
+                if running.superblock.members.get(m)?.state == MemberState::Rebuilding =>
+            {
                 world.devices[m].holds |= std::mem::take(&mut running.stale[m]);
                 world.record(m, Change::Whole);
                 world.write_generation(false);
@@ -439,23 +579,31 @@ impl World {
             (Step::StartAndCut, None) => world.start(false, true).then_some(())?,
             (Step::Apart(m), None) if !self.used_apart && self.batches < BATCHES_MAX => {
                 let mut alone = world.clone();
-                (0..alone.devices.len()).for_each(|other| alone.devices[other].present = other == m);
+                (0..alone.devices.len())
+                    .for_each(|other| alone.devices[other].present = other == m);
                 alone.start(true, false).then_some(())?;
                 alone.devices[m].holds = 0;
                 alone.running.as_mut()?.batches.clear();
                 let mut alone = alone.step(Step::Write)?;
                 alone.running = None;
-                (0..alone.devices.len()).for_each(|other| alone.devices[other].present = self.devices[other].present);
+                (0..alone.devices.len())
+                    .for_each(|other| alone.devices[other].present = self.devices[other].present);
                 alone.used_apart = true;
                 world = alone;
             }
-            // (An image of the last generations looks like the device itself: what it lacks is found by the checksums of blocks.)
+            // (An image of the last generations looks like the device itself: what it lacks is
+            // found by the checksums of blocks.)
             (Step::Restore(m), None) if !self.restored => {
                 let generation = |device: &Device| device.newest().map(|s| s.generation.0);
                 let image = generation(&self.images[m])?;
                 let left = |s: &Superblock| s.members[m].absent_since.0;
-                let long_ago = |s: &Rc<Superblock>| image + 2 < s.generation.0 && (left(s) == 0 || image + 2 < left(s));
-                self.devices.iter().all(|device| device.newest().is_some_and(long_ago)).then_some(())?;
+                let long_ago = |s: &Rc<Superblock>| {
+                    image + 2 < s.generation.0 && (left(s) == 0 || image + 2 < left(s))
+                };
+                self.devices
+                    .iter()
+                    .all(|device| device.newest().is_some_and(long_ago))
+                    .then_some(())?;
                 world.devices[m] = self.images[m].clone();
                 world.restored = true;
             }
@@ -467,9 +615,15 @@ impl World {
     fn check(&self) -> Result<(), String> {
         if let Some(running) = &self.running {
             for (m, record) in running.superblock.members.iter().enumerate() {
-                for (batch, _) in running.batches.iter().filter(|(batch, _)| record.is_in_use() && running.stale[m] & batch == 0) {
+                for (batch, _) in running
+                    .batches
+                    .iter()
+                    .filter(|(batch, _)| record.is_in_use() && running.stale[m] & batch == 0)
+                {
                     if self.devices[m].holds & batch == 0 {
-                        return Err(format!("member {m} is trusted with batch {batch:#x}, which it has not"));
+                        return Err(format!(
+                            "member {m} is trusted with batch {batch:#x}, which it has not"
+                        ));
                     }
                 }
             }
@@ -477,39 +631,65 @@ impl World {
                 return Err("the pool runs with more lost than the redundancy covers".to_owned());
             }
             if !self.used_apart && !self.restored && running.batches.len() < self.batches as usize {
-                return Err(format!("the pool runs with {} batches of {}", running.batches.len(), self.batches));
+                return Err(format!(
+                    "the pool runs with {} batches of {}",
+                    running.batches.len(),
+                    self.batches
+                ));
             }
             return Ok(());
         }
         let startable = |mask: usize| {
             let mut copy = self.clone();
-            copy.devices.iter_mut().enumerate().for_each(|(m, device)| device.present = mask >> m & 1 == 1);
+            copy.devices
+                .iter_mut()
+                .enumerate()
+                .for_each(|(m, device)| device.present = mask >> m & 1 == 1);
             newest(&mut copy, &options(false)).is_ok()
         };
         let all = (1 << self.devices.len()) - 1;
         for half in 1..=all / 2 {
             if !self.used_apart && !self.restored && startable(half) && startable(all & !half) {
-                return Err(format!("the members {half:#b} and the others start without each other"));
+                return Err(format!(
+                    "the members {half:#b} and the others start without each other"
+                ));
             }
         }
         let (old, by_itself) = (&self.devices[..self.old], (1 << self.old) - 1);
-        let grown = |device: &Device| device.newest().is_some_and(|s| s.zones.iter().any(|z| z.layout > 0));
-        let whole = |s: &Rc<Superblock>| s.members[..self.old].iter().all(|r| r.state == MemberState::Online);
-        let with_journal = |device: &Device| device.newest().is_some_and(|s| s.journals.devices() != 0);
+        let grown = |device: &Device| {
+            device
+                .newest()
+                .is_some_and(|s| s.zones.iter().any(|z| z.layout > 0))
+        };
+        let whole = |s: &Rc<Superblock>| {
+            s.members[..self.old]
+                .iter()
+                .all(|r| r.state == MemberState::Online)
+        };
+        let with_journal =
+            |device: &Device| device.newest().is_some_and(|s| s.journals.devices() != 0);
         let touched = |device: &Device| grown(device) || with_journal(device);
-        let untouched = !self.used_apart && !self.restored && !old.iter().any(touched) && old.iter().flat_map(Device::newest).all(whole);
+        let untouched = !self.used_apart
+            && !self.restored
+            && !old.iter().any(touched)
+            && old.iter().flat_map(Device::newest).all(whole);
         if self.devices.len() > self.old && untouched && !startable(by_itself) {
             return Err("the old members do not start without the new ones".to_owned());
         }
         if !self.used_apart && !self.restored && !startable(all) {
             let mut copy = self.clone();
-            copy.devices.iter_mut().for_each(|device| device.present = true);
+            copy.devices
+                .iter_mut()
+                .for_each(|device| device.present = true);
             let refusal = newest(&mut copy, &options(false)).err();
             // What is lost beyond the redundancy by faults is lost.
             let beyond = matches!(refusal, Some(OpenError::TooManyMissing { .. }));
-            let two_cuts = matches!(refusal, Some(OpenError::TwoHistories { .. })) && (0..self.devices.len()).any(|m| startable(all & !(1 << m)));
+            let two_cuts = matches!(refusal, Some(OpenError::TwoHistories { .. }))
+                && (0..self.devices.len()).any(|m| startable(all & !(1 << m)));
             if !beyond && !two_cuts {
-                return Err(format!("all are there and the pool does not start: {refusal:?}"));
+                return Err(format!(
+                    "all are there and the pool does not start: {refusal:?}"
+                ));
             }
         }
         Ok(())
@@ -520,19 +700,46 @@ impl World {
         let mut hasher = DefaultHasher::new();
         let superblock = |s: &Superblock| (s.content_hash(), s.parent_hash, s.is_growing());
         for device in &self.devices {
-            (device.uuid, device.holds, device.present, device.slots.clone().map(|s| s.map(|s| superblock(&s)))).hash(&mut hasher);
+            (
+                device.uuid,
+                device.holds,
+                device.present,
+                device.slots.clone().map(|s| s.map(|s| superblock(&s))),
+            )
+                .hash(&mut hasher);
         }
-        self.running.as_ref().map(|r| (superblock(&r.superblock), &r.stale, &r.batches)).hash(&mut hasher);
+        self.running
+            .as_ref()
+            .map(|r| (superblock(&r.superblock), &r.stale, &r.batches))
+            .hash(&mut hasher);
         (self.batches, self.used_apart, self.restored, self.grows).hash(&mut hasher);
         hasher.finish()
     }
 }
 
 fn steps(members: usize) -> Vec<Step> {
-    let each: [fn(usize) -> Step; 9] =
-        [Step::Restore, Step::Fault, Step::FaultAndCut, Step::TakeOut, Step::BringBack, Step::Exchange, Step::Rebuild, Step::Plug, Step::Apart];
-    let general = [Step::Write, Step::Checkpoint, Step::PowerOff, Step::Start, Step::StartAndCut];
-    general.into_iter().chain(each.into_iter().flat_map(|of| (0..members).map(of))).collect()
+    let each: [fn(usize) -> Step; 9] = [
+        Step::Restore,
+        Step::Fault,
+        Step::FaultAndCut,
+        Step::TakeOut,
+        Step::BringBack,
+        Step::Exchange,
+        Step::Rebuild,
+        Step::Plug,
+        Step::Apart,
+    ];
+    let general = [
+        Step::Write,
+        Step::Checkpoint,
+        Step::PowerOff,
+        Step::Start,
+        Step::StartAndCut,
+    ];
+    general
+        .into_iter()
+        .chain(each.into_iter().flat_map(|of| (0..members).map(of)))
+        .collect()
 }
 
 /// Ways of a growth of `members` by `new`.
@@ -565,7 +772,9 @@ fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize
 fn explore_from(mut first: World, steps: &[Step], prefix: &[Step], depth: usize) -> usize {
     first.images = Rc::new(first.devices.clone());
     for step in prefix {
-        first = first.step(*step).unwrap_or_else(|| panic!("{step:?} of {prefix:?} is possible"));
+        first = first
+            .step(*step)
+            .unwrap_or_else(|| panic!("{step:?} of {prefix:?} is possible"));
     }
     let mut seen = BTreeSet::from([first.key()]);
     let mut layer: Vec<(World, Vec<Step>)> = vec![(first, prefix.to_vec())];
@@ -573,7 +782,9 @@ fn explore_from(mut first: World, steps: &[Step], prefix: &[Step], depth: usize)
         let mut next = Vec::new();
         for (world, path) in &layer {
             for step in steps {
-                let Some(after) = world.step(*step) else { continue };
+                let Some(after) = world.step(*step) else {
+                    continue;
+                };
                 if !seen.insert(after.key()) {
                     continue;
                 }
@@ -604,26 +815,54 @@ fn no_short_life_of_a_parity_pool_breaks_the_rules() {
 #[test]
 fn no_device_with_a_history_of_its_own_is_trusted() {
     use Step::*;
-    let apart = [Write, Checkpoint, Fault(1), PowerOff, Apart(1), Plug(1), Start];
+    let apart = [
+        Write,
+        Checkpoint,
+        Fault(1),
+        PowerOff,
+        Apart(1),
+        Plug(1),
+        Start,
+    ];
     let worlds = explore(Redundancy::Copies(2), 2, &apart, 5);
     assert!(worlds > 500, "{worlds}");
 }
 
-/// A start that is cut off leaves a member one generation behind; that one is used by force elsewhere, the others go on without it. It seemed to have left as it was: the others had it
-/// on record as absent since the very generation that the start by force had given it.
+/// A start that is cut off leaves a member one generation behind; that one is used by force
+/// elsewhere, the others go on without it. It seemed to have left as it was: the others had it on
+/// record as absent since the very generation that the start by force had given it.
 #[test]
 fn a_device_that_lagged_and_was_used_apart_is_not_trusted() {
     use Step::*;
     let mut world = World::new(Redundancy::Copies(3), 3);
     assert!(world.start(false, false));
-    for step in [Write, Checkpoint, PowerOff, StartAndCut, Apart(1), Plug(1), Start, PowerOff, Start, PowerOff, Plug(1), Start] {
+    for step in [
+        Write,
+        Checkpoint,
+        PowerOff,
+        StartAndCut,
+        Apart(1),
+        Plug(1),
+        Start,
+        PowerOff,
+        Start,
+        PowerOff,
+        Plug(1),
+        Start,
+    ] {
         world = world.step(step).unwrap_or_else(|| panic!("{step:?}"));
-        world.check().unwrap_or_else(|why| panic!("{why} after {step:?}"));
+        world
+            .check()
+            .unwrap_or_else(|why| panic!("{why} after {step:?}"));
     }
-    assert_eq!(world.running.expect("it runs").superblock.members[1].state, MemberState::Absent);
+    assert_eq!(
+        world.running.expect("it runs").superblock.members[1].state,
+        MemberState::Absent
+    );
 }
 
-/// The same for a half of a mirror that failed while a generation was written, so that it lagged when its loss went on record.
+/// The same for a half of a mirror that failed while a generation was written, so that it lagged
+/// when its loss went on record.
 #[test]
 fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
     use Step::*;
@@ -631,43 +870,76 @@ fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
     assert!(world.start(false, false));
     let mut world = world.step(Write).expect("it runs");
     // The checkpoint's generation: member 1 fails the write of its superblock.
-    world.running.as_mut().and_then(|r| r.superblock.checkpoints[0].as_mut()).expect("there is one").id += 1;
+    world
+        .running
+        .as_mut()
+        .and_then(|r| r.superblock.checkpoints[0].as_mut())
+        .expect("there is one")
+        .id += 1;
     world.write_generation_to(0b01);
     assert!(world.record(1, Change::Fault));
     world.write_generation(false);
     // As long as both sides have the same generation they are refused as two histories.
-    let apart = world.step(PowerOff).and_then(|world| world.step(Apart(1))).expect("it is used apart");
+    let apart = world
+        .step(PowerOff)
+        .and_then(|world| world.step(Apart(1)))
+        .expect("it is used apart");
     assert!(apart.step(Start).is_none());
     let mut world = apart;
     for step in [Plug(1), Start, PowerOff, Plug(1), Start] {
         world = world.step(step).unwrap_or_else(|| panic!("{step:?}"));
-        world.check().unwrap_or_else(|why| panic!("{why} after {step:?}"));
+        world
+            .check()
+            .unwrap_or_else(|why| panic!("{why} after {step:?}"));
     }
-    assert_eq!(world.running.expect("it runs").superblock.members[1].state, MemberState::Absent);
+    assert_eq!(
+        world.running.expect("it runs").superblock.members[1].state,
+        MemberState::Absent
+    );
 }
 
 #[test]
 fn no_old_image_is_trusted() {
     use Step::*;
-    let image = [Write, Checkpoint, TakeOut(1), BringBack(1), Rebuild(1), Fault(1), Write, PowerOff, Restore(1)];
-    let worlds = explore(Redundancy::Copies(2), 2, &image, 4) + explore(Redundancy::Single, 3, &image, 4);
+    let image = [
+        Write,
+        Checkpoint,
+        TakeOut(1),
+        BringBack(1),
+        Rebuild(1),
+        Fault(1),
+        Write,
+        PowerOff,
+        Restore(1),
+    ];
+    let worlds =
+        explore(Redundancy::Copies(2), 2, &image, 4) + explore(Redundancy::Single, 3, &image, 4);
     assert!(worlds > 500, "{worlds}");
 }
 
-/// Before a growth was put on record in two steps, old members without the generation with the new layout, and the new members with it and the rest
-/// of the old ones, could both start.
+/// Before a growth was put on record in two steps, old members without the generation with the new
+/// layout, and the new members with it and the rest of the old ones, could both start.
 #[test]
 fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members() {
     use Step::*;
     let mut worlds = 0;
-    let pools = [(Redundancy::Copies(2), 2, 2, 2), (Redundancy::Single, 3, 2, 2), (Redundancy::Copies(3), 3, 2, 2), (Redundancy::None, 1, 2, 3)];
+    let pools = [
+        (Redundancy::Copies(2), 2, 2, 2),
+        (Redundancy::Single, 3, 2, 2),
+        (Redundancy::Copies(3), 3, 2, 2),
+        (Redundancy::None, 1, 2, 3),
+    ];
     for (redundancy, members, new, depth) in pools {
         let first = World::with_spares(redundancy, members, new);
-        let grown = growths(redundancy, members, new).into_iter().filter_map(|step| Some((step, first.step(Write)?.step(step)?)));
+        let grown = growths(redundancy, members, new)
+            .into_iter()
+            .filter_map(|step| Some((step, first.step(Write)?.step(step)?)));
         let mut steps = vec![Write, PowerOff, Start, StartAndCut, Grow(Growth::Done)];
         steps.extend((0..members + new).flat_map(|m| [Plug(m), FaultAndCut(m), Rebuild(m)]));
         for (step, world) in grown {
-            world.check().unwrap_or_else(|why| panic!("{why}\nafter {step:?} of {members} and {new}"));
+            world
+                .check()
+                .unwrap_or_else(|why| panic!("{why}\nafter {step:?} of {members} and {new}"));
             println!("{step:?} of {redundancy:?} {members} and {new}");
             worlds += explore_from(world, &steps, &[], depth);
         }
@@ -675,21 +947,35 @@ fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members
     assert!(worlds > 10_000, "{worlds}");
 }
 
-/// A member leaves, and power fails at any point of it, with any of the members gone before and after.
+/// A member leaves, and power fails at any point of it, with any of the members gone before and
+/// after.
 #[test]
 fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_leaves() {
     use Step::*;
     let mut worlds = 0;
-    for (redundancy, members, depth) in [(Redundancy::Copies(2), 3, 5), (Redundancy::Single, 4, 4), (Redundancy::None, 2, 5), (Redundancy::Copies(3), 4, 4)] {
+    for (redundancy, members, depth) in [
+        (Redundancy::Copies(2), 3, 5),
+        (Redundancy::Single, 4, 4),
+        (Redundancy::None, 2, 5),
+        (Redundancy::Copies(3), 4, 4),
+    ] {
         let mut first = World::new(redundancy, members);
         assert!(first.start(false, false));
         let mut steps = vec![Write, PowerOff, Start, StartAndCut, LetGo(None)];
         steps.extend((0..1 << members).map(|mask| LetGo(Some(mask))));
-        steps.extend((0..members).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]));
+        steps.extend(
+            (0..members)
+                .flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
+        );
         let ways = [None].into_iter().chain((0..1usize << members).map(Some));
         for cut in ways {
-            let begun = first.step(Write).and_then(|world| world.step(Leave(members - 1, cut))).expect("a removal begins");
-            begun.check().unwrap_or_else(|why| panic!("{why}\nafter {cut:?}"));
+            let begun = first
+                .step(Write)
+                .and_then(|world| world.step(Leave(members - 1, cut)))
+                .expect("a removal begins");
+            begun
+                .check()
+                .unwrap_or_else(|why| panic!("{why}\nafter {cut:?}"));
             worlds += explore_from(begun.clone(), &steps, &[], depth - 1);
             if let Some(gone) = begun.step(LetGo(None)) {
                 worlds += explore_from(gone, &steps, &[], depth);

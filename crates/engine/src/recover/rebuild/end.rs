@@ -1,12 +1,17 @@
 //! Where the log ends, and what the journal has behind it.
 //!
-//! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on from there: it lists everything that was promised behind a gap, so there only its records
-//!   count. That is the end if log and journal together have everything that was durable. 2 If not, journal devices that have left service may have it, and are read as well.
-//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest order, where records count only behind that: whichever loses fewer promises,
+//! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on
+//!   from there: it lists everything that was promised behind a gap, so there only its records
+//!   count. That is the end if log and journal together have everything that was durable. 2 If not,
+//!   journal devices that have left service may have it, and are read as well.
+//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest
+//!     order, where records count only behind that: whichever loses fewer promises,
 //!   and if both lose as many, the one that reaches further.
 //!
-//! What was promised and is not taken from either is told of as [`LostOrders`]. (Records of the gap beside batches behind it would have to be compared with these block by block.)
-//! Volumes that only the journal tells of are made for it ([`super::room`]); what there is no room for all the same is told of in the same way.
+//! What was promised and is not taken from either is told of as [`LostOrders`]. (Records of the gap
+//! beside batches behind it would have to be compared with these block by block.) Volumes that only
+//! the journal tells of are made for it ([`super::room`]); what there is no room for all the same
+//! is told of in the same way.
 
 use super::super::chain::Durable;
 use super::super::journal::{self, Readmitted};
@@ -22,8 +27,9 @@ use windrow_io::BufPool;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{MAX_STREAMS, Order, Seq, VolumeId};
 
-/// Operations that were promised to be durable, are in no batch that can be read, and could not be taken from a journal: its records are lost as well, or speak of volumes that are
-/// known to be deleted. Nobody knows which blocks they wrote.
+/// Operations that were promised to be durable, are in no batch that can be read, and could not be
+/// taken from a journal: its records are lost as well, or speak of volumes that are known to be
+/// deleted. Nobody knows which blocks they wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostOrders {
     /// The first one.
@@ -37,9 +43,17 @@ pub struct LostOrders {
 impl LostOrders {
     /// These, and one more.
     fn and(lost: Option<Self>, order: Order) -> Self {
-        let none = Self { first: order, last: order, count: 0 };
+        let none = Self {
+            first: order,
+            last: order,
+            count: 0,
+        };
         let Self { first, last, count } = lost.unwrap_or(none);
-        Self { first: first.min(order), last: last.max(order), count: count + 1 }
+        Self {
+            first: first.min(order),
+            last: last.max(order),
+            count: count + 1,
+        }
     }
 }
 
@@ -56,7 +70,8 @@ pub(super) struct LogEnd {
 }
 
 impl LogEnd {
-    /// Lets what only the journal has take effect; gives what is to be readmitted. What there is no room for all the same is lost.
+    /// Lets what only the journal has take effect; gives what is to be readmitted. What there is no
+    /// room for all the same is lost.
     pub(super) fn apply_journal(
         &mut self,
         superblock: &Superblock,
@@ -65,16 +80,30 @@ impl LogEnd {
         tables: &mut Tables,
     ) -> Result<Vec<Readmitted>, OpenError> {
         let mut room = Room::without(&gather.deleted);
-        let brought = self.journal.apply(superblock, (self.covered, self.journalled), buffers, tables, &mut |entry, tables| room.make(entry, tables))?;
+        let brought = self.journal.apply(
+            superblock,
+            (self.covered, self.journalled),
+            buffers,
+            tables,
+            &mut |entry, tables| room.make(entry, tables),
+        )?;
         let made_up: Vec<VolumeId> = room.made_up().collect();
         gather.made_up.extend(made_up);
-        self.lost = brought.homeless.into_iter().fold(self.lost, |lost, order| Some(LostOrders::and(lost, order)));
+        self.lost = brought
+            .homeless
+            .into_iter()
+            .fold(self.lost, |lost, order| Some(LostOrders::and(lost, order)));
         Ok(brought.list)
     }
 }
 
 /// Finds the end.
-pub(super) fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
+pub(super) fn end_of_log(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    found: &Scan,
+    start: &Start,
+) -> Result<LogEnd, OpenError> {
     let log = Log::of(superblock, found, start);
     let end = log.end(reader, superblock, found)?;
     if end.lost.is_none() || reader.aside == 0 {
@@ -98,21 +127,64 @@ struct Log {
 
 impl Log {
     fn of(superblock: &Superblock, found: &Scan, start: &Start) -> Self {
-        let users = USER_STREAMS.iter().flat_map(|id| found.streams[*id].iter().filter(move |taken| taken.seq >= start.first[*id]));
+        let users = USER_STREAMS.iter().flat_map(|id| {
+            found.streams[*id]
+                .iter()
+                .filter(move |taken| taken.seq >= start.first[*id])
+        });
         let brought = users.flat_map(|taken| {
             let through = found.through(superblock, taken.epoch).0;
-            taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through)))
+            taken
+                .orders
+                .iter()
+                .map(move |(first, last)| (*first, (*last).min(through)))
         });
-        let root = superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
-        let mut ranges: Vec<(u64, u64)> = brought.filter(|(first, last)| first <= last && *last > root.0).collect();
-        let highest = Order(ranges.iter().map(|(_, last)| *last).max().unwrap_or(0).max(root.0));
-        ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
+        let root = superblock
+            .checkpoints
+            .iter()
+            .flatten()
+            .map(|root| root.order)
+            .max()
+            .unwrap_or_default();
+        let mut ranges: Vec<(u64, u64)> = brought
+            .filter(|(first, last)| first <= last && *last > root.0)
+            .collect();
+        let highest = Order(
+            ranges
+                .iter()
+                .map(|(_, last)| *last)
+                .max()
+                .unwrap_or(0)
+                .max(root.0),
+        );
+        ranges.extend(
+            superblock
+                .fences
+                .iter()
+                .map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)),
+        );
         ranges.sort_unstable();
-        let gapless = ranges.iter().fold(root.0, |passed, (first, last)| if *first <= passed.saturating_add(1) { passed.max(*last) } else { passed });
-        Self { root, ranges, gapless: Order(gapless), highest }
+        let gapless = ranges.iter().fold(root.0, |passed, (first, last)| {
+            if *first <= passed.saturating_add(1) {
+                passed.max(*last)
+            } else {
+                passed
+            }
+        });
+        Self {
+            root,
+            ranges,
+            gapless: Order(gapless),
+            highest,
+        }
     }
 
-    fn end(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
+    fn end(
+        &self,
+        reader: &mut Reader<'_>,
+        superblock: &Superblock,
+        found: &Scan,
+    ) -> Result<LogEnd, OpenError> {
         // (What a fence skipped may lie behind all batches.)
         if self.gapless >= self.highest {
             return self.end_at(reader, superblock, found, self.highest);
@@ -123,28 +195,74 @@ impl Log {
         }
         let reaching = self.end_at(reader, superblock, found, self.highest)?;
         let count = |end: &LogEnd| end.lost.map_or(0, |lost| lost.count);
-        // Where as many promises are lost either way, batches behind the gap bring what nobody was promised.
-        Ok(if count(&exact) < count(&reaching) { exact } else { reaching })
+        // Where as many promises are lost either way, batches behind the gap bring what nobody was
+        // promised.
+        Ok(if count(&exact) < count(&reaching) {
+            exact
+        } else {
+            reaching
+        })
     }
 
     /// If the log ends with `covered`, before a gap or with its highest order.
-    fn end_at(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, covered: Order) -> Result<LogEnd, OpenError> {
-        let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
+    fn end_at(
+        &self,
+        reader: &mut Reader<'_>,
+        superblock: &Superblock,
+        found: &Scan,
+        covered: Order,
+    ) -> Result<LogEnd, OpenError> {
+        let since = superblock
+            .checkpoints
+            .iter()
+            .flatten()
+            .map(|root| root.epoch)
+            .max()
+            .unwrap_or_default();
         let journal = journal::collect(reader, superblock, covered, since)?;
         let (journalled, highest_journalled) = journal.accepted(superblock, covered);
-        let mut durable = Durable { seqs: found.flushed, through: found.durable_through };
-        journal.claims().for_each(|(epoch, through)| durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], through));
+        let mut durable = Durable {
+            seqs: found.flushed,
+            through: found.durable_through,
+        };
+        journal.claims().for_each(|(epoch, through)| {
+            durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], through)
+        });
         let is_exact = covered < self.highest;
-        let there = self.ranges.iter().copied().map(|(first, last)| if is_exact { (first, last.min(covered.0)) } else { (first, last) });
+        let there = self.ranges.iter().copied().map(|(first, last)| {
+            if is_exact {
+                (first, last.min(covered.0))
+            } else {
+                (first, last)
+            }
+        });
         // (What a fence skipped is not missing, wherever it is.)
-        let skipped = superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1));
-        let lost = missing(self.root, there.chain([(covered.0 + 1, journalled.0)]).chain(skipped), durable.through);
-        Ok(LogEnd { covered, journal, journalled, highest_journalled, is_exact, lost })
+        let skipped = superblock
+            .fences
+            .iter()
+            .map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1));
+        let lost = missing(
+            self.root,
+            there.chain([(covered.0 + 1, journalled.0)]).chain(skipped),
+            durable.through,
+        );
+        Ok(LogEnd {
+            covered,
+            journal,
+            journalled,
+            highest_journalled,
+            is_exact,
+            lost,
+        })
     }
 }
 
 /// The orders behind `root` up to `through` that are in none of these ranges.
-fn missing(root: Order, there: impl Iterator<Item = (u64, u64)>, through: Order) -> Option<LostOrders> {
+fn missing(
+    root: Order,
+    there: impl Iterator<Item = (u64, u64)>,
+    through: Order,
+) -> Option<LostOrders> {
     let mut there: Vec<(u64, u64)> = there.filter(|(first, last)| first <= last).collect();
     there.sort_unstable();
     let (mut next, mut lost): (u64, Option<LostOrders>) = (root.0 + 1, None);
@@ -152,7 +270,11 @@ fn missing(root: Order, there: impl Iterator<Item = (u64, u64)>, through: Order)
         let end = (first - 1).min(through.0);
         if end >= next {
             let known = lost.map_or((Order(next), 0), |lost| (lost.first, lost.count));
-            lost = Some(LostOrders { first: known.0, last: Order(end), count: known.1 + end - next + 1 });
+            lost = Some(LostOrders {
+                first: known.0,
+                last: Order(end),
+                count: known.1 + end - next + 1,
+            });
         }
         next = next.max(last.saturating_add(1));
     }
@@ -166,12 +288,16 @@ mod tests {
     #[test]
     fn what_is_missing_is_what_no_range_has() {
         let of = |root: u64, there: &[(u64, u64)], through: u64| {
-            missing(Order(root), there.iter().copied(), Order(through)).map(|lost| (lost.first.0, lost.last.0, lost.count))
+            missing(Order(root), there.iter().copied(), Order(through))
+                .map(|lost| (lost.first.0, lost.last.0, lost.count))
         };
         assert_eq!(of(10, &[], 10), None);
         assert_eq!(of(10, &[], 14), Some((11, 14, 4)));
         assert_eq!(of(10, &[(14, 20), (11, 13)], 20), None);
-        assert_eq!(of(10, &[(5, 12), (15, 16), (19, 40)], 20), Some((13, 18, 4)));
+        assert_eq!(
+            of(10, &[(5, 12), (15, 16), (19, 40)], 20),
+            Some((13, 18, 4))
+        );
         // Nothing behind what was promised is lost, and an empty range brings nothing.
         assert_eq!(of(10, &[(11, 12), (30, 40)], 12), None);
         assert_eq!(of(10, &[(13, 12), (12, 12)], 13), Some((11, 13, 2)));

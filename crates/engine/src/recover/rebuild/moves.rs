@@ -1,8 +1,11 @@
 //! Batches of moves of all streams, in the order in which they were written.
 //!
-//! A block may have been moved several times, by streams that lie in each other, and the batches in between may be gone. Of its copies, which bear one birth, the last one
-//! counts: an older one is in a segment that was given up, and parts of that may have been written over since by something of which nothing can be read any more
-//! (simulator, seed 10128799). So of the next batches of all streams the one goes first that is newer than no other one ([`Life::is_newer_than`]); where that is not known both may.
+//! A block may have been moved several times, by streams that lie in each other, and the batches in
+//! between may be gone. Of its copies, which bear one birth, the last one counts: an older one is
+//! in a segment that was given up, and parts of that may have been written over since by something
+//! of which nothing can be read any more (simulator, seed 10128799). So of the next batches of all
+//! streams the one goes first that is newer than no other one ([`Life::is_newer_than`]); where that
+//! is not known both may.
 
 use super::super::OpenError;
 use super::super::chain::Taken;
@@ -24,29 +27,50 @@ pub(super) struct Moves<'s> {
 }
 
 impl<'s> Moves<'s> {
-    /// Of each stream its batches, in order of their numbers. Of streams of which no order is known the first one goes first.
-    pub(super) fn new(reader: &mut Reader<'_>, streams: impl Iterator<Item = &'s [Taken]>) -> Result<Self, OpenError> {
-        let mut all = Self { streams: Vec::new() };
+    /// Of each stream its batches, in order of their numbers. Of streams of which no order is known
+    /// the first one goes first.
+    pub(super) fn new(
+        reader: &mut Reader<'_>,
+        streams: impl Iterator<Item = &'s [Taken]>,
+    ) -> Result<Self, OpenError> {
+        let mut all = Self {
+            streams: Vec::new(),
+        };
         for batches in streams {
             all.streams.extend(Self::next_of(reader, batches)?);
         }
         Ok(all)
     }
 
-    fn next_of(reader: &mut Reader<'_>, batches: &'s [Taken]) -> Result<Option<Stream<'s>>, OpenError> {
-        let Some((taken, rest)) = batches.split_first() else { return Ok(None) };
+    fn next_of(
+        reader: &mut Reader<'_>,
+        batches: &'s [Taken],
+    ) -> Result<Option<Stream<'s>>, OpenError> {
+        let Some((taken, rest)) = batches.split_first() else {
+            return Ok(None);
+        };
         let batch = taken.batch(reader)?;
-        Ok(Some(Stream { life: Life::of(&batch.frame), batch, taken, rest }))
+        Ok(Some(Stream {
+            life: Life::of(&batch.frame),
+            batch,
+            taken,
+            rest,
+        }))
     }
 
     /// The next batch.
-    pub(super) fn next(&mut self, reader: &mut Reader<'_>) -> Result<Option<(&'s Taken, DecodedBatch)>, OpenError> {
+    pub(super) fn next(
+        &mut self,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<(&'s Taken, DecodedBatch)>, OpenError> {
         let lives: Vec<&Life> = self.streams.iter().map(|stream| &stream.life).collect();
         if lives.is_empty() {
             return Ok(None);
         }
         let at = oldest(&lives);
-        let Stream { batch, taken, rest, .. } = self.streams.remove(at);
+        let Stream {
+            batch, taken, rest, ..
+        } = self.streams.remove(at);
         if let Some(next) = Self::next_of(reader, rest)? {
             self.streams.insert(at, next);
         }
@@ -56,7 +80,14 @@ impl<'s> Moves<'s> {
 
 /// The first one that is newer than no other one.
 fn oldest(lives: &[&Life]) -> usize {
-    lives.iter().position(|life| !lives.iter().any(|other| life.is_newer_than(other) == Some(true))).unwrap_or(0)
+    lives
+        .iter()
+        .position(|life| {
+            !lives
+                .iter()
+                .any(|other| life.is_newer_than(other) == Some(true))
+        })
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -66,8 +97,15 @@ mod tests {
 
     fn life(epoch: u64, stream: usize, seq: u64, flushed: &[(usize, u64)]) -> Life {
         let mut all = [Seq(0); MAX_STREAMS];
-        flushed.iter().for_each(|(stream, seq)| all[*stream] = Seq(*seq));
-        Life { epoch: Epoch(epoch), stream, seq: Seq(seq), flushed: all }
+        flushed
+            .iter()
+            .for_each(|(stream, seq)| all[*stream] = Seq(*seq));
+        Life {
+            epoch: Epoch(epoch),
+            stream,
+            seq: Seq(seq),
+            flushed: all,
+        }
     }
 
     fn oldest_of(lives: &[Life]) -> usize {
@@ -91,6 +129,13 @@ mod tests {
     fn of_batches_without_a_known_order_the_first_stream_goes_first() {
         assert_eq!(oldest_of(&[life(9, 6, 23, &[]), life(9, 2, 7, &[])]), 0);
         // One of three knows another one.
-        assert_eq!(oldest_of(&[life(9, 6, 23, &[(3, 2)]), life(9, 3, 2, &[]), life(9, 2, 7, &[])]), 1);
+        assert_eq!(
+            oldest_of(&[
+                life(9, 6, 23, &[(3, 2)]),
+                life(9, 3, 2, &[]),
+                life(9, 2, 7, &[])
+            ]),
+            1
+        );
     }
 }

@@ -1,9 +1,12 @@
 //! Room for what the journal has: volumes, and sizes, that only its records tell of.
 //!
-//! Segments with the records that made a volume, or made it larger, may have been used again, or be lost. Then its size is made up from what batches wrote ([`super::gather`]), and
-//! there may be no batch with a block of it at all. What the journal has comes later than all batches that count, and its entries take effect in their order: whatever one writes has
-//! to have been there when it was written. So the volume is made, or becomes as large as that, before the entry takes effect; a later size, or a deletion, that the journal has itself
-//! then says otherwise. Volumes that are known to be deleted do not come back.
+//! Segments with the records that made a volume, or made it larger, may have been used again, or be
+//! lost. Then its size is made up from what batches wrote ([`super::gather`]), and there may be no
+//! batch with a block of it at all. What the journal has comes later than all batches that count,
+//! and its entries take effect in their order: whatever one writes has to have been there when it
+//! was written. So the volume is made, or becomes as large as that, before the entry takes effect;
+//! a later size, or a deletion, that the journal has itself then says otherwise. Volumes that are
+//! known to be deleted do not come back.
 
 use super::super::Tables;
 use super::gather::made_up_name;
@@ -25,7 +28,11 @@ pub(super) struct Room<'r> {
 impl<'r> Room<'r> {
     /// None is to be made for volumes that are `deleted`.
     pub(super) fn without(deleted: &'r BTreeSet<VolumeId>) -> Self {
-        Self { deleted, made: BTreeSet::new(), grown: BTreeSet::new() }
+        Self {
+            deleted,
+            made: BTreeSet::new(),
+            grown: BTreeSet::new(),
+        }
     }
 
     /// Volumes whose names or sizes had to be made up.
@@ -37,25 +44,53 @@ impl<'r> Room<'r> {
     pub(super) fn make(&mut self, entry: &Entry, tables: &mut Tables) {
         // The end of what it writes, in blocks.
         let (volume, end) = match entry {
-            Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } => (*volume, lba.0.saturating_add(1)),
-            Entry::Range { volume, lba, count, state: RangeState::Zero, .. } => (*volume, lba.0.saturating_add(*count)),
-            Entry::Volume { change: VolumeChange::Create { .. } | VolumeChange::Delete, .. } => return,
+            Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } => {
+                (*volume, lba.0.saturating_add(1))
+            }
+            Entry::Range {
+                volume,
+                lba,
+                count,
+                state: RangeState::Zero,
+                ..
+            } => (*volume, lba.0.saturating_add(*count)),
+            Entry::Volume {
+                change: VolumeChange::Create { .. } | VolumeChange::Delete,
+                ..
+            } => return,
             Entry::Volume { volume, .. } => (*volume, 0),
             _ => return,
         };
         // (Nothing that works writes what no volume of users can have.)
-        if !volume.is_of_user() || end > MAX_VOLUME_BYTES / BLOCK_BYTES || self.deleted.contains(&volume) {
+        if !volume.is_of_user()
+            || end > MAX_VOLUME_BYTES / BLOCK_BYTES
+            || self.deleted.contains(&volume)
+        {
             return;
         }
         if tables.volumes.get(volume).is_none() {
-            tables.volumes.add(VolumeRecord::new(volume, BLOCK_BYTES, made_up_name(volume)));
+            tables
+                .volumes
+                .add(VolumeRecord::new(volume, BLOCK_BYTES, made_up_name(volume)));
             self.made.insert(volume);
         }
-        if tables.volumes.get(volume).is_some_and(|v| v.record.state == VolumeState::Active && v.blocks() < end) {
-            tables.volumes.change(volume, |record| record.size_bytes = end * BLOCK_BYTES);
+        if tables
+            .volumes
+            .get(volume)
+            .is_some_and(|v| v.record.state == VolumeState::Active && v.blocks() < end)
+        {
+            tables
+                .volumes
+                .change(volume, |record| record.size_bytes = end * BLOCK_BYTES);
             self.grown.insert(volume);
         }
-        if matches!(entry, Entry::Volume { change: VolumeChange::Resize { .. }, .. }) {
+        if matches!(
+            entry,
+            Entry::Volume {
+                change: VolumeChange::Resize { .. },
+                ..
+            }
+        ) {
             self.grown.remove(&volume);
         }
     }

@@ -4,8 +4,21 @@ use windrow_policy::place::Survey;
 use windrow_units::{Code, FULL_BLOCK_UNITS, Order, Seq, Shape, Zone, ZoneMap};
 
 fn segments() -> Segments {
-    let shape = Shape { width: 4, data: 3, code: Code::P, rows: 64, chunk_rows: 64 };
-    let zones = ZoneMap::new(vec![Zone { members: 0b1111, start: 1 << 20, first_segment: 0, segments: 8, shape, layout: 0 }]);
+    let shape = Shape {
+        width: 4,
+        data: 3,
+        code: Code::P,
+        rows: 64,
+        chunk_rows: 64,
+    };
+    let zones = ZoneMap::new(vec![Zone {
+        members: 0b1111,
+        start: 1 << 20,
+        first_segment: 0,
+        segments: 8,
+        shape,
+        layout: 0,
+    }]);
     let mut segments = Segments::new(&zones, Rule::Greedy);
     segments.settle(&zones, &[], &[], 1);
     segments
@@ -15,7 +28,8 @@ fn plain() -> AnyPlacement {
     AnyPlacement::new(PlacementKind::Separate, 0, 0, 1, 2)
 }
 
-/// Seals a segment with so many live payloads of so many units, behind the replay of the kept checkpoints.
+/// Seals a segment with so many live payloads of so many units, behind the replay of the kept
+/// checkpoints.
 fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
     let id = segments.reserve().expect("a free segment");
     segments.open(id, 0);
@@ -25,24 +39,47 @@ fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
     id
 }
 
-/// Users fill a segment with payloads of two units. Their entries take 10 bytes each there, and 18 in a move: all of them moved take more than a segment. By stored units a quarter of it
-/// looked like garbage, and cleaning it gave nothing, for ever where a pool is full of such segments.
+/// Users fill a segment with payloads of two units. Their entries take 10 bytes each there, and 18
+/// in a move: all of them moved take more than a segment. By stored units a quarter of it looked
+/// like garbage, and cleaning it gave nothing, for ever where a pool is full of such segments.
 #[test]
 fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to_hold() {
     let mut segments = segments();
-    let capacity = u32::try_from(crate::format::payload_blocks(&Shape { width: 4, data: 3, code: Code::P, rows: 64, chunk_rows: 64 })).expect("few") * 256;
+    let capacity = u32::try_from(crate::format::payload_blocks(&Shape {
+        width: 4,
+        data: 3,
+        code: Code::P,
+        rows: 64,
+        chunk_rows: 64,
+    }))
+    .expect("few")
+        * 256;
     // What a segment holds of them: 32 bytes of payload, 10 of entry and checksum.
     let tiny = seal(&mut segments, 64 * 3 * 4096 / 42, 2);
-    assert!(segments.get(tiny).live_units < capacity * 4 / 5 && segments.get(tiny).weight() > capacity);
-    assert_eq!((segments.garbage(tiny), segments.take_victim(9, true, &plain())), (0, None));
+    assert!(
+        segments.get(tiny).live_units < capacity * 4 / 5 && segments.get(tiny).weight() > capacity
+    );
+    assert_eq!(
+        (
+            segments.garbage(tiny),
+            segments.take_victim(9, true, &plain())
+        ),
+        (0, None)
+    );
     // Whole blocks weigh what they take: fewer of them, with as much in them, are a victim.
     let whole = seal(&mut segments, capacity / 256 * 4 / 5, FULL_BLOCK_UNITS);
     assert_eq!(segments.get(whole).weight(), segments.get(whole).live_units);
-    assert_eq!(segments.take_victim(9, true, &plain()).map(|(id, _)| id), Some(whole));
+    assert_eq!(
+        segments.take_victim(9, true, &plain()).map(|(id, _)| id),
+        Some(whole)
+    );
     // As they die it becomes one.
     let dead = segments.get(tiny).live_packed / 2;
     (0..dead).for_each(|_| segments.remove_live(tiny, 2, Order(7), Seq(0)));
-    assert_eq!(segments.take_victim(9, true, &plain()).map(|(id, _)| id), Some(tiny));
+    assert_eq!(
+        segments.take_victim(9, true, &plain()).map(|(id, _)| id),
+        Some(tiny)
+    );
 }
 
 /// Segments of the last group only, of 16 blocks.
@@ -50,7 +87,16 @@ struct Tail;
 
 impl Survey for Tail {
     fn sealed(&self, each: &mut dyn FnMut(Spot, u32)) {
-        (0..88).for_each(|segment| each(Spot { segment, tag: 0, age: 500 }, 11));
+        (0..88).for_each(|segment| {
+            each(
+                Spot {
+                    segment,
+                    tag: 0,
+                    age: 500,
+                },
+                11,
+            )
+        });
     }
 }
 
@@ -59,8 +105,21 @@ fn with_a_group_due() -> (AnyPlacement, Due) {
     let mut placement = AnyPlacement::new(PlacementKind::Chain, 1000, 88, 16, 6);
     for now in 0..40_000u32 {
         // A tenth of the blocks gets nearly all writes.
-        let block = if now % 10 == 0 { 100 + now / 10 % 900 } else { now % 100 };
-        placement.died(block, now, Spot { segment: 0, tag: 0, age: 9 }, false);
+        let block = if now % 10 == 0 {
+            100 + now / 10 % 900
+        } else {
+            now % 100
+        };
+        placement.died(
+            block,
+            now,
+            Spot {
+                segment: 0,
+                tag: 0,
+                age: 9,
+            },
+            false,
+        );
         placement.user(block, now);
         if now % 1000 == 0 {
             placement.survey(now, &Tail);
@@ -72,12 +131,19 @@ fn with_a_group_due() -> (AnyPlacement, Due) {
     panic!("no group is due: {placement:?}");
 }
 
-/// Where the group that a victim is due from has none, the rule of the pool picks among all segments, as in the laboratory. It was the one with the most garbage, whatever the rule.
+/// Where the group that a victim is due from has none, the rule of the pool picks among all
+/// segments, as in the laboratory. It was the one with the most garbage, whatever the rule.
 #[test]
 fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
     let (placement, due) = with_a_group_due();
-    let mark = (0..8).find(|mark| placement.group_of(*mark) == due.group).expect("a mark");
-    for (marked, forget, first) in [([0, 0], false, true), ([0, mark], false, false), ([0, mark], true, true)] {
+    let mark = (0..8)
+        .find(|mark| placement.group_of(*mark) == due.group)
+        .expect("a mark");
+    for (marked, forget, first) in [
+        ([0, 0], false, true),
+        ([0, mark], false, false),
+        ([0, mark], true, true),
+    ] {
         let mut segments = segments();
         segments.set_rule(Rule::Fifo);
         let sealed = [170, 170].map(|pieces| {
@@ -85,24 +151,41 @@ fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
             seal(&mut segments, pieces, FULL_BLOCK_UNITS)
         });
         (0..100).for_each(|_| segments.remove_live(sealed[1], FULL_BLOCK_UNITS, Order(7), Seq(0)));
-        sealed.iter().zip(marked).for_each(|(id, tag)| segments.get_mut(*id).tag = tag);
+        sealed
+            .iter()
+            .zip(marked)
+            .for_each(|(id, tag)| segments.get_mut(*id).tag = tag);
         if forget {
             segments.forget_marks();
         }
         let found = segments.take_victim(9, true, &placement).map(|(id, _)| id);
-        assert_eq!(found, Some(sealed[usize::from(!first)]), "marked {marked:?}, forgotten: {forget}");
+        assert_eq!(
+            found,
+            Some(sealed[usize::from(!first)]),
+            "marked {marked:?}, forgotten: {forget}"
+        );
     }
 }
 
-/// The oldest segment of the group that is due is all alive but for a block. Without need nothing was cleaned ahead then, whatever else there was, until space had to come.
+/// The oldest segment of the group that is due is all alive but for a block. Without need nothing
+/// was cleaned ahead then, whatever else there was, until space had to come.
 #[test]
 fn a_due_victim_that_is_not_worth_its_wear_leaves_the_choice_to_the_rule() {
     let (placement, due) = with_a_group_due();
-    let mark = (0..8).find(|mark| placement.group_of(*mark) == due.group).expect("a mark");
+    let mark = (0..8)
+        .find(|mark| placement.group_of(*mark) == due.group)
+        .expect("a mark");
     let mut segments = segments();
     let [alive, other] = [185, 40].map(|pieces| seal(&mut segments, pieces, FULL_BLOCK_UNITS));
     segments.get_mut(alive).tag = mark;
-    assert_ne!(placement.group_of(segments.get(other).tag), due.group, "the other one is in another group");
+    assert_ne!(
+        placement.group_of(segments.get(other).tag),
+        due.group,
+        "the other one is in another group"
+    );
     assert!(segments.garbage(alive) > 0);
-    assert_eq!(segments.take_victim(9, false, &placement).map(|(id, _)| id), Some(other));
+    assert_eq!(
+        segments.take_victim(9, false, &placement).map(|(id, _)| id),
+        Some(other)
+    );
 }

@@ -3,26 +3,66 @@
 use super::*;
 use windrow_units::{Redundancy, Zone};
 
-fn zone(redundancy: Redundancy, members: usize, rows: u32, chunk_rows: u32, first_segment: u32, layout: u32) -> Zone {
-    let shape = redundancy.shape(members, rows, chunk_rows).expect("a shape");
-    Zone { members: (1 << members) - 1, start: 1 << 20, first_segment, segments: 100, shape, layout }
+fn zone(
+    redundancy: Redundancy,
+    members: usize,
+    rows: u32,
+    chunk_rows: u32,
+    first_segment: u32,
+    layout: u32,
+) -> Zone {
+    let shape = redundancy
+        .shape(members, rows, chunk_rows)
+        .expect("a shape");
+    Zone {
+        members: (1 << members) - 1,
+        start: 1 << 20,
+        first_segment,
+        segments: 100,
+        shape,
+        layout,
+    }
 }
 
-/// While a pool of three grew to thirteen, the chunk of the wide layout was reckoned in segments of the narrow one: eight were taken in advance,
-/// and the reserve had three.
+/// While a pool of three grew to thirteen, the chunk of the wide layout was reckoned in segments of
+/// the narrow one: eight were taken in advance, and the reserve had three.
 #[test]
 fn a_wide_layout_beside_a_narrow_one_takes_no_more_segments() {
     for rows in [8, 16, 64] {
         let narrow = zone(Redundancy::Single, 3, rows, rows, 0, 0);
         let alone = segments_ahead(&ZoneMap::new(vec![narrow.clone()]));
-        let both = segments_ahead(&ZoneMap::new(vec![narrow, zone(Redundancy::Single, 13, rows, rows, 100, 1)]));
+        let both = segments_ahead(&ZoneMap::new(vec![
+            narrow,
+            zone(Redundancy::Single, 13, rows, rows, 100, 1),
+        ]));
         assert_eq!((alone, both), (3, 3), "{rows} rows");
     }
 }
 
-/// In the smallest segments of all one edge of a write does not fit beside the chunk that must not be begun.
+/// In the smallest segments of all one edge of a write does not fit beside the chunk that must not
+/// be begun.
 #[test]
 fn the_smallest_segments_need_one_more() {
-    assert_eq!(segments_ahead(&ZoneMap::new(vec![zone(Redundancy::Copies(2), 2, 8, 8, 0, 0)])), 4);
-    assert_eq!(segments_ahead(&ZoneMap::new(vec![zone(Redundancy::Copies(2), 2, 8, 4, 0, 0)])), 4);
+    assert_eq!(
+        segments_ahead(&ZoneMap::new(vec![zone(
+            Redundancy::Copies(2),
+            2,
+            8,
+            8,
+            0,
+            0
+        )])),
+        4
+    );
+    assert_eq!(
+        segments_ahead(&ZoneMap::new(vec![zone(
+            Redundancy::Copies(2),
+            2,
+            8,
+            4,
+            0,
+            0
+        )])),
+        4
+    );
 }

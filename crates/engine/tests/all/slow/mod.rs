@@ -1,4 +1,5 @@
-//! Members that keep reads waiting: the answer comes from elsewhere, and what comes late does no harm.
+//! Members that keep reads waiting: the answer comes from elsewhere, and what comes late does no
+//! harm.
 
 use crate::machine;
 mod mute;
@@ -9,7 +10,12 @@ use windrow_io::{MemberOp, Op, Reply, Request, RequestId};
 use windrow_layout::superblock::Properties;
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
-const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Copies(3), 3), (Redundancy::Single, 4), (Redundancy::Double, 6)];
+const CODES: [(Redundancy, usize); 4] = [
+    (Redundancy::Copies(2), 2),
+    (Redundancy::Copies(3), 3),
+    (Redundancy::Single, 4),
+    (Redundancy::Double, 6),
+];
 const BLOCKS: u64 = 400;
 
 fn tick(machine: &mut Machine, ms: u64) {
@@ -31,7 +37,16 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 
 /// Asks for single blocks; their numbers are the ids.
 fn ask(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
-    machine.events.extend(lbas.map(|lba| Event::Request(Request { id: RequestId(lba), volume, op: Op::Read { offset: lba * 4096, length: 4096 } })));
+    machine.events.extend(lbas.map(|lba| {
+        Event::Request(Request {
+            id: RequestId(lba),
+            volume,
+            op: Op::Read {
+                offset: lba * 4096,
+                length: 4096,
+            },
+        })
+    }));
     machine.settle();
 }
 
@@ -40,7 +55,9 @@ fn answers(machine: &mut Machine) -> usize {
     let answers = std::mem::take(&mut machine.completions);
     for answer in &answers {
         match &answer.result {
-            Ok(Reply::Data(parts)) => assert_eq!(parts[0][1], answer.id.0 as u8 | 1, "block {}", answer.id.0),
+            Ok(Reply::Data(parts)) => {
+                assert_eq!(parts[0][1], answer.id.0 as u8 | 1, "block {}", answer.id.0)
+            }
             other => panic!("block {}: {other:?}", answer.id.0),
         }
     }
@@ -69,20 +86,38 @@ fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped()
             tick(&mut machine, 15);
             assert_eq!(answers(&mut machine), waiting, "{redundancy:?}");
             let status = machine.engine.status();
-            assert_eq!((status.member_stats[0].slow_reads, status.member_stats[1].slow_reads), (waiting as u64, 0));
-            assert!(!machine.engine.is_quiet(), "the buffers of late reads are still with the member");
+            assert_eq!(
+                (
+                    status.member_stats[0].slow_reads,
+                    status.member_stats[1].slow_reads
+                ),
+                (waiting as u64, 0)
+            );
+            assert!(
+                !machine.engine.is_quiet(),
+                "the buffers of late reads are still with the member"
+            );
             if wrong {
                 machine.garble(0);
             }
             answer_late(&mut machine);
-            assert!(machine.engine.is_quiet() && answers(&mut machine) == 0, "{}", machine.engine.describe());
-            assert!(machine.out.notices.is_empty(), "a late block is no wrong block: {:?}", machine.out.notices);
+            assert!(
+                machine.engine.is_quiet() && answers(&mut machine) == 0,
+                "{}",
+                machine.engine.describe()
+            );
+            assert!(
+                machine.out.notices.is_empty(),
+                "a late block is no wrong block: {:?}",
+                machine.out.notices
+            );
             assert_eq!(machine.engine.status().state, "online");
         }
     }
 }
 
-/// A member came back late while others were asked: numbers of fetches that were used again would have got its bytes.
+/// A member came back late while others were asked: numbers of fetches that were used again would
+/// have got its bytes.
 #[test]
 fn late_answers_never_reach_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -112,17 +147,30 @@ fn whoever_is_right_first_answers() {
     machine.held = Some(Vec::new());
     tick(&mut machine, 60);
     let others = machine.held.take().expect("held");
-    assert_eq!(others.len(), waiting * 4, "just as many other columns as are needed");
-    assert!(others.iter().all(|command| matches!(command.op, MemberOp::Read { .. }) && command.member != MemberId(0)));
+    assert_eq!(
+        others.len(),
+        waiting * 4,
+        "just as many other columns as are needed"
+    );
+    assert!(others.iter().all(
+        |command| matches!(command.op, MemberOp::Read { .. }) && command.member != MemberId(0)
+    ));
     answer_late(&mut machine);
-    assert_eq!(answers(&mut machine), waiting, "the late member was quicker");
+    assert_eq!(
+        answers(&mut machine),
+        waiting,
+        "the late member was quicker"
+    );
     assert!(!machine.engine.is_quiet());
-    others.into_iter().for_each(|command| machine.carry_out(command));
+    others
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The columns that are read around it are not right, or it fails in the end: everything that there is is tried then.
+/// The columns that are read around it are not right, or it fails in the end: everything that there
+/// is is tried then.
 #[test]
 fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
     for fails in [false, true] {
@@ -147,21 +195,29 @@ fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
 fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for() {
     for (redundancy, members, bound) in [(Redundancy::None, 2, 50), (Redundancy::Single, 4, 0)] {
         let (mut machine, volume) = filled(redundancy, members);
-        machine.command(Control::SetProperties(Properties { read_latency_bound_ms: bound, ..PROPERTIES }));
+        machine.command(Control::SetProperties(Properties {
+            read_latency_bound_ms: bound,
+            ..PROPERTIES
+        }));
         machine.stalled = vec![0];
         ask(&mut machine, volume, 0..20);
         let waiting = 20 - answers(&mut machine);
         (0..20).for_each(|_| tick(&mut machine, 1000));
         assert_eq!(answers(&mut machine), 0);
         let late = if bound == 0 { 0 } else { waiting as u64 };
-        assert_eq!(machine.engine.status().member_stats[0].slow_reads, late, "each is late once, however long it takes");
+        assert_eq!(
+            machine.engine.status().member_stats[0].slow_reads,
+            late,
+            "each is late once, however long it takes"
+        );
         answer_late(&mut machine);
         assert_eq!(answers(&mut machine), waiting);
         assert!(machine.engine.is_quiet());
     }
 }
 
-/// Reads around a member cost the others more than it saves if there are too many of them, unless they answer and it does not.
+/// Reads around a member cost the others more than it saves if there are too many of them, unless
+/// they answer and it does not.
 #[test]
 fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -171,36 +227,61 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     machine.held = Some(Vec::new());
     tick(&mut machine, 60);
     let mut around = machine.held.take().expect("held");
-    assert!(around.len() == 64 * 3 && waiting > 64, "{} of {waiting}", around.len());
-    assert_eq!(machine.engine.status().member_stats[2].slow_reads, waiting as u64, "all of them are late");
+    assert!(
+        around.len() == 64 * 3 && waiting > 64,
+        "{} of {waiting}",
+        around.len()
+    );
+    assert_eq!(
+        machine.engine.status().member_stats[2].slow_reads,
+        waiting as u64,
+        "all of them are late"
+    );
     // As long as it owes few it is not taken for mute.
     let last = around.split_off(63 * 3);
-    around.into_iter().for_each(|command| machine.carry_out(command));
+    around
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     assert_eq!(answers(&mut machine), 63);
-    last.into_iter().for_each(|command| machine.carry_out(command));
+    last.into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     tick(&mut machine, 1);
-    assert_eq!(answers(&mut machine), waiting - 63, "the others are up to it");
+    assert_eq!(
+        answers(&mut machine),
+        waiting - 63,
+        "the others are up to it"
+    );
     machine.stalled = Vec::new();
     answer_late(&mut machine);
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The budget may be used up when a slow member becomes mute, and then nobody would ever earn anything.
+/// The budget may be used up when a slow member becomes mute, and then nobody would ever earn
+/// anything.
 #[test]
 fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
-    let answered: Vec<u64> = machine.completions.iter().map(|answer| answer.id.0).collect();
-    let of_slow: Vec<u64> = (0..60).filter(|lba| !answered.contains(lba)).take(20).collect();
+    let answered: Vec<u64> = machine
+        .completions
+        .iter()
+        .map(|answer| answer.id.0)
+        .collect();
+    let of_slow: Vec<u64> = (0..60)
+        .filter(|lba| !answered.contains(lba))
+        .take(20)
+        .collect();
     answer_late(&mut machine);
     answers(&mut machine);
     let mut around = 0;
     while around % of_slow.len() == 0 {
         answer_late(&mut machine);
-        of_slow.iter().for_each(|lba| ask(&mut machine, volume, *lba..lba + 1));
+        of_slow
+            .iter()
+            .for_each(|lba| ask(&mut machine, volume, *lba..lba + 1));
         tick(&mut machine, 51);
         around += answers(&mut machine);
     }
@@ -212,12 +293,18 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     for _ in 0..waiting {
         machine.events.push(Event::Tick(machine.now_ns));
         machine.turn();
-        machine.now_ns = machine.out.wake_at_ns.expect("the engine wants to be told of the time");
+        machine.now_ns = machine
+            .out
+            .wake_at_ns
+            .expect("the engine wants to be told of the time");
         tick(&mut machine, 0);
         assert_eq!(answers(&mut machine), 1, "each in its turn");
     }
     answer_late(&mut machine);
-    assert!(machine.engine.is_quiet() && answers(&mut machine) == 0, "all were answered");
+    assert!(
+        machine.engine.is_quiet() && answers(&mut machine) == 0,
+        "all were answered"
+    );
 }
 
 /// Clients that wait for answers before they ask again would all end up at the mute member.
@@ -229,7 +316,13 @@ fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
         let (mut next, mut total) = (0, 0);
         for _ in 0..40 {
             let room = 200 - (next - total);
-            (0..room).for_each(|at| ask(&mut machine, volume, (next + at) % BLOCKS..(next + at) % BLOCKS + 1));
+            (0..room).for_each(|at| {
+                ask(
+                    &mut machine,
+                    volume,
+                    (next + at) % BLOCKS..(next + at) % BLOCKS + 1,
+                )
+            });
             next += room;
             tick(&mut machine, 55);
             total += answers(&mut machine) as u64;
@@ -255,17 +348,40 @@ fn a_member_that_is_slow_for_long_is_told_of_stays_in_service_and_is_waited_for_
         answers(machine);
     };
     span(&mut machine);
-    assert!(machine.out.notices.is_empty(), "not yet: {:?}", machine.out.notices);
+    assert!(
+        machine.out.notices.is_empty(),
+        "not yet: {:?}",
+        machine.out.notices
+    );
     (0..5).for_each(|_| span(&mut machine));
     let slow = |notice: &Notice| matches!(notice, Notice::MemberSlow { member: MemberId(3), reads, slow_reads } if reads >= slow_reads);
-    assert_eq!(machine.out.notices.iter().filter(|notice| slow(notice)).count(), 1, "{:?}", machine.out.notices);
+    assert_eq!(
+        machine
+            .out
+            .notices
+            .iter()
+            .filter(|notice| slow(notice))
+            .count(),
+        1,
+        "{:?}",
+        machine.out.notices
+    );
     let status = machine.engine.status();
-    assert_eq!((status.members[3].slow, status.members[3].state, status.members[2].slow), (true, "online", false));
+    assert_eq!(
+        (
+            status.members[3].slow,
+            status.members[3].state,
+            status.members[2].slow
+        ),
+        (true, "online", false)
+    );
     ask(&mut machine, volume, 0..40);
     assert_eq!(answers(&mut machine), 40, "without waiting");
     answer_late(&mut machine);
     machine.stalled = Vec::new();
     (0..5).for_each(|_| span(&mut machine));
-    assert!(machine.out.notices.contains(&Notice::MemberNotSlow { member: MemberId(3) }));
+    assert!(machine.out.notices.contains(&Notice::MemberNotSlow {
+        member: MemberId(3)
+    }));
     assert!(!machine.engine.status().members[3].slow && machine.engine.is_quiet());
 }

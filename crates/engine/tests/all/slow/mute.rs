@@ -15,12 +15,19 @@ fn owing(machine: &mut Machine, volume: VolumeId, member: usize) {
     assert!(machine.late.len() >= 64);
 }
 
-/// Asks for all blocks with a few requests at once: how many are answered in so many rounds of 110 ms.
+/// Asks for all blocks with a few requests at once: how many are answered in so many rounds of 110
+/// ms.
 fn clients(machine: &mut Machine, volume: VolumeId, at_once: u64, rounds: usize) -> usize {
     let (mut next, mut total) = (0, 0);
     for _ in 0..rounds {
         let room = at_once - (next - total as u64);
-        (0..room).for_each(|at| ask(machine, volume, (next + at) % BLOCKS..(next + at) % BLOCKS + 1));
+        (0..room).for_each(|at| {
+            ask(
+                machine,
+                volume,
+                (next + at) % BLOCKS..(next + at) % BLOCKS + 1,
+            )
+        });
         next += room;
         (0..2).for_each(|_| tick(machine, 55));
         total += answers(machine);
@@ -41,12 +48,18 @@ fn ends_quietly(machine: &mut Machine) {
 /// What else is wrong while a member is mute.
 type Trouble = fn(&mut Machine);
 
-/// Reads waited for a mute member although the redundancy covers two: a second one behind the same cable (what is read around the one asked the other, and nobody looked at
-/// that read), a lost one, wrong bytes on one (all others were asked, and all of them were waited for).
+/// Reads waited for a mute member although the redundancy covers two: a second one behind the same
+/// cable (what is read around the one asked the other, and nobody looked at that read), a lost one,
+/// wrong bytes on one (all others were asked, and all of them were waited for).
 #[test]
 fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
     let also_mute: Trouble = |machine| machine.stalled.push(1);
-    let lost: Trouble = |machine| drop(machine.command(Control::Member { member: MemberId(2), change: MemberChange::TakeOut }));
+    let lost: Trouble = |machine| {
+        drop(machine.command(Control::Member {
+            member: MemberId(2),
+            change: MemberChange::TakeOut,
+        }))
+    };
     let wrong: Trouble = |machine| machine.garble(2);
     for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Copies(3), 3)] {
         for (name, trouble) in [("mute", also_mute), ("lost", lost), ("wrong", wrong)] {
@@ -54,7 +67,10 @@ fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
             machine.stalled = vec![0];
             trouble(&mut machine);
             let total = clients(&mut machine, volume, 8, 100);
-            assert!(total > 400, "{redundancy:?}, another one {name}: {total} reads in 100 rounds");
+            assert!(
+                total > 400,
+                "{redundancy:?}, another one {name}: {total} reads in 100 rounds"
+            );
             ends_quietly(&mut machine);
         }
     }
@@ -69,8 +85,12 @@ fn a_member_that_was_passed_over_is_asked_where_others_keep_waiting() {
     machine.stalled = vec![1];
     ask(&mut machine, volume, 0..40);
     let answered = answers(&mut machine);
-    assert!(answered < 30, "blocks of both wait for the second one: {answered} are answered");
-    owed.into_iter().for_each(|command| machine.carry_out(command));
+    assert!(
+        answered < 30,
+        "blocks of both wait for the second one: {answered} are answered"
+    );
+    owed.into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     (0..20).for_each(|_| tick(&mut machine, 60));
     assert_eq!(answers(&mut machine), 40 - answered);
@@ -89,26 +109,39 @@ fn late_reads_are_not_forgotten_while_there_is_no_bound() {
     let around = machine.held.take().expect("held");
     assert!(waiting > 64 && around.len() == 64 * 3);
     for bound in [0, 50] {
-        machine.command(Control::SetProperties(Properties { read_latency_bound_ms: bound, ..PROPERTIES }));
+        machine.command(Control::SetProperties(Properties {
+            read_latency_bound_ms: bound,
+            ..PROPERTIES
+        }));
         tick(&mut machine, 60);
     }
-    around.into_iter().for_each(|command| machine.carry_out(command));
+    around
+        .into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     (0..4).for_each(|_| tick(&mut machine, 60));
     assert_eq!(answers(&mut machine), waiting);
     ends_quietly(&mut machine);
 }
 
-/// A pool whose mute member was taken out of service did not stop: the reads that it owed were waited for.
+/// A pool whose mute member was taken out of service did not stop: the reads that it owed were
+/// waited for.
 #[test]
 fn a_pool_stops_although_a_member_owes_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     owing(&mut machine, volume, 0);
-    machine.command(Control::Member { member: MemberId(0), change: MemberChange::TakeOut });
-    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    machine.command(Control::Member {
+        member: MemberId(0),
+        change: MemberChange::TakeOut,
+    });
+    assert_eq!(
+        machine.command(Control::Shutdown { export: false }),
+        Some(Ok(ControlReply::Done))
+    );
 }
 
-/// What a mute member is asked for never comes back. It must not become more and more, and it must be seen when the member answers again.
+/// What a mute member is asked for never comes back. It must not become more and more, and it must
+/// be seen when the member answers again.
 #[test]
 fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answers() {
     for (redundancy, members) in CODES {
@@ -122,24 +155,48 @@ fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answe
                 tick(machine, 60);
                 asked += 40;
                 answered += answers(machine);
-                assert!(asked - answered <= 200, "{redundancy:?}: of {asked} reads only {answered} are answered");
-                assert!(machine.late.len() <= 64 + 200, "{redundancy:?}: it was asked for {}", machine.late.len());
+                assert!(
+                    asked - answered <= 200,
+                    "{redundancy:?}: of {asked} reads only {answered} are answered"
+                );
+                assert!(
+                    machine.late.len() <= 64 + 200,
+                    "{redundancy:?}: it was asked for {}",
+                    machine.late.len()
+                );
             }
         };
         rounds(&mut machine);
         assert!(machine.late.len() >= 64);
         let status = machine.engine.status();
-        assert!(status.members[0].slow && status.members[0].state == "online", "{redundancy:?}");
-        assert!(status.member_stats[0].slow_reads > 2000, "what was not asked of it counts: {}", status.member_stats[0].slow_reads);
+        assert!(
+            status.members[0].slow && status.members[0].state == "online",
+            "{redundancy:?}"
+        );
+        assert!(
+            status.member_stats[0].slow_reads > 2000,
+            "what was not asked of it counts: {}",
+            status.member_stats[0].slow_reads
+        );
         let before = status.member_stats[0].read_bytes;
         ask(&mut machine, volume, 0..40);
         assert_eq!(answers(&mut machine), 40, "without waiting");
-        assert_eq!(machine.engine.status().member_stats[0].read_bytes, before, "nothing more was asked of it");
+        assert_eq!(
+            machine.engine.status().member_stats[0].read_bytes,
+            before,
+            "nothing more was asked of it"
+        );
         machine.stalled = Vec::new();
         answer_late(&mut machine);
         assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
         rounds(&mut machine);
-        assert!(machine.out.notices.contains(&Notice::MemberNotSlow { member: MemberId(0) }), "{redundancy:?}: {:?}", machine.out.notices);
+        assert!(
+            machine.out.notices.contains(&Notice::MemberNotSlow {
+                member: MemberId(0)
+            }),
+            "{redundancy:?}: {:?}",
+            machine.out.notices
+        );
         assert!(machine.engine.status().member_stats[0].read_bytes > before + 2000 * 4096);
         assert_eq!((asked, machine.engine.status().state), (answered, "online"));
     }
@@ -161,7 +218,17 @@ fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
     machine.garble(1);
     ask(&mut machine, volume, 0..40);
     assert_eq!(answers(&mut machine), 40);
-    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { member: MemberId(0), .. })), "{:?}", machine.out.notices);
+    assert!(
+        !machine.out.notices.iter().any(|notice| matches!(
+            notice,
+            Notice::Repaired {
+                member: MemberId(0),
+                ..
+            }
+        )),
+        "{:?}",
+        machine.out.notices
+    );
     machine.late = owed;
     answer_late(&mut machine);
     (0..20).for_each(|_| tick(&mut machine, 100));
@@ -187,27 +254,45 @@ fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
         let commands = machine.held.take().expect("held");
         let is_around = commands.len() == 4;
         if is_around {
-            let MemberOp::Read { offset, .. } = commands[0].op else { panic!("{:?}", commands[0]) };
-            machine.memory.bad.push((commands[0].member.index(), offset as usize));
+            let MemberOp::Read { offset, .. } = commands[0].op else {
+                panic!("{:?}", commands[0])
+            };
+            machine
+                .memory
+                .bad
+                .push((commands[0].member.index(), offset as usize));
         }
-        commands.into_iter().for_each(|command| machine.carry_out(command));
+        commands
+            .into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
         is_around
     };
     let lba = (0..40).find(|lba| held(*lba)).expect("a block of member 0");
-    assert_eq!((answers(&mut machine), machine.late.len()), (lba as usize + 1, owed), "the fifth was read, and not the mute one");
+    assert_eq!(
+        (answers(&mut machine), machine.late.len()),
+        (lba as usize + 1, owed),
+        "the fifth was read, and not the mute one"
+    );
     answer_late(&mut machine);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// One member is slow, and the other that is needed around it is mute: what is left behind at that one is bounded, too, and when it is back it is asked.
+/// One member is slow, and the other that is needed around it is mute: what is left behind at that
+/// one is bounded, too, and when it is back it is asked.
 #[test]
 fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
-    let answered: Vec<u64> = machine.completions.iter().map(|answer| answer.id.0).collect();
-    let lba = (0..60).find(|lba| !answered.contains(lba)).expect("a block on member 0");
+    let answered: Vec<u64> = machine
+        .completions
+        .iter()
+        .map(|answer| answer.id.0)
+        .collect();
+    let lba = (0..60)
+        .find(|lba| !answered.contains(lba))
+        .expect("a block on member 0");
     machine.stalled = Vec::new();
     answer_late(&mut machine);
     answers(&mut machine);
@@ -216,9 +301,16 @@ fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
         machine.held = Some(Vec::new());
         ask(&mut machine, volume, lba..lba + 1);
         tick(&mut machine, 60);
-        let (of_mute, others): (Vec<_>, Vec<_>) = machine.held.take().expect("held").into_iter().partition(|command| command.member == MemberId(1));
+        let (of_mute, others): (Vec<_>, Vec<_>) = machine
+            .held
+            .take()
+            .expect("held")
+            .into_iter()
+            .partition(|command| command.member == MemberId(1));
         mute.extend(of_mute);
-        others.into_iter().for_each(|command| machine.carry_out(command));
+        others
+            .into_iter()
+            .for_each(|command| machine.carry_out(command));
         machine.settle();
         assert_eq!(answers(&mut machine), 1, "round {round}");
         assert!(mute.len() <= 64, "round {round}");
@@ -229,11 +321,16 @@ fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
     ask(&mut machine, volume, lba..lba + 1);
     tick(&mut machine, 60);
     assert_eq!(answers(&mut machine), 0, "nobody to ask");
-    mute.into_iter().for_each(|command| machine.carry_out(command));
+    mute.into_iter()
+        .for_each(|command| machine.carry_out(command));
     machine.settle();
     tick(&mut machine, 60);
     assert_eq!(answers(&mut machine), 1);
     machine.stalled = Vec::new();
     answer_late(&mut machine);
-    assert!(machine.engine.is_quiet() && answers(&mut machine) == 0, "{}", machine.engine.describe());
+    assert!(
+        machine.engine.is_quiet() && answers(&mut machine) == 0,
+        "{}",
+        machine.engine.describe()
+    );
 }

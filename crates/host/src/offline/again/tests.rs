@@ -3,7 +3,8 @@
 use super::*;
 use crate::offline::tests::{create_pool, open_again, request};
 use crate::offline::{
-    CreateRequest, Newcomer, OpenRequest, PoolTarget, RebuildLeave, create, destroy, host_id, locate, open, open_for_reading, plan, rebuild, scan,
+    CreateRequest, Newcomer, OpenRequest, PoolTarget, RebuildLeave, create, destroy, host_id,
+    locate, open, open_for_reading, plan, rebuild, scan,
 };
 use crate::registry::Registry;
 use std::path::PathBuf;
@@ -15,36 +16,73 @@ fn found(dir: &tempfile::TempDir) -> FoundPool {
 }
 
 fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
-    members.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    members
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
 }
 
 fn must_say_run_it_again(outcome: Result<(), Failure>, id: &str) {
     let failure = outcome.unwrap_err();
-    assert!(failure.id == id && failure.remedy.contains("nothing was written; run it again"), "{failure}");
+    assert!(
+        failure.id == id && failure.remedy.contains("nothing was written; run it again"),
+        "{failure}"
+    );
 }
 
-/// `pool destroy tank --wipe` waited for a lock, the one who had it made another pool there, and that one was erased.
+/// `pool destroy tank --wipe` waited for a lock, the one who had it made another pool there, and
+/// that one was erased.
 #[test]
 fn another_pool_that_came_to_the_members_is_neither_destroyed_nor_opened() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let registry = Registry::new(state.path());
     let members = create_pool(dir.path());
     let tank = found(&dir);
-    let other = CreateRequest { name: "other".to_owned(), force: true, ..request(dir.path()) };
+    let other = CreateRequest {
+        name: "other".to_owned(),
+        force: true,
+        ..request(dir.path())
+    };
     create(&other, &plan(&other).unwrap(), &mut |_, _| ()).unwrap();
     let before = contents(&members);
-    for (wipe, host) in [(true, None), (true, Some(host_id(&registry).unwrap())), (false, None), (false, Some(host_id(&registry).unwrap()))] {
+    for (wipe, host) in [
+        (true, None),
+        (true, Some(host_id(&registry).unwrap())),
+        (false, None),
+        (false, Some(host_id(&registry).unwrap())),
+    ] {
         must_say_run_it_again(destroy(&tank, wipe, host), id::POOL_REFUSED);
     }
-    must_say_run_it_again(open(&tank, &registry, &OpenRequest::default()).map(drop), id::POOL_REFUSED);
-    must_say_run_it_again(open_for_reading(&tank.members, true).map(drop), id::POOL_REFUSED);
-    let leave = RebuildLeave { write: true, even_if_sound: true, ..RebuildLeave::default() };
-    must_say_run_it_again(rebuild(&tank, &registry, &OpenRequest::default(), leave, &mut |_| ()).map(drop), id::POOL_REFUSED);
+    must_say_run_it_again(
+        open(&tank, &registry, &OpenRequest::default()).map(drop),
+        id::POOL_REFUSED,
+    );
+    must_say_run_it_again(
+        open_for_reading(&tank.members, true).map(drop),
+        id::POOL_REFUSED,
+    );
+    let leave = RebuildLeave {
+        write: true,
+        even_if_sound: true,
+        ..RebuildLeave::default()
+    };
+    must_say_run_it_again(
+        rebuild(
+            &tank,
+            &registry,
+            &OpenRequest::default(),
+            leave,
+            &mut |_| (),
+        )
+        .map(drop),
+        id::POOL_REFUSED,
+    );
     assert!(contents(&members) == before);
     open_again(&members, &registry).shutdown(false).unwrap();
 }
 
-/// The mark of destruction was made from a superblock that had been read before the lock was had: what was newer by then outlived it.
+/// The mark of destruction was made from a superblock that had been read before the lock was had:
+/// what was newer by then outlived it.
 #[test]
 fn a_pool_that_was_used_meanwhile_is_destroyed_all_the_same() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -57,8 +95,13 @@ fn a_pool_that_was_used_meanwhile_is_destroyed_all_the_same() {
     drop(pool);
     assert!(found(&dir).superblock().unwrap().generation > before.superblock().unwrap().generation);
     destroy(&before, false, Some(host_id(&registry).unwrap())).unwrap();
-    let refused = open(&found(&dir), &registry, &OpenRequest::default()).map(drop).unwrap_err();
-    assert!(refused.id == id::POOL_REFUSED && refused.why.contains("destroyed"), "{refused}");
+    let refused = open(&found(&dir), &registry, &OpenRequest::default())
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        refused.id == id::POOL_REFUSED && refused.why.contains("destroyed"),
+        "{refused}"
+    );
 }
 
 /// Whose host the pool is was asked of the old superblock as well.
@@ -67,7 +110,9 @@ fn a_pool_that_another_host_took_meanwhile_is_not_destroyed() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let members = create_pool(dir.path());
     let before = found(&dir);
-    open_again(&members, &Registry::new(state.path())).shutdown(false).unwrap();
+    open_again(&members, &Registry::new(state.path()))
+        .shutdown(false)
+        .unwrap();
     let refused = destroy(&before, false, Some(Uuid::from_random([7; 16]))).unwrap_err();
     assert_eq!(refused.id, id::POOL_FOREIGN);
 }
@@ -78,22 +123,37 @@ fn a_pool_that_has_other_members_now_is_looked_for_again() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let registry = Registry::new(state.path());
     let mut members = create_pool(dir.path());
-    let target = |members: &[PathBuf]| PoolTarget { members: members.to_vec(), ..PoolTarget::default() };
+    let target = |members: &[PathBuf]| PoolTarget {
+        members: members.to_vec(),
+        ..PoolTarget::default()
+    };
     let before = locate(&target(&members), &registry).unwrap();
     let new = dir.path().join("new");
     create_file(&new, 32 << 20, Allocation::Sparse).unwrap();
     let pool = open_again(&members, &registry);
     pool.take_out(MemberId(2)).unwrap();
-    pool.replace(MemberId(2), &Newcomer { path: new.clone(), overwrite: false }, false).unwrap();
+    pool.replace(
+        MemberId(2),
+        &Newcomer {
+            path: new.clone(),
+            overwrite: false,
+        },
+        false,
+    )
+    .unwrap();
     pool.shutdown(false).unwrap();
     drop(pool);
     must_say_run_it_again(destroy(&before, false, None), id::POOL_REFUSED);
-    must_say_run_it_again(open(&before, &registry, &OpenRequest::default()).map(drop), id::POOL_REFUSED);
+    must_say_run_it_again(
+        open(&before, &registry, &OpenRequest::default()).map(drop),
+        id::POOL_REFUSED,
+    );
     members[2] = new;
     open_again(&members, &registry).shutdown(false).unwrap();
 }
 
-/// It would have been opened like any other, and written like one that is not flushed: the page cache and the file system have what was promised then.
+/// It would have been opened like any other, and written like one that is not flushed: the page
+/// cache and the file system have what was promised then.
 #[test]
 fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -102,16 +162,40 @@ fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
     let path = dir.path().join("spare");
     create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
     let pool = open_again(&members, &registry);
-    let spare = pool.add_spare(&Newcomer { path, overwrite: false }).unwrap();
+    let spare = pool
+        .add_spare(&Newcomer {
+            path,
+            overwrite: false,
+        })
+        .unwrap();
     pool.shutdown(false).unwrap();
     drop(pool);
     let before = found(&dir);
-    let pool = open_again(&before.members.iter().map(|member| member.path.clone()).collect::<Vec<_>>(), &registry);
-    pool.control(Control::Member { member: spare, change: MemberChange::Serve { granule: 512, power_safe: true } }).unwrap();
+    let pool = open_again(
+        &before
+            .members
+            .iter()
+            .map(|member| member.path.clone())
+            .collect::<Vec<_>>(),
+        &registry,
+    );
+    pool.control(Control::Member {
+        member: spare,
+        change: MemberChange::Serve {
+            granule: 512,
+            power_safe: true,
+        },
+    })
+    .unwrap();
     pool.shutdown(false).unwrap();
     drop(pool);
-    must_say_run_it_again(open(&before, &registry, &OpenRequest::default()).map(drop), id::POOL_REFUSED);
-    open(&found(&dir), &registry, &OpenRequest::default()).map(drop).unwrap();
+    must_say_run_it_again(
+        open(&before, &registry, &OpenRequest::default()).map(drop),
+        id::POOL_REFUSED,
+    );
+    open(&found(&dir), &registry, &OpenRequest::default())
+        .map(drop)
+        .unwrap();
 }
 
 /// Both said that they had created their pool, and the second had overwritten the first.
@@ -119,21 +203,36 @@ fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
 fn of_two_creations_on_the_same_members_the_second_is_refused() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let first = request(dir.path());
-    first.members.iter().for_each(|path| create_file(path, 32 << 20, Allocation::Sparse).unwrap());
-    let second = CreateRequest { name: "second".to_owned(), ..first.clone() };
+    first
+        .members
+        .iter()
+        .for_each(|path| create_file(path, 32 << 20, Allocation::Sparse).unwrap());
+    let second = CreateRequest {
+        name: "second".to_owned(),
+        ..first.clone()
+    };
     // Forced or not: it was decided on members that were empty.
-    let forced = CreateRequest { force: true, ..second.clone() };
+    let forced = CreateRequest {
+        force: true,
+        ..second.clone()
+    };
     let plans = [&first, &second, &forced].map(|request| plan(request).unwrap());
     create(&first, &plans[0], &mut |_, _| ()).unwrap();
     let before = contents(&first.members);
     for (request, plan) in [(&second, &plans[1]), (&forced, &plans[2])] {
-        must_say_run_it_again(create(request, plan, &mut |_, _| ()).map(drop), id::MEMBER_IN_USE);
+        must_say_run_it_again(
+            create(request, plan, &mut |_, _| ()).map(drop),
+            id::MEMBER_IN_USE,
+        );
     }
     assert!(contents(&first.members) == before);
-    open_again(&first.members, &Registry::new(state.path())).shutdown(false).unwrap();
+    open_again(&first.members, &Registry::new(state.path()))
+        .shutdown(false)
+        .unwrap();
 }
 
-/// A creation that found another pool in the files it had just made would have removed them with it.
+/// A creation that found another pool in the files it had just made would have removed them with
+/// it.
 #[test]
 fn a_file_that_another_command_has_taken_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();

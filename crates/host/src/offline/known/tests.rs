@@ -21,8 +21,16 @@ impl World {
         let [before, now, state] = [0; 3].map(|_| tempfile::tempdir().unwrap());
         let (registry, members) = (Registry::new(state.path()), create_pool(before.path()));
         let pool = scan(&[before.path().to_owned()])[0].pool;
-        registry.save(&PoolEntry::new("tank", pool, members.clone())).unwrap();
-        Self { before, now, _state: state, registry, members }
+        registry
+            .save(&PoolEntry::new("tank", pool, members.clone()))
+            .unwrap();
+        Self {
+            before,
+            now,
+            _state: state,
+            registry,
+            members,
+        }
     }
 
     /// Another name, that nobody told anybody.
@@ -33,46 +41,86 @@ impl World {
     }
 
     fn locate(&self) -> Result<FoundPool, Failure> {
-        let target = PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() };
-        locate_beside(&target, &self.registry, &|| vec![self.now.path().to_owned()])
+        let target = PoolTarget {
+            name: Some("tank".to_owned()),
+            ..PoolTarget::default()
+        };
+        locate_beside(&target, &self.registry, &|| {
+            vec![self.now.path().to_owned()]
+        })
     }
 }
 
 fn paths(found: &FoundPool) -> Vec<&Path> {
-    found.members.iter().map(|member| member.path.as_path()).collect()
+    found
+        .members
+        .iter()
+        .map(|member| member.path.as_path())
+        .collect()
 }
 
-/// The places of the registry were opened one after the other, without patience: one that never answered held up the start for ever, in silence. (A pipe
-/// is the only such place that can be had everywhere.)
+/// The places of the registry were opened one after the other, without patience: one that never
+/// answered held up the start for ever, in silence. (A pipe is the only such place that can be had
+/// everywhere.)
 #[test]
 fn a_known_place_that_does_not_answer_holds_nothing_up() {
     let world = World::new();
     world.rename(2, "sdd");
     let silent = &world.members[2];
-    assert!(std::process::Command::new("mkfifo").arg(silent).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(silent)
+            .status()
+            .unwrap()
+            .success()
+    );
     std::thread::scope(|scope| {
         let (ended, wait) = std::sync::mpsc::channel();
         let world = &world;
-        scope.spawn(move || ended.send(world.locate().map(|found| found.is_away())).unwrap());
+        scope.spawn(move || {
+            ended
+                .send(world.locate().map(|found| found.is_away()))
+                .unwrap()
+        });
         let located = wait.recv_timeout(std::time::Duration::from_secs(10));
         // Both ends at once: whoever waits for the other end, where this test fails, goes on.
-        drop(std::fs::File::options().read(true).write(true).open(silent).unwrap());
+        drop(
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(silent)
+                .unwrap(),
+        );
         assert!(!located.expect("an answer in time").expect("the pool"));
     });
 }
 
-/// After the machine had started again `sdb` was `sdd`: the pool started without it, and a spare took its place.
+/// After the machine had started again `sdb` was `sdd`: the pool started without it, and a spare
+/// took its place.
 #[test]
 fn a_member_that_has_another_name_now_is_found() {
     let world = World::new();
     let elsewhere = world.rename(2, "sdd");
     let found = world.locate().unwrap();
-    assert!((found.missing(), found.is_away(), found.is_searched) == (vec![], false, true), "{found:?}");
+    assert!(
+        (found.missing(), found.is_away(), found.is_searched) == (vec![], false, true),
+        "{found:?}"
+    );
     assert_eq!(paths(&found)[2], elsewhere);
-    assert_eq!(paths(&found)[3], world.members[3], "the others by the names that were known");
+    assert_eq!(
+        paths(&found)[3],
+        world.members[3],
+        "the others by the names that were known"
+    );
     // What the next start makes of it: both names are kept, the one that was known first.
     let mut entry = world.registry.load("tank").unwrap().unwrap();
-    entry.add_members(found.members.iter().map(|member| member.path.clone()).collect());
+    entry.add_members(
+        found
+            .members
+            .iter()
+            .map(|member| member.path.clone())
+            .collect(),
+    );
     assert_eq!(entry.members, [&world.members[..], &[elsewhere]].concat());
     let opened = open(&found, &world.registry, &OpenRequest::default()).unwrap();
     assert_eq!(opened.engine.status().state, "online");
@@ -88,11 +136,22 @@ fn a_pool_of_which_every_name_has_changed_is_found() {
     std::fs::write(&world.members[0], [7; 10_000]).unwrap();
     create_pool_named_alike(&world.members[1]);
     let found = world.locate().unwrap();
-    assert!((found.missing(), found.members.len(), found.is_searched) == (vec![], 6, true), "{found:?}");
+    assert!(
+        (found.missing(), found.members.len(), found.is_searched) == (vec![], 6, true),
+        "{found:?}"
+    );
     let entry = world.registry.load("tank").unwrap().unwrap();
     assert_eq!(found.pool, entry.pool);
     let listed = list_beside(&world.registry, &[], &|| vec![world.now.path().to_owned()]);
-    assert_eq!(listed.iter().find(|pool| pool.pool == entry.pool).unwrap().members.len(), 6);
+    assert_eq!(
+        listed
+            .iter()
+            .find(|pool| pool.pool == entry.pool)
+            .unwrap()
+            .members
+            .len(),
+        6
+    );
 }
 
 /// A member of another pool with the name of ours.
@@ -115,14 +174,37 @@ fn what_is_away_for_good_leaves_a_degraded_pool() {
 fn nothing_is_searched_while_everything_is_where_it_was_or_where_the_user_says() {
     let world = World::new();
     let never = || panic!("other devices were looked at");
-    let by_name = PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() };
-    assert!(!locate_beside(&by_name, &world.registry, &never).unwrap().is_searched);
+    let by_name = PoolTarget {
+        name: Some("tank".to_owned()),
+        ..PoolTarget::default()
+    };
+    assert!(
+        !locate_beside(&by_name, &world.registry, &never)
+            .unwrap()
+            .is_searched
+    );
     assert_eq!(list_beside(&world.registry, &[], &never).len(), 1);
     world.rename(0, "sda");
-    let folders = PoolTarget { dirs: vec![world.before.path().to_owned()], ..by_name.clone() };
-    assert_eq!(locate_beside(&folders, &world.registry, &never).unwrap().missing(), [0]);
-    let members = PoolTarget { members: world.members[1..5].to_vec(), ..by_name };
-    assert_eq!(locate_beside(&members, &world.registry, &never).unwrap().missing(), [0, 5]);
+    let folders = PoolTarget {
+        dirs: vec![world.before.path().to_owned()],
+        ..by_name.clone()
+    };
+    assert_eq!(
+        locate_beside(&folders, &world.registry, &never)
+            .unwrap()
+            .missing(),
+        [0]
+    );
+    let members = PoolTarget {
+        members: world.members[1..5].to_vec(),
+        ..by_name
+    };
+    assert_eq!(
+        locate_beside(&members, &world.registry, &never)
+            .unwrap()
+            .missing(),
+        [0, 5]
+    );
 }
 
 /// Links are kept as they are, and so a file may be known by two names.
@@ -136,35 +218,79 @@ fn two_names_of_one_file_are_no_copy() {
     world.registry.save(&entry).unwrap();
     std::fs::remove_file(&world.members[4]).unwrap();
     let found = world.locate().unwrap();
-    assert_eq!((paths(&found)[3], found.missing()), (link.as_path(), vec![4]));
+    assert_eq!(
+        (paths(&found)[3], found.missing()),
+        (link.as_path(), vec![4])
+    );
 }
 
 /// Gives a member the label that a newer version would write.
 fn make_newer(path: &Path) {
     use std::os::unix::fs::FileExt;
     use windrow_layout::superblock::{FORMAT_VERSION, LABEL_OFFSET};
-    let label = Label { version: FORMAT_VERSION + 1, ..examine(path).unwrap().unwrap().label };
-    std::fs::File::options().write(true).open(path).unwrap().write_all_at(&label.encode(), LABEL_OFFSET).unwrap();
+    let label = Label {
+        version: FORMAT_VERSION + 1,
+        ..examine(path).unwrap().unwrap().label
+    };
+    std::fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .write_all_at(&label.encode(), LABEL_OFFSET)
+        .unwrap();
 }
 
-/// A pool that newer software had made was "not found", wherever it was: the search knew labels of this version only.
+/// A pool that newer software had made was "not found", wherever it was: the search knew labels of
+/// this version only.
 #[test]
 fn a_pool_with_labels_of_newer_software_is_told_of() {
     let world = World::new();
     make_newer(&world.members[2]);
-    assert_eq!(world.locate().unwrap().missing(), [2], "one of them is not the pool");
-    world.members.iter().enumerate().filter(|(at, _)| *at != 2).for_each(|(_, path)| make_newer(path));
-    let by_folder = PoolTarget { name: Some("tank".to_owned()), dirs: vec![world.before.path().to_owned()], ..PoolTarget::default() };
-    let unnamed = PoolTarget { name: None, ..by_folder.clone() };
+    assert_eq!(
+        world.locate().unwrap().missing(),
+        [2],
+        "one of them is not the pool"
+    );
+    world
+        .members
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at != 2)
+        .for_each(|(_, path)| make_newer(path));
+    let by_folder = PoolTarget {
+        name: Some("tank".to_owned()),
+        dirs: vec![world.before.path().to_owned()],
+        ..PoolTarget::default()
+    };
+    let unnamed = PoolTarget {
+        name: None,
+        ..by_folder.clone()
+    };
     let elsewhere = |target: &PoolTarget| locate_beside(target, &world.registry, &|| Vec::new());
-    for failure in [world.locate(), elsewhere(&by_folder), elsewhere(&unnamed)].map(Result::unwrap_err) {
-        assert!(failure.id == id::POOL_NEWER && failure.why.contains("member-0 (and 5 more)"), "{failure}");
+    for failure in
+        [world.locate(), elsewhere(&by_folder), elsewhere(&unnamed)].map(Result::unwrap_err)
+    {
+        assert!(
+            failure.id == id::POOL_NEWER && failure.why.contains("member-0 (and 5 more)"),
+            "{failure}"
+        );
     }
     // Nobody kept where it is.
-    world.registry.forget("tank", world.registry.load("tank").unwrap().unwrap().pool).unwrap();
+    world
+        .registry
+        .forget("tank", world.registry.load("tank").unwrap().unwrap().pool)
+        .unwrap();
     let devices = || vec![world.before.path().to_owned()];
-    let by_name = PoolTarget { dirs: Vec::new(), ..by_folder };
-    assert_eq!(locate_beside(&by_name, &world.registry, &devices).unwrap_err().id, id::POOL_NEWER);
+    let by_name = PoolTarget {
+        dirs: Vec::new(),
+        ..by_folder
+    };
+    assert_eq!(
+        locate_beside(&by_name, &world.registry, &devices)
+            .unwrap_err()
+            .id,
+        id::POOL_NEWER
+    );
 }
 
 #[test]
@@ -174,9 +300,20 @@ fn another_pool_of_the_same_name_is_told_and_not_taken() {
     for member in &world.members {
         std::fs::remove_file(member).unwrap();
     }
-    assert!(world.locate().unwrap_err().why.contains("no member of it was found"));
+    assert!(
+        world
+            .locate()
+            .unwrap_err()
+            .why
+            .contains("no member of it was found")
+    );
     create_pool(world.now.path());
     let failure = world.locate().unwrap_err();
     let other = scan(&[world.now.path().to_owned()])[0].pool;
-    assert!(other != before && failure.id == id::POOL_UNKNOWN && failure.why.contains(&other.to_string()), "{failure}");
+    assert!(
+        other != before
+            && failure.id == id::POOL_UNKNOWN
+            && failure.why.contains(&other.to_string()),
+        "{failure}"
+    );
 }

@@ -9,11 +9,25 @@ use windrow_export::{ExportSource, Session, Sink};
 use windrow_io::{Completion, Op, RequestError};
 
 fn pool() -> Pool {
-    let spec = ScratchSpec { segment_rows: Some(64), chunk_rows: Some(16), ..ScratchSpec::default() };
+    let spec = ScratchSpec {
+        segment_rows: Some(64),
+        chunk_rows: Some(16),
+        ..ScratchSpec::default()
+    };
     let opened = scratch_pool(ram_members(4, 32 << 20).unwrap(), &spec).unwrap();
-    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap();
+    let pool = Pool::start(
+        opened.engine,
+        opened.members,
+        opened.buffers,
+        HostOptions::default(),
+    )
+    .unwrap();
     for name in ["data", "other"] {
-        pool.control(Control::VolumeCreate { name: name.to_owned(), size_bytes: 4 << 20 }).unwrap();
+        pool.control(Control::VolumeCreate {
+            name: name.to_owned(),
+            size_bytes: 4 << 20,
+        })
+        .unwrap();
     }
     pool
 }
@@ -47,7 +61,11 @@ impl Sink for Guest {
 }
 
 fn enter(pool: &Pool, export: &str, leaves: bool) -> Arc<Guest> {
-    let guest = Arc::new(Guest { session: Mutex::default(), leaves, was_asked: AtomicBool::new(false) });
+    let guest = Arc::new(Guest {
+        session: Mutex::default(),
+        leaves,
+        was_asked: AtomicBool::new(false),
+    });
     *guest.session.lock().unwrap() = Some(pool.enter(export, "unix pid 7", guest.clone()).unwrap());
     guest
 }
@@ -55,27 +73,77 @@ fn enter(pool: &Pool, export: &str, leaves: bool) -> Arc<Guest> {
 #[test]
 fn what_clients_use_is_not_taken_away_without_force() {
     let pool = pool();
-    pool.add_export("look", crate::NamedExport { volume: "data".to_owned(), read_only: true, ..Default::default() }, true).unwrap();
+    pool.add_export(
+        "look",
+        crate::NamedExport {
+            volume: "data".to_owned(),
+            read_only: true,
+            ..Default::default()
+        },
+        true,
+    )
+    .unwrap();
     let inside = pool.open("data", Arc::new(Collector::default())).unwrap();
-    assert!(pool.bar("x", &Target::Pool, false).is_ok(), "a session of this process is no client");
+    assert!(
+        pool.bar("x", &Target::Pool, false).is_ok(),
+        "a session of this process is no client"
+    );
     let guests = [enter(&pool, "data", true), enter(&pool, "", false)];
-    assert_eq!(pool.clients().iter().map(|client| client.by_default).collect::<Vec<_>>(), [false, true]);
-    for target in [Target::Pool, volume(&pool, "data"), Target::Export("data".to_owned()), Target::Export("look".to_owned()), Target::Default] {
-        let refused = pool.bar("cannot do it", &target, false).map(drop).unwrap_err();
-        assert!(refused.id == id::IN_USE && refused.why.contains("unix pid 7"), "{target:?}: {refused}");
+    assert_eq!(
+        pool.clients()
+            .iter()
+            .map(|client| client.by_default)
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
+    for target in [
+        Target::Pool,
+        volume(&pool, "data"),
+        Target::Export("data".to_owned()),
+        Target::Export("look".to_owned()),
+        Target::Default,
+    ] {
+        let refused = pool
+            .bar("cannot do it", &target, false)
+            .map(drop)
+            .unwrap_err();
+        assert!(
+            refused.id == id::IN_USE && refused.why.contains("unix pid 7"),
+            "{target:?}: {refused}"
+        );
     }
-    let refused = pool.bar("cannot do it", &volume(&pool, "data"), false).map(drop).unwrap_err();
+    let refused = pool
+        .bar("cannot do it", &volume(&pool, "data"), false)
+        .map(drop)
+        .unwrap_err();
     assert!(refused.why.contains("2 clients are connected"), "{refused}");
     assert!(pool.bar("x", &volume(&pool, "other"), false).is_ok());
-    assert!(pool.bar("x", &Target::Export("other".to_owned()), false).is_ok());
-    let counted: Vec<usize> = pool.exports().iter().map(|export| export.clients.len()).collect();
+    assert!(
+        pool.bar("x", &Target::Export("other".to_owned()), false)
+            .is_ok()
+    );
+    let counted: Vec<usize> = pool
+        .exports()
+        .iter()
+        .map(|export| export.clients.len())
+        .collect();
     assert_eq!(counted, [1, 1, 0], "the default, data, other");
     let bar = pool.bar("x", &volume(&pool, "data"), true).unwrap();
     assert_eq!(pool.clients(), []);
-    assert!(guests.iter().all(|guest| guest.was_asked.load(Ordering::SeqCst) && guest.session.lock().unwrap().is_none()));
+    assert!(
+        guests
+            .iter()
+            .all(|guest| guest.was_asked.load(Ordering::SeqCst)
+                && guest.session.lock().unwrap().is_none())
+    );
     assert!(inside.info().size_bytes > 0);
     for export in ["data", "look", ""] {
-        assert_eq!(pool.enter(export, "late", Arc::new(Collector::default())).err(), Some(RequestError::Stopped), "{export}");
+        assert_eq!(
+            pool.enter(export, "late", Arc::new(Collector::default()))
+                .err(),
+            Some(RequestError::Stopped),
+            "{export}"
+        );
     }
     drop(enter(&pool, "other", true));
     drop(bar);
@@ -102,7 +170,8 @@ fn a_client_that_has_closed_its_connection_is_waited_for() {
     });
 }
 
-/// A client that connects while a command looks is seen by it, or refused: it is never there when the command goes on.
+/// A client that connects while a command looks is seen by it, or refused: it is never there when
+/// the command goes on.
 #[test]
 fn a_client_that_comes_meanwhile_is_seen_or_refused() {
     let pool = pool();
@@ -139,18 +208,46 @@ fn a_client_that_comes_meanwhile_is_seen_or_refused() {
 #[test]
 fn clients_are_disconnected_by_export_or_number() {
     let pool = pool();
-    let guests = [enter(&pool, "data", true), enter(&pool, "data", true), enter(&pool, "other", true)];
+    let guests = [
+        enter(&pool, "data", true),
+        enter(&pool, "data", true),
+        enter(&pool, "other", true),
+    ];
     let second = pool.clients()[1].client;
-    assert_eq!(pool.disconnect(Some("other"), Some(second)).unwrap_err().id, id::CLIENT_UNKNOWN);
-    assert_eq!(pool.disconnect(Some("nothing"), None).unwrap_err().id, id::EXPORT_UNKNOWN);
-    assert_eq!(pool.disconnect(None, Some(second)).unwrap().clients.len(), 1);
-    assert!(guests[1].session.lock().unwrap().is_none() && guests[0].session.lock().unwrap().is_some());
-    assert_eq!(pool.disconnect(Some("data"), None).unwrap().clients.len(), 1);
+    assert_eq!(
+        pool.disconnect(Some("other"), Some(second)).unwrap_err().id,
+        id::CLIENT_UNKNOWN
+    );
+    assert_eq!(
+        pool.disconnect(Some("nothing"), None).unwrap_err().id,
+        id::EXPORT_UNKNOWN
+    );
+    assert_eq!(
+        pool.disconnect(None, Some(second)).unwrap().clients.len(),
+        1
+    );
+    assert!(
+        guests[1].session.lock().unwrap().is_none() && guests[0].session.lock().unwrap().is_some()
+    );
+    assert_eq!(
+        pool.disconnect(Some("data"), None).unwrap().clients.len(),
+        1
+    );
     let gone = pool.disconnect(None, None).unwrap();
-    assert_eq!((gone.clients[0].export.as_str(), gone.cut, gone.unfinished), ("other", 0, 0));
+    assert_eq!(
+        (gone.clients[0].export.as_str(), gone.cut, gone.unfinished),
+        ("other", 0, 0)
+    );
     let stubborn = enter(&pool, "data", false);
     let gone = pool.disconnect(Some("data"), None).unwrap();
-    assert_eq!((gone.cut, gone.unfinished, stubborn.session.lock().unwrap().is_none()), (1, 0, true));
+    assert_eq!(
+        (
+            gone.cut,
+            gone.unfinished,
+            stubborn.session.lock().unwrap().is_none()
+        ),
+        (1, 0, true)
+    );
     assert_eq!(pool.disconnect(Some("data"), None).unwrap().clients, []);
 }
 
@@ -159,7 +256,20 @@ fn what_a_client_does_is_counted() {
     let pool = pool();
     let sink = Arc::new(Collector::default());
     let session = pool.enter("data", "p", sink.clone()).unwrap();
-    for (at, op) in [Op::Read { offset: 0, length: 8192 }, Op::Read { offset: 4 << 20, length: 4096 }, Op::Flush].into_iter().enumerate() {
+    for (at, op) in [
+        Op::Read {
+            offset: 0,
+            length: 8192,
+        },
+        Op::Read {
+            offset: 4 << 20,
+            length: 4096,
+        },
+        Op::Flush,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let mut ready = Vec::new();
         session.submit(&mut vec![request(at as u64, op)], &mut ready);
         if ready.is_empty() {
@@ -172,22 +282,59 @@ fn what_a_client_does_is_counted() {
         sink.wait(1);
     }
     let client = pool.clients().remove(0);
-    assert_eq!((client.reads, client.read_bytes, client.writes, client.errors, client.in_flight), (1, 8192, 1, 1, 0));
+    assert_eq!(
+        (
+            client.reads,
+            client.read_bytes,
+            client.writes,
+            client.errors,
+            client.in_flight
+        ),
+        (1, 8192, 1, 1, 0)
+    );
     assert_eq!(client.written_bytes, 512);
 }
 
-/// They stayed with the old name: what took the new one away did not see them, and a new volume of the old name had them.
+/// They stayed with the old name: what took the new one away did not see them, and a new volume of
+/// the old name had them.
 #[test]
 fn clients_follow_the_new_name_of_their_volume() {
     let pool = pool();
-    let Target::Volume(id) = volume(&pool, "data") else { unreachable!("a volume") };
+    let Target::Volume(id) = volume(&pool, "data") else {
+        unreachable!("a volume")
+    };
     let _guests = [enter(&pool, "data", true), enter(&pool, "other", true)];
-    pool.control(Control::VolumeRename { volume: id, name: "archive".to_owned() }).unwrap();
+    pool.control(Control::VolumeRename {
+        volume: id,
+        name: "archive".to_owned(),
+    })
+    .unwrap();
     pool.rename_in_exports(id, "data", "archive");
-    pool.control(Control::VolumeCreate { name: "data".to_owned(), size_bytes: 4 << 20 }).unwrap();
-    let mut clients: Vec<_> = pool.exports().into_iter().map(|export| (export.name, export.clients.len())).collect();
+    pool.control(Control::VolumeCreate {
+        name: "data".to_owned(),
+        size_bytes: 4 << 20,
+    })
+    .unwrap();
+    let mut clients: Vec<_> = pool
+        .exports()
+        .into_iter()
+        .map(|export| (export.name, export.clients.len()))
+        .collect();
     clients.sort();
-    assert_eq!(clients, [("archive".to_owned(), 1), ("data".to_owned(), 0), ("other".to_owned(), 1)]);
-    assert!(pool.bar("x", &Target::Export("archive".to_owned()), false).is_err());
-    assert!(pool.bar("x", &Target::Export("data".to_owned()), false).is_ok());
+    assert_eq!(
+        clients,
+        [
+            ("archive".to_owned(), 1),
+            ("data".to_owned(), 0),
+            ("other".to_owned(), 1)
+        ]
+    );
+    assert!(
+        pool.bar("x", &Target::Export("archive".to_owned()), false)
+            .is_err()
+    );
+    assert!(
+        pool.bar("x", &Target::Export("data".to_owned()), false)
+            .is_ok()
+    );
 }

@@ -11,9 +11,26 @@ fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {
     let mut pool = TestPool::new(Redundancy::Double, 6);
     pool.create(1, "v", 100);
     pool.write(1, &[5]);
-    let (batch, birth, checksum) = (pool.batches.len(), Order(pool.order), payload_checksum(&page));
-    let places = pool.batch(USER, &[(Entry::Data { volume: VolumeId::INDEX, lba: Lba(lba), birth }, Some(page))]);
-    pool.map.insert((VolumeId::INDEX.0, lba), MapEntry::plain(places[0], checksum));
+    let (batch, birth, checksum) = (
+        pool.batches.len(),
+        Order(pool.order),
+        payload_checksum(&page),
+    );
+    let places = pool.batch(
+        USER,
+        &[(
+            Entry::Data {
+                volume: VolumeId::INDEX,
+                lba: Lba(lba),
+                birth,
+            },
+            Some(page),
+        )],
+    );
+    pool.map.insert(
+        (VolumeId::INDEX.0, lba),
+        MapEntry::plain(places[0], checksum),
+    );
     pool.flush();
     pool.checkpoint();
     (pool, batch)
@@ -21,7 +38,14 @@ fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {
 
 fn page(orders: &[u64], previous: u32) -> Vec<u8> {
     let mut page = vec![0; BLOCK_SIZE];
-    let entries: Vec<IndexEntry> = orders.iter().map(|order| IndexEntry { print: 77, id: 3, order: Order(*order) }).collect();
+    let entries: Vec<IndexEntry> = orders
+        .iter()
+        .map(|order| IndexEntry {
+            print: 77,
+            id: 3,
+            order: Order(*order),
+        })
+        .collect();
     encode_index_page(&entries, previous, &mut page);
     page
 }
@@ -30,22 +54,57 @@ fn page(orders: &[u64], previous: u32) -> Vec<u8> {
 fn pages_are_decoded_and_their_entries_counted() {
     let (mut pool, _) = pool_with_page(0, page(&[1, 2], NO_INDEX_PAGE));
     let report = pool.expect_clean();
-    assert!(report.findings.list.is_empty(), "{:#?}", report.findings.list);
-    assert_eq!((report.index_pages, report.index_entries, report.index_entries_in_use), (1, 2, 0));
+    assert!(
+        report.findings.list.is_empty(),
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (
+            report.index_pages,
+            report.index_entries,
+            report.index_entries_in_use
+        ),
+        (1, 2, 0)
+    );
     // An entry counts while its id has the content that its order gave it.
     let places = pool.write(1, &[5, 6]);
     let sum = pool.map[&(1, 6)].checksum();
     let birth = Order(pool.order);
     let content = content(birth.0);
-    let shared = pool.batch(USER, &[(Entry::Data { volume: VolumeId::SHARED, lba: Lba(3), birth: Order(2) }, Some(content))]);
+    let shared = pool.batch(
+        USER,
+        &[(
+            Entry::Data {
+                volume: VolumeId::SHARED,
+                lba: Lba(3),
+                birth: Order(2),
+            },
+            Some(content),
+        )],
+    );
     assert_ne!(places[1], shared[0]);
-    pool.map.insert((VolumeId::SHARED.0, 3), MapEntry::plain(shared[0], sum).with_life(2));
+    pool.map.insert(
+        (VolumeId::SHARED.0, 3),
+        MapEntry::plain(shared[0], sum).with_life(2),
+    );
     pool.map.insert((1, 6), MapEntry::shared(Lba(3), 2));
     pool.flush();
     pool.checkpoint();
     let report = pool.check();
-    assert!(report.findings.list.is_empty(), "{:#?}", report.findings.list);
-    assert_eq!((report.contents, report.index_entries, report.index_entries_in_use), (1, 2, 1));
+    assert!(
+        report.findings.list.is_empty(),
+        "{:#?}",
+        report.findings.list
+    );
+    assert_eq!(
+        (
+            report.contents,
+            report.index_entries,
+            report.index_entries_in_use
+        ),
+        (1, 2, 1)
+    );
 }
 
 #[test]
@@ -53,14 +112,35 @@ fn a_page_that_makes_no_sense_is_told_of_and_no_loss() {
     let of_the_future = page(&[1 << 40], NO_INDEX_PAGE);
     let mut no_page = page(&[1], NO_INDEX_PAGE);
     no_page[4000] = 1;
-    for (lba, bytes) in [(0, of_the_future), (0, no_page), (0, vec![0; BLOCK_SIZE]), (0, page(&[1], 1 << 28)), (1 << 28, page(&[1], NO_INDEX_PAGE))] {
+    for (lba, bytes) in [
+        (0, of_the_future),
+        (0, no_page),
+        (0, vec![0; BLOCK_SIZE]),
+        (0, page(&[1], 1 << 28)),
+        (1 << 28, page(&[1], NO_INDEX_PAGE)),
+    ] {
         let (mut pool, _) = pool_with_page(lba, bytes);
         let report = pool.check();
-        assert_eq!(kinds(&report), [(IndexPageWrong, Repairable)], "{:#?}", report.findings.list);
-        assert_eq!((report.findings.list[0].volume, report.findings.list[0].lba), (Some(VolumeId::INDEX), Some(Lba(lba))));
-        assert_eq!((report.index_entries, report.lost_blocks, report.exit_code()), (0, 0, 4));
+        assert_eq!(
+            kinds(&report),
+            [(IndexPageWrong, Repairable)],
+            "{:#?}",
+            report.findings.list
+        );
+        assert_eq!(
+            (report.findings.list[0].volume, report.findings.list[0].lba),
+            (Some(VolumeId::INDEX), Some(Lba(lba)))
+        );
+        assert_eq!(
+            (report.index_entries, report.lost_blocks, report.exit_code()),
+            (0, 0, 4)
+        );
         // Without its bytes nobody can say.
-        assert!(check(&mut pool.io, &CheckOptions::default(), &mut |_| {}).findings.is_clean());
+        assert!(
+            check(&mut pool.io, &CheckOptions::default(), &mut |_| {})
+                .findings
+                .is_clean()
+        );
     }
 }
 
@@ -70,9 +150,23 @@ fn a_page_that_can_not_be_had_is_nobodys_loss() {
     pool.lose_columns(batch, 1..4);
     pool.damage(batch, 0);
     let report = pool.check();
-    assert!(report.findings.worst == Some(Repairable), "{:#?}", report.findings.list);
+    assert!(
+        report.findings.worst == Some(Repairable),
+        "{:#?}",
+        report.findings.list
+    );
     pool.lose_columns(batch, 0..6);
     let report = pool.check();
-    assert!(report.findings.worst == Some(Repairable), "{:#?}", report.findings.list);
-    assert!(report.findings.list.iter().any(|finding| finding.lba == Some(Lba(0)) && finding.volume == Some(VolumeId::INDEX)));
+    assert!(
+        report.findings.worst == Some(Repairable),
+        "{:#?}",
+        report.findings.list
+    );
+    assert!(
+        report
+            .findings
+            .list
+            .iter()
+            .any(|finding| finding.lba == Some(Lba(0)) && finding.volume == Some(VolumeId::INDEX))
+    );
 }

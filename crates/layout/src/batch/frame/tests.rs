@@ -8,45 +8,83 @@ use windrow_units::{Lba, VolumeId};
 fn encode(header: &mut BatchHeader, entries: &[Entry]) -> Option<(Vec<u8>, Vec<u8>, BatchPlan)> {
     let mut table = TableWriter::new();
     entries.iter().for_each(|e| table.push(e));
-    let plan = plan_batch(&header.shape, header.row, table.encoded_len(), table.payload_blocks())?;
+    let plan = plan_batch(
+        &header.shape,
+        header.row,
+        table.encoded_len(),
+        table.payload_blocks(),
+    )?;
     header.rows = plan.rows;
     let checksums: Vec<u32> = (1000..).take(table.payload_blocks() as usize).collect();
     // Stale bytes in the buffers must not survive.
-    let (mut head, mut tail) = (vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE], vec![0xaa; BLOCK_SIZE]);
+    let (mut head, mut tail) = (
+        vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE],
+        vec![0xaa; BLOCK_SIZE],
+    );
     encode_ends(header, &table, &checksums, &plan, &mut head, &mut tail);
     Some((head, tail, plan))
 }
 
 fn data_entries(count: u64) -> Vec<Entry> {
-    (0..count).map(|i| Entry::Data { volume: VolumeId(1), lba: Lba(i * 7919 % 1_000_003), birth: Order(100 + i) }).collect()
+    (0..count)
+        .map(|i| Entry::Data {
+            volume: VolumeId(1),
+            lba: Lba(i * 7919 % 1_000_003),
+            birth: Order(100 + i),
+        })
+        .collect()
 }
 
 fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
-    let Some((head, tail, plan)) = encode(header, entries) else { return };
+    let Some((head, tail, plan)) = encode(header, entries) else {
+        return;
+    };
     let batch = decode_batch(&head, &tail, &header.pool, header.segment, header.row).unwrap();
     assert_eq!(&batch.frame.header, header);
     assert_eq!(
-        (batch.frame.head_blocks, batch.frame.payload_blocks, batch.frame.padding_blocks()),
+        (
+            batch.frame.head_blocks,
+            batch.frame.payload_blocks,
+            batch.frame.padding_blocks()
+        ),
         (plan.head_blocks, plan.payload_blocks, plan.padding_blocks)
     );
     assert!(batch.entries.iter().map(|e| &e.entry).eq(entries));
     let payload: Vec<PayloadInfo> = batch.entries.iter().filter_map(|e| e.payload).collect();
-    let expected = (0..plan.payload_blocks).map(|i| PayloadInfo { unit: (plan.head_blocks + i) * 256, units: 256, checksum: 1000 + i });
+    let expected = (0..plan.payload_blocks).map(|i| PayloadInfo {
+        unit: (plan.head_blocks + i) * 256,
+        units: 256,
+        checksum: 1000 + i,
+    });
     assert!(payload.into_iter().eq(expected));
     // The head alone tells the first entries, and all of them if it holds them all.
     let told = decode_head(&head, &header.pool, header.segment, header.row).unwrap();
     assert!(entries.starts_with(&told));
-    assert!(told.len() == entries.len() || batch.frame.entry_bytes as usize > head.len() - HEADER_BYTES);
+    assert!(
+        told.len() == entries.len() || batch.frame.entry_bytes as usize > head.len() - HEADER_BYTES
+    );
 }
 
-/// Head and tail of a batch in which some payload is packed, the checksums of blocks counting from 1000, those of packed payload from 5000.
-fn encode_packed(header: &mut BatchHeader, entries: &[(Entry, u16)]) -> Option<(Vec<u8>, Vec<u8>, BatchPlan)> {
+/// Head and tail of a batch in which some payload is packed, the checksums of blocks counting from
+/// 1000, those of packed payload from 5000.
+fn encode_packed(
+    header: &mut BatchHeader,
+    entries: &[(Entry, u16)],
+) -> Option<(Vec<u8>, Vec<u8>, BatchPlan)> {
     let mut table = TableWriter::new();
-    entries.iter().for_each(|(e, units)| table.push_stored(e, *units));
+    entries
+        .iter()
+        .for_each(|(e, units)| table.push_stored(e, *units));
     let plan = table.plan(&header.shape, header.row)?;
     header.rows = plan.rows;
-    let checksums: Vec<u32> = (1000..).take(plan.payload_blocks as usize).chain((5000..).take(table.packed().len())).collect();
-    let (mut head, mut tail) = (vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE], vec![0xaa; BLOCK_SIZE]);
+    let checksums: Vec<u32> = (1000..)
+        .take(plan.payload_blocks as usize)
+        .chain((5000..).take(table.packed().len()))
+        .collect();
+    let (mut head, mut tail) = (
+        vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE],
+        vec![0xaa; BLOCK_SIZE],
+    );
     encode_ends(header, &table, &checksums, &plan, &mut head, &mut tail);
     Some((head, tail, plan))
 }
@@ -57,21 +95,39 @@ fn packed_payload_comes_back() {
     for count in (1..60).chain(300..420).chain(1300..1340) {
         let mut header = header(&shape(6, 96), 0);
         let units = |i: usize| [256, 40, 224, 1, 100, 256, 17][i * i % 7];
-        let entries: Vec<(Entry, u16)> = data_entries(count).into_iter().enumerate().map(|(i, e)| (e, units(i))).collect();
+        let entries: Vec<(Entry, u16)> = data_entries(count)
+            .into_iter()
+            .enumerate()
+            .map(|(i, e)| (e, units(i)))
+            .collect();
         let (head, tail, plan) = encode_packed(&mut header, &entries).expect("room");
         let batch = decode_batch(&head, &tail, &header.pool, header.segment, header.row).unwrap();
         let (mut places, mut whole, mut packed) = (plan.places(), 1000.., 5000..);
         for (decoded, (entry, units)) in batch.entries.iter().zip(&entries) {
-            let checksum = if *units == 256 { whole.next() } else { packed.next() }.unwrap();
-            let payload = PayloadInfo { unit: places.next(*units) as u32, units: *units, checksum };
+            let checksum = if *units == 256 {
+                whole.next()
+            } else {
+                packed.next()
+            }
+            .unwrap();
+            let payload = PayloadInfo {
+                unit: places.next(*units) as u32,
+                units: *units,
+                checksum,
+            };
             assert_eq!((&decoded.entry, decoded.payload), (entry, Some(payload)));
         }
-        assert!(batch.payload_blocks().eq((plan.head_blocks..plan.head_blocks + plan.payload_blocks).zip(1000..)));
+        assert!(
+            batch
+                .payload_blocks()
+                .eq((plan.head_blocks..plan.head_blocks + plan.payload_blocks).zip(1000..))
+        );
         assert_eq!(batch.frame.padding_blocks(), plan.padding_blocks);
     }
 }
 
-/// Lengths that do not lead to where the header says are a fault, whatever the checksums say: places follow from them.
+/// Lengths that do not lead to where the header says are a fault, whatever the checksums say:
+/// places follow from them.
 #[test]
 fn packed_payload_ends_where_the_header_says() {
     let mut header = header(&shape(6, 96), 0);
@@ -79,8 +135,13 @@ fn packed_payload_ends_where_the_header_says() {
     let (mut head, tail, _) = encode_packed(&mut header, &entries).unwrap();
     let seed = seed(&header.pool, header.epoch, header.segment, header.row);
     // An entry's length is its last byte.
-    let entry_bytes = decode_header(&head, &header.pool, header.segment, header.row).unwrap().entry_bytes as usize;
-    assert_eq!(std::mem::replace(&mut head[HEADER_BYTES + entry_bytes - 1], 255), 100);
+    let entry_bytes = decode_header(&head, &header.pool, header.segment, header.row)
+        .unwrap()
+        .entry_bytes as usize;
+    assert_eq!(
+        std::mem::replace(&mut head[HEADER_BYTES + entry_bytes - 1], 255),
+        100
+    );
     let table_checksum = xxh3_64_with_seed(&head[HEADER_BYTES..], seed);
     put(&mut head, H_TABLE_CHECKSUM, &table_checksum.to_le_bytes());
     let header_checksum = xxh3_64_with_seed(&head[H_VERSION..HEADER_BYTES], seed);
@@ -88,13 +149,18 @@ fn packed_payload_ends_where_the_header_says() {
     let mut tail = tail;
     put_footer(&header, header_checksum, seed, &mut tail);
     let found = decode_batch(&head, &tail, &header.pool, header.segment, header.row);
-    assert_eq!(found, Err(BatchError::Malformed("packed payload that does not end where the header says")));
+    assert_eq!(
+        found,
+        Err(BatchError::Malformed(
+            "packed payload that does not end where the header says"
+        ))
+    );
 }
 
 #[test]
 fn batches_of_every_size_come_back() {
-    // 340 to 1000 entries move the seam between head and tail over every kind of place: between entries, inside one, between
-    // checksums, inside one.
+    // 340 to 1000 entries move the seam between head and tail over every kind of place: between
+    // entries, inside one, between checksums, inside one.
     for count in (0..40).chain(340..1000) {
         check_round_trip(&mut header(&shape(6, 8), 0), &data_entries(count));
     }
@@ -107,23 +173,48 @@ fn a_batch_is_refused_at_any_other_address_pool_or_with_another_tail() {
     let decode = |pool, segment, row| decode_batch(&head, &tail, pool, segment, row);
     let (pool, segment, row) = (header.pool, header.segment, header.row);
     assert!(decode(&pool, segment, row).is_ok());
-    assert_eq!(decode(&pool, segment.next(), row), Err(BatchError::Misplaced { segment, row }));
-    assert_eq!(decode(&pool, segment, row + 1), Err(BatchError::Misplaced { segment, row }));
+    assert_eq!(
+        decode(&pool, segment.next(), row),
+        Err(BatchError::Misplaced { segment, row })
+    );
+    assert_eq!(
+        decode(&pool, segment, row + 1),
+        Err(BatchError::Misplaced { segment, row })
+    );
     let other = PoolUuid::from_random([9; 16]);
-    assert_eq!(decode(&other, segment, row), Err(BatchError::OtherPool(pool)));
+    assert_eq!(
+        decode(&other, segment, row),
+        Err(BatchError::OtherPool(pool))
+    );
     let mut later = header.clone();
     later.seq = header.seq.next();
     let (_, later_tail, _) = encode(&mut later, &data_entries(20)).unwrap();
-    assert_eq!(decode_batch(&head, &later_tail, &pool, segment, row), Err(BatchError::OtherFooter));
-    assert_eq!(decode_batch(&head, &[0; BLOCK_SIZE], &pool, segment, row), Err(BatchError::NoFooter));
-    assert_eq!(decode_batch(&head[..300], &tail, &pool, segment, row), Err(BatchError::WrongLength));
-    assert_eq!(decode_header(&[0; 4096], &pool, segment, row), Err(BatchError::NoHeader));
-    assert_eq!(decode_header(&head[..255], &pool, segment, row), Err(BatchError::WrongLength));
+    assert_eq!(
+        decode_batch(&head, &later_tail, &pool, segment, row),
+        Err(BatchError::OtherFooter)
+    );
+    assert_eq!(
+        decode_batch(&head, &[0; BLOCK_SIZE], &pool, segment, row),
+        Err(BatchError::NoFooter)
+    );
+    assert_eq!(
+        decode_batch(&head[..300], &tail, &pool, segment, row),
+        Err(BatchError::WrongLength)
+    );
+    assert_eq!(
+        decode_header(&[0; 4096], &pool, segment, row),
+        Err(BatchError::NoHeader)
+    );
+    assert_eq!(
+        decode_header(&head[..255], &pool, segment, row),
+        Err(BatchError::WrongLength)
+    );
 }
 
 #[test]
 fn a_torn_batch_never_verifies() {
-    // The same address, once with an old batch and once with a new one; every sector may be old or new.
+    // The same address, once with an old batch and once with a new one; every sector may be old or
+    // new.
     let mut old = header(&shape(6, 8), 0);
     let mut new = old.clone();
     new.seq = old.seq.next();
@@ -138,7 +229,10 @@ fn a_torn_batch_never_verifies() {
         torn[range.clone()].copy_from_slice(&old_all[range.clone()]);
         let (head, tail) = torn.split_at(torn.len() - BLOCK_SIZE);
         let result = decode_batch(head, tail, &new.pool, new.segment, new.row);
-        assert!(result.is_err() || torn == new_all, "sector {sector} of the older batch went unnoticed");
+        assert!(
+            result.is_err() || torn == new_all,
+            "sector {sector} of the older batch went unnoticed"
+        );
     }
 }
 
@@ -177,12 +271,18 @@ fn impossible_numbers_are_refused_before_anything_is_allocated() {
         put(&mut wrong, at, bytes);
         resign(&mut wrong, &header);
         let result = decode_header(&wrong, &header.pool, header.segment, header.row);
-        assert!(matches!(result, Err(BatchError::Malformed(_))), "field at {at}: {result:?}");
+        assert!(
+            matches!(result, Err(BatchError::Malformed(_))),
+            "field at {at}: {result:?}"
+        );
     }
     let mut newer = head;
     put(&mut newer, H_VERSION, &[2, 0]);
     resign(&mut newer, &header);
-    assert_eq!(decode_header(&newer, &header.pool, header.segment, header.row), Err(BatchError::Version(2)));
+    assert_eq!(
+        decode_header(&newer, &header.pool, header.segment, header.row),
+        Err(BatchError::Version(2))
+    );
 }
 
 #[test]
@@ -192,18 +292,28 @@ fn plans_are_the_smallest_that_hold_and_leave_no_useless_rows() {
             let left = shape.chunk_end(row) - row;
             for payload in 0..=max_payload_blocks(&shape, row) + 1 {
                 for table_len in [0usize, 2 * payload as usize, 10 * payload as usize, 20_000] {
-                    let head = (table_len + 320).div_ceil(BLOCK_SIZE).saturating_sub(1).max(1) as u32;
+                    let head = (table_len + 320)
+                        .div_ceil(BLOCK_SIZE)
+                        .saturating_sub(1)
+                        .max(1) as u32;
                     let used = head + payload + 1;
                     let Some(plan) = plan_batch(&shape, row, table_len, payload) else {
                         assert!(used > left * u32::from(shape.data));
                         continue;
                     };
                     let data = plan.rows * u32::from(shape.data);
-                    assert_eq!((plan.head_blocks, plan.payload_blocks, plan.padding_blocks), (head, payload, data - used));
+                    assert_eq!(
+                        (plan.head_blocks, plan.payload_blocks, plan.padding_blocks),
+                        (head, payload, data - used)
+                    );
                     assert!(plan.rows == left || left - plan.rows >= shape.min_batch_rows());
                     let smaller = plan.rows - 1;
                     let would_leave = left - smaller;
-                    assert!(smaller * u32::from(shape.data) < used || would_leave < shape.min_batch_rows(), "{shape:?} {row} {plan:?}");
+                    assert!(
+                        smaller * u32::from(shape.data) < used
+                            || would_leave < shape.min_batch_rows(),
+                        "{shape:?} {row} {plan:?}"
+                    );
                 }
             }
             assert!(max_payload_blocks(&shape, row) < left * u32::from(shape.data));

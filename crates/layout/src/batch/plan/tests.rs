@@ -3,12 +3,19 @@ use proptest::prelude::*;
 use windrow_units::Code;
 
 fn shape(data: u8, rows: u32, chunk_rows: u32) -> Shape {
-    Shape { width: data + 1, data, code: Code::P, rows, chunk_rows }
+    Shape {
+        width: data + 1,
+        data,
+        code: Code::P,
+        rows,
+        chunk_rows,
+    }
 }
 
 proptest! {
-    /// Every piece lies in one column, none over another, and all of them between the whole blocks and the tail; the batch is the smallest one that
-    /// does this, and takes no more blocks than whole payload would.
+    /// Every piece lies in one column, none over another, and all of them between the whole blocks
+    /// and the tail; the batch is the smallest one that does this, and takes no more blocks than
+    /// whole payload would.
     #[test]
     fn pieces_stay_in_their_columns(
         data in 1u8..9,
@@ -52,16 +59,24 @@ proptest! {
     }
 }
 
-/// A row that is too short for another batch goes to the one before it, and what is packed lies as it does in that many rows.
+/// A row that is too short for another batch goes to the one before it, and what is packed lies as
+/// it does in that many rows.
 #[test]
 fn the_rest_of_a_chunk_is_taken_along() {
     let shape = shape(2, 8, 8);
     let packed = [200u16; 14];
     let plan = plan_packed(&shape, 0, 100, 0, &packed).expect("room");
-    // 7 rows would do (1 + 11 blocks without gaps, and the tail), which leaves one, and a batch needs two.
+    // 7 rows would do (1 + 11 blocks without gaps, and the tail), which leaves one, and a batch
+    // needs two.
     assert_eq!(plan.rows, 8);
     let mut places = plan.places();
     let last = packed.iter().map(|units| places.next(*units)).last();
-    assert_eq!(places.end_block(), u64::from(plan.head_blocks + plan.payload_blocks));
-    assert!(last.is_some_and(|at| at > 8 * 256), "the second column is used");
+    assert_eq!(
+        places.end_block(),
+        u64::from(plan.head_blocks + plan.payload_blocks)
+    );
+    assert!(
+        last.is_some_and(|at| at > 8 * 256),
+        "the second column is used"
+    );
 }

@@ -7,29 +7,47 @@ fn usual_entries_are_as_small_as_promised() {
     let mut table = TableWriter::new();
     let mut state = 1u64;
     let mut random = |bound: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 33) % bound
     };
     for i in 0..1000 {
-        table.push(&Entry::Data { volume: VolumeId(1), lba: Lba(random(10 << 20)), birth: Order((1 << 40) + i) });
+        table.push(&Entry::Data {
+            volume: VolumeId(1),
+            lba: Lba(random(10 << 20)),
+            birth: Order((1 << 40) + i),
+        });
     }
     let data = table.bytes().len();
     assert!(data <= 5100, "1000 data entries took {data} bytes");
     table.clear();
     for i in 0..1000 {
         let (lba, birth) = (Lba(random(10 << 20)), Order((1 << 40) + random(1 << 24)));
-        table.push(&Entry::Move { volume: VolumeId(1), lba, birth, from: Place((77 << 24) + i * 1024) });
+        table.push(&Entry::Move {
+            volume: VolumeId(1),
+            lba,
+            birth,
+            from: Place((77 << 24) + i * 1024),
+        });
     }
     let moves = table.bytes().len();
     assert!(moves <= 12_000, "1000 moves took {moves} bytes");
-    assert_eq!((table.entries(), table.payload_blocks(), table.encoded_len()), (1000, 1000, moves + 4000));
+    assert_eq!(
+        (table.entries(), table.payload_blocks(), table.encoded_len()),
+        (1000, 1000, moves + 4000)
+    );
 }
 
 #[test]
 fn sequential_writes_cost_two_bytes_a_block() {
     let mut table = TableWriter::new();
     for i in 0..1000 {
-        table.push(&Entry::Data { volume: VolumeId(3), lba: Lba(5000 + i), birth: Order(70 + i) });
+        table.push(&Entry::Data {
+            volume: VolumeId(3),
+            lba: Lba(5000 + i),
+            birth: Order(70 + i),
+        });
     }
     assert!(table.bytes().len() < 2010);
 }
@@ -38,12 +56,28 @@ fn sequential_writes_cost_two_bytes_a_block() {
 fn content_and_its_first_reference_take_few_bytes() {
     let (mut table, mut lba) = (TableWriter::new(), 1u64);
     for i in 0..1000 {
-        lba = lba.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        lba = lba
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         let birth = Order((1 << 40) + i);
-        table.push(&Entry::Data { volume: VolumeId::SHARED, lba: Lba(500 + i), birth });
-        table.push(&Entry::Reference { volume: VolumeId(1), lba: Lba(lba >> 40), birth, id: Lba(500 + i), life: birth.0 as u32 });
+        table.push(&Entry::Data {
+            volume: VolumeId::SHARED,
+            lba: Lba(500 + i),
+            birth,
+        });
+        table.push(&Entry::Reference {
+            volume: VolumeId(1),
+            lba: Lba(lba >> 40),
+            birth,
+            id: Lba(500 + i),
+            life: birth.0 as u32,
+        });
     }
-    assert!(table.bytes().len() <= 14_000, "1000 pairs took {} bytes", table.bytes().len());
+    assert!(
+        table.bytes().len() <= 14_000,
+        "1000 pairs took {} bytes",
+        table.bytes().len()
+    );
     assert_eq!((table.entries(), table.payload_blocks()), (2000, 1000));
 }
 
@@ -53,31 +87,98 @@ fn references_that_can_not_be_are_refused() {
         // Of the shared volume itself.
         &[KIND_REFERENCE | 1 << ORDER_SHIFT, 0, 0, 0],
         // To an id of 41 bits.
-        &[KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0],
+        &[
+            KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT,
+            1,
+            0,
+            0x80,
+            0x80,
+            0x80,
+            0x80,
+            0x80,
+            0x40,
+            0,
+        ],
         // Of a life of 33 bits.
-        &[KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x10],
+        &[
+            KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT,
+            1,
+            0,
+            0,
+            0x80,
+            0x80,
+            0x80,
+            0x80,
+            0x10,
+        ],
     ];
     for bytes in refused {
-        assert!(matches!(TableReader::new(bytes).next(), Err(BatchError::Malformed(_))), "{bytes:?}");
+        assert!(
+            matches!(
+                TableReader::new(bytes).next(),
+                Err(BatchError::Malformed(_))
+            ),
+            "{bytes:?}"
+        );
     }
     let good = [KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0, 0];
-    assert_eq!(TableReader::new(&good).next(), Ok(Entry::Reference { volume: VolumeId(1), lba: Lba(0), birth: Order(1), id: Lba(0), life: 1 }));
+    assert_eq!(
+        TableReader::new(&good).next(),
+        Ok(Entry::Reference {
+            volume: VolumeId(1),
+            lba: Lba(0),
+            birth: Order(1),
+            id: Lba(0),
+            life: 1
+        })
+    );
 }
 
 #[test]
 fn extreme_values_come_back() {
     let entries = vec![
-        Entry::Data { volume: VolumeId::INDEX, lba: Lba(u64::MAX), birth: Order(COUNTER_MAX) },
-        Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(0) },
-        Entry::Move { volume: VolumeId(1), lba: Lba(1 << 63), birth: Order(1 << 61), from: Place((1 << 46) - 1) },
-        Entry::Range { volume: VolumeId(1), lba: Lba(0), count: u64::MAX, order: Order(1), state: RangeState::Zero },
-        Entry::Covered { first: Order(COUNTER_MAX - 2), count: 2 },
-        Entry::Page { object: u32::MAX, index: u32::MAX },
-        Entry::Page { object: 0, index: 0 },
+        Entry::Data {
+            volume: VolumeId::INDEX,
+            lba: Lba(u64::MAX),
+            birth: Order(COUNTER_MAX),
+        },
+        Entry::Data {
+            volume: VolumeId(1),
+            lba: Lba(0),
+            birth: Order(0),
+        },
+        Entry::Move {
+            volume: VolumeId(1),
+            lba: Lba(1 << 63),
+            birth: Order(1 << 61),
+            from: Place((1 << 46) - 1),
+        },
+        Entry::Range {
+            volume: VolumeId(1),
+            lba: Lba(0),
+            count: u64::MAX,
+            order: Order(1),
+            state: RangeState::Zero,
+        },
+        Entry::Covered {
+            first: Order(COUNTER_MAX - 2),
+            count: 2,
+        },
+        Entry::Page {
+            object: u32::MAX,
+            index: u32::MAX,
+        },
+        Entry::Page {
+            object: 0,
+            index: 0,
+        },
         Entry::Volume {
             volume: VolumeId(VolumeId::INDEX.0 - 1),
             order: Order(3),
-            change: VolumeChange::Create { name: "x".repeat(63), size_bytes: crate::MAX_VOLUME_BYTES },
+            change: VolumeChange::Create {
+                name: "x".repeat(63),
+                size_bytes: crate::MAX_VOLUME_BYTES,
+            },
         },
     ];
     let mut table = TableWriter::new();
@@ -88,11 +189,30 @@ fn extreme_values_come_back() {
 #[test]
 fn an_order_that_has_no_next_one_is_refused() {
     for first in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, u64::MAX - 2] {
-        for entry in [Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(first) }, Entry::Covered { first: Order(first), count: 2 }] {
+        for entry in [
+            Entry::Data {
+                volume: VolumeId(1),
+                lba: Lba(0),
+                birth: Order(first),
+            },
+            Entry::Covered {
+                first: Order(first),
+                count: 2,
+            },
+        ] {
             let mut table = TableWriter::new();
             table.push(&entry);
-            let last = first + if matches!(entry, Entry::Covered { .. }) { 2 } else { 0 };
-            assert_eq!(read_all(table.bytes()).is_ok(), last <= COUNTER_MAX, "{entry:?}");
+            let last = first
+                + if matches!(entry, Entry::Covered { .. }) {
+                    2
+                } else {
+                    0
+                };
+            assert_eq!(
+                read_all(table.bytes()).is_ok(),
+                last <= COUNTER_MAX,
+                "{entry:?}"
+            );
         }
     }
 }
@@ -100,7 +220,10 @@ fn an_order_that_has_no_next_one_is_refused() {
 #[test]
 fn volumes_that_can_not_be_are_refused() {
     let table = |volume: u32, kind: u8, rest: &[u8]| {
-        let mut pen = Pen { room: &mut [0; ENTRY_ROOM], at: 0 };
+        let mut pen = Pen {
+            room: &mut [0; ENTRY_ROOM],
+            at: 0,
+        };
         pen.byte(kind | u8::from(volume != 0) << 4 | 1 << ORDER_SHIFT);
         if volume != 0 {
             pen.varint(u64::from(volume));
@@ -108,28 +231,67 @@ fn volumes_that_can_not_be_are_refused() {
         [&pen.room[..pen.at], rest].concat()
     };
     let index = VolumeId::INDEX.0;
-    for (volume, is_named, is_changed) in
-        [(0, true, false), (1, true, true), (index - 1, true, true), (index, true, false), (index + 1, false, false), (u32::MAX, false, false)]
-    {
-        assert_eq!(read_all(&table(volume, KIND_DATA, &[0])).is_ok(), is_named, "data of {volume}");
-        assert_eq!(read_all(&table(volume, KIND_VOLUME, &[CHANGE_DELETE])).is_ok(), is_changed, "delete of {volume}");
+    for (volume, is_named, is_changed) in [
+        (0, true, false),
+        (1, true, true),
+        (index - 1, true, true),
+        (index, true, false),
+        (index + 1, false, false),
+        (u32::MAX, false, false),
+    ] {
+        assert_eq!(
+            read_all(&table(volume, KIND_DATA, &[0])).is_ok(),
+            is_named,
+            "data of {volume}"
+        );
+        assert_eq!(
+            read_all(&table(volume, KIND_VOLUME, &[CHANGE_DELETE])).is_ok(),
+            is_changed,
+            "delete of {volume}"
+        );
     }
     // Blocks of the largest volume, and one more.
     for (last, is_size) in [(0x80, true), (0x81, false)] {
         let size = [last, 0x80, 0x80, 0x80, 0x80, 2];
-        assert_eq!(read_all(&table(1, KIND_VOLUME, &[&[CHANGE_RESIZE], &size[..]].concat())).is_ok(), is_size);
-        assert_eq!(read_all(&table(1, KIND_VOLUME, &[&[CHANGE_CREATE, 1, b'v'], &size[..]].concat())).is_ok(), is_size);
+        assert_eq!(
+            read_all(&table(
+                1,
+                KIND_VOLUME,
+                &[&[CHANGE_RESIZE], &size[..]].concat()
+            ))
+            .is_ok(),
+            is_size
+        );
+        assert_eq!(
+            read_all(&table(
+                1,
+                KIND_VOLUME,
+                &[&[CHANGE_CREATE, 1, b'v'], &size[..]].concat()
+            ))
+            .is_ok(),
+            is_size
+        );
     }
 }
 
 #[test]
 fn a_cleared_table_starts_from_nothing() {
-    let entry = Entry::Data { volume: VolumeId(4), lba: Lba(900), birth: Order(12) };
+    let entry = Entry::Data {
+        volume: VolumeId(4),
+        lba: Lba(900),
+        birth: Order(12),
+    };
     let mut used = TableWriter::new();
-    used.push(&Entry::Page { object: 17, index: 4 });
+    used.push(&Entry::Page {
+        object: 17,
+        index: 4,
+    });
     used.push(&entry);
     used.clear();
-    assert_eq!((used.entries(), used.payload_blocks(), used.encoded_len()), (0, 0, 0));
+    assert_eq!(
+        (used.entries(), used.payload_blocks(), used.encoded_len()),
+        (0, 0, 0)
+    );
     used.push(&entry);
     let mut fresh = TableWriter::new();
     fresh.push(&entry);
@@ -142,12 +304,24 @@ fn what_has_a_shorter_form_is_refused() {
         &[],
         &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0x81, 0x00, 0], // volume 1 in two bytes
         &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0, 0],          // volume 0 is the current one
-        &[KIND_DATA, 2, 0],                                          // an order step of 1 written out
-        &[KIND_PAGE | VOLUME_BIT, 0, 0],                             // a page has no volume
-        &[KIND_COVERED | 1 << ORDER_SHIFT, 0],                       // nothing covered
-        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0],                 // an empty range
-        &[0, 0, 0],                                                  // kind 0 does not exist
-        &[KIND_DATA | 1 << ORDER_SHIFT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], // 65 bits
+        &[KIND_DATA, 2, 0],                    // an order step of 1 written out
+        &[KIND_PAGE | VOLUME_BIT, 0, 0],       // a page has no volume
+        &[KIND_COVERED | 1 << ORDER_SHIFT, 0], // nothing covered
+        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0], // an empty range
+        &[0, 0, 0],                            // kind 0 does not exist
+        &[
+            KIND_DATA | 1 << ORDER_SHIFT,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0x02,
+        ], // 65 bits
     ];
     for bytes in refused {
         assert!(TableReader::new(bytes).next().is_err(), "{bytes:?}");
@@ -157,7 +331,13 @@ fn what_has_a_shorter_form_is_refused() {
 #[test]
 #[should_panic(expected = "range of 0 blocks")]
 fn an_empty_range_never_reaches_a_member() {
-    TableWriter::new().push(&Entry::Range { volume: VolumeId(1), lba: Lba(0), count: 0, order: Order(1), state: RangeState::Hole });
+    TableWriter::new().push(&Entry::Range {
+        volume: VolumeId(1),
+        lba: Lba(0),
+        count: 0,
+        order: Order(1),
+        state: RangeState::Hole,
+    });
 }
 
 proptest! {

@@ -1,8 +1,9 @@
 //! Lanes of x86-64 vector registers.
 //!
-//! Without GFNI a product with a constant is two look-ups in 16-byte tables (one for each half of a byte) by byte shuffle; with
-//! GFNI it is one affine transformation: multiplication by a constant is linear over the bits of a byte, so any polynomial
-//! serves, not only the one that the instruction set's own multiplication is bound to.
+//! Without GFNI a product with a constant is two look-ups in 16-byte tables (one for each half of a
+//! byte) by byte shuffle; with GFNI it is one affine transformation: multiplication by a constant
+//! is linear over the bits of a byte, so any polynomial serves, not only the one that the
+//! instruction set's own multiplication is bound to.
 
 use super::Lanes;
 use crate::gf;
@@ -32,7 +33,8 @@ const fn matrices() -> [u64; 256] {
     let mut matrices = [0; 256];
     let mut weight = 0;
     while weight < 256 {
-        // Bit `input` of the row of `output` says whether that input bit goes into that output bit; the row of output bit i is byte 7 - i.
+        // Bit `input` of the row of `output` says whether that input bit goes into that output bit;
+        // the row of output bit i is byte 7 - i.
         let mut input = 0;
         while input < 8 {
             let product = gf::multiply(weight as u8, 1 << input);
@@ -52,8 +54,9 @@ const fn matrices() -> [u64; 256] {
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Ssse3(__m128i);
 
-// SAFETY of all unsafe blocks in this file: the trait's promise, that the processor has the instructions of the type and that
-// pointers are good for `BYTES` bytes; loads and stores are the kinds that ask no alignment. Tables have the size that is read.
+// SAFETY of all unsafe blocks in this file: the trait's promise, that the processor has the
+// instructions of the type and that pointers are good for `BYTES` bytes; loads and stores are the
+// kinds that ask no alignment. Tables have the size that is read.
 impl Lanes for Ssse3 {
     const BYTES: usize = 16;
     type Factor = (__m128i, __m128i);
@@ -82,7 +85,10 @@ impl Lanes for Ssse3 {
     unsafe fn double(self) -> Self {
         // SAFETY: see above.
         unsafe {
-            let carry = _mm_and_si128(_mm_cmpgt_epi8(_mm_setzero_si128(), self.0), _mm_set1_epi8(gf::REDUCTION as i8));
+            let carry = _mm_and_si128(
+                _mm_cmpgt_epi8(_mm_setzero_si128(), self.0),
+                _mm_set1_epi8(gf::REDUCTION as i8),
+            );
             Self(_mm_xor_si128(_mm_add_epi8(self.0, self.0), carry))
         }
     }
@@ -90,7 +96,12 @@ impl Lanes for Ssse3 {
     unsafe fn factor(weight: u8) -> Self::Factor {
         let table = HALF_BYTE_PRODUCTS[usize::from(weight)].as_ptr();
         // SAFETY: see above; the table has 32 bytes.
-        unsafe { (_mm_loadu_si128(table.cast()), _mm_loadu_si128(table.add(16).cast())) }
+        unsafe {
+            (
+                _mm_loadu_si128(table.cast()),
+                _mm_loadu_si128(table.add(16).cast()),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn scale(self, (low, high): Self::Factor) -> Self {
@@ -136,7 +147,10 @@ impl Lanes for Avx2 {
     unsafe fn double(self) -> Self {
         // SAFETY: see above.
         unsafe {
-            let carry = _mm256_and_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0), _mm256_set1_epi8(gf::REDUCTION as i8));
+            let carry = _mm256_and_si256(
+                _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0),
+                _mm256_set1_epi8(gf::REDUCTION as i8),
+            );
             Self(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), carry))
         }
     }
@@ -144,7 +158,12 @@ impl Lanes for Avx2 {
     unsafe fn factor(weight: u8) -> Self::Factor {
         let table = HALF_BYTE_PRODUCTS[usize::from(weight)].as_ptr();
         // SAFETY: see above; the table has 32 bytes.
-        unsafe { (_mm256_broadcastsi128_si256(_mm_loadu_si128(table.cast())), _mm256_broadcastsi128_si256(_mm_loadu_si128(table.add(16).cast()))) }
+        unsafe {
+            (
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.cast())),
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.add(16).cast())),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn scale(self, (low, high): Self::Factor) -> Self {
@@ -152,7 +171,8 @@ impl Lanes for Avx2 {
         unsafe {
             let mask = _mm256_set1_epi8(0x0f);
             let low = _mm256_shuffle_epi8(low, _mm256_and_si256(self.0, mask));
-            let high = _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(self.0), mask));
+            let high =
+                _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(self.0), mask));
             Self(_mm256_xor_si256(low, high))
         }
     }

@@ -2,10 +2,15 @@ use super::*;
 
 #[test]
 fn parts_cover_every_age_and_begin_where_they_say() {
-    let ages = (0..2000).chain((0..32).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1])).chain([u64::from(u32::MAX)]);
+    let ages = (0..2000)
+        .chain((0..32).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]))
+        .chain([u64::from(u32::MAX)]);
     for age in ages.map(|age| age as u32) {
         let at = part(age);
-        assert!(at < AGES && edge(at) <= f64::from(age) && f64::from(age) < edge(at + 1), "{age} in {at}");
+        assert!(
+            at < AGES && edge(at) <= f64::from(age) && f64::from(age) < edge(at + 1),
+            "{age} in {at}"
+        );
     }
     assert!((1..=AGES).all(|at| edge(at) > edge(at - 1)));
 }
@@ -41,8 +46,17 @@ fn lives_longer_than_an_epoch_are_counted_rightly() {
     });
     let survival = lives.survival(false);
     // (The lives of the start have not all faded.)
-    assert!(survival[part(2900) - 1] > 0.95 && survival[part(3100) + 1] < 0.03, "{} {}", survival[part(2900) - 1], survival[part(3100) + 1]);
-    assert!(survival.windows(2).all(|pair| pair[1] <= pair[0] && pair[1] >= 0.0));
+    assert!(
+        survival[part(2900) - 1] > 0.95 && survival[part(3100) + 1] < 0.03,
+        "{} {}",
+        survival[part(2900) - 1],
+        survival[part(3100) + 1]
+    );
+    assert!(
+        survival
+            .windows(2)
+            .all(|pair| pair[1] <= pair[0] && pair[1] >= 0.0)
+    );
     assert_eq!(lives.hot_share(), 0.0);
 }
 

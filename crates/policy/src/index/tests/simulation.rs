@@ -1,4 +1,5 @@
-//! A log of segments in a few lines: enough to see that the index and its policies reach the write amplification that theory expects.
+//! A log of segments in a few lines: enough to see that the index and its policies reach the write
+//! amplification that theory expects.
 
 use super::{Random, stats};
 use crate::analytic::greedy_waf;
@@ -32,13 +33,15 @@ struct Log {
     written: u64,
 }
 
-/// Free segments kept while the log is full: one may be opened by each stream before the next victim is cleaned.
+/// Free segments kept while the log is full: one may be opened by each stream before the next
+/// victim is cleaned.
 const RESERVE: usize = 3;
 
 impl Log {
     fn new(setup: Setup) -> Self {
         let streams = 1 + usize::from(setup.separate);
-        // When a victim is chosen, all but one of the reserve are free and every stream has a segment open.
+        // When a victim is chosen, all but one of the reserve are free and every stream has a
+        // segment open.
         let segments = setup.segments + (streams + RESERVE - 1) as u32;
         let blocks = f64::from(setup.segments * SEGMENT_BLOCKS) * setup.utilisation;
         Self {
@@ -54,8 +57,14 @@ impl Log {
     }
 
     fn append(&mut self, block: u32, origin: Origin) {
-        let stream = if self.setup.separate { placement(origin) } else { Stream::User };
-        let slot = self.open[usize::from(stream.number())].take().unwrap_or_else(|| self.free.pop().expect("reserve is kept") * SEGMENT_BLOCKS);
+        let stream = if self.setup.separate {
+            placement(origin)
+        } else {
+            Stream::User
+        };
+        let slot = self.open[usize::from(stream.number())]
+            .take()
+            .unwrap_or_else(|| self.free.pop().expect("reserve is kept") * SEGMENT_BLOCKS);
         let old = std::mem::replace(&mut self.map[block as usize], slot);
         if old != NOWHERE {
             let segment = old / SEGMENT_BLOCKS;
@@ -67,7 +76,10 @@ impl Log {
         self.live[segment as usize] += 1;
         self.written += 1;
         if (slot + 1).is_multiple_of(SEGMENT_BLOCKS) {
-            self.index.insert(segment, stats(self.live[segment as usize], SEGMENT_BLOCKS, self.written));
+            self.index.insert(
+                segment,
+                stats(self.live[segment as usize], SEGMENT_BLOCKS, self.written),
+            );
         } else {
             self.open[usize::from(stream.number())] = Some(slot + 1);
         }
@@ -75,7 +87,10 @@ impl Log {
 
     fn write(&mut self, block: u32) {
         while self.free.len() < RESERVE {
-            let (victim, found) = self.index.pop_best(self.written).expect("some segment has garbage");
+            let (victim, found) = self
+                .index
+                .pop_best(self.written)
+                .expect("some segment has garbage");
             assert_eq!(found.live_units, self.live[victim as usize]);
             for slot in victim * SEGMENT_BLOCKS..(victim + 1) * SEGMENT_BLOCKS {
                 let block = self.owners[slot as usize];
@@ -91,12 +106,19 @@ impl Log {
 }
 
 /// Fills the log, overwrites it `warm` times, and measures over `measured` further overwrites.
-fn waf(setup: Setup, warm: u64, measured: u64, mut choose: impl FnMut(&mut Random, u32) -> u32) -> f64 {
+fn waf(
+    setup: Setup,
+    warm: u64,
+    measured: u64,
+    mut choose: impl FnMut(&mut Random, u32) -> u32,
+) -> f64 {
     let mut log = Log::new(setup);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let blocks = log.map.len() as u32;
     (0..blocks).for_each(|block| log.write(block));
-    let mut run = |log: &mut Log, overwrites: u64| (0..overwrites * u64::from(blocks)).for_each(|_| log.write(choose(&mut random, blocks)));
+    let mut run = |log: &mut Log, overwrites: u64| {
+        (0..overwrites * u64::from(blocks)).for_each(|_| log.write(choose(&mut random, blocks)))
+    };
     run(&mut log, warm);
     let before = log.written;
     run(&mut log, measured);
@@ -111,32 +133,63 @@ fn uniform(random: &mut Random, blocks: u32) -> u32 {
 /// 80 % of the writes go to 20 % of the blocks.
 fn hot_and_cold(random: &mut Random, blocks: u32) -> u32 {
     let hot = blocks / 5;
-    if random.below(5) < 4 { random.below(hot) } else { hot + random.below(blocks - hot) }
+    if random.below(5) < 4 {
+        random.below(hot)
+    } else {
+        hot + random.below(blocks - hot)
+    }
 }
 
 #[test]
 fn greedy_reaches_the_closed_form() {
     for utilisation in [0.7, 0.9] {
-        let setup = Setup { policy: VictimPolicy::Greedy, separate: false, utilisation, segments: 400 };
-        let (found, theory) = (waf(setup, 4, 2, uniform), greedy_waf(utilisation, SEGMENT_BLOCKS));
+        let setup = Setup {
+            policy: VictimPolicy::Greedy,
+            separate: false,
+            utilisation,
+            segments: 400,
+        };
+        let (found, theory) = (
+            waf(setup, 4, 2, uniform),
+            greedy_waf(utilisation, SEGMENT_BLOCKS),
+        );
         println!("utilisation {utilisation}: {found:.3}, closed form {theory:.3}");
-        assert!((found / theory - 1.0).abs() < 0.03, "utilisation {utilisation}: {found}, closed form {theory}");
+        assert!(
+            (found / theory - 1.0).abs() < 0.03,
+            "utilisation {utilisation}: {found}, closed form {theory}"
+        );
     }
 }
 
 #[test]
 fn separation_costs_nothing_under_uniform_writes() {
-    let setup = Setup { policy: VictimPolicy::Greedy, separate: true, utilisation: 0.9, segments: 400 };
+    let setup = Setup {
+        policy: VictimPolicy::Greedy,
+        separate: true,
+        utilisation: 0.9,
+        segments: 400,
+    };
     let (found, theory) = (waf(setup, 4, 2, uniform), greedy_waf(0.9, SEGMENT_BLOCKS));
     println!("{found:.3}, closed form {theory:.3}");
-    assert!((found / theory - 1.0).abs() < 0.03, "{found}, closed form {theory}");
+    assert!(
+        (found / theory - 1.0).abs() < 0.03,
+        "{found}, closed form {theory}"
+    );
 }
 
 #[test]
 fn cost_benefit_with_separation_beats_greedy_on_hot_and_cold_blocks() {
-    let setup = |policy, separate| Setup { policy, separate, utilisation: 0.9, segments: 400 };
+    let setup = |policy, separate| Setup {
+        policy,
+        separate,
+        utilisation: 0.9,
+        segments: 400,
+    };
     let greedy = waf(setup(VictimPolicy::Greedy, false), 4, 2, hot_and_cold);
     let cost_benefit = waf(setup(VictimPolicy::CostBenefit, true), 4, 2, hot_and_cold);
     println!("greedy {greedy:.3}, cost-benefit with separation {cost_benefit:.3}");
-    assert!(cost_benefit < 0.9 * greedy, "{cost_benefit}, greedy {greedy}");
+    assert!(
+        cost_benefit < 0.9 * greedy,
+        "{cost_benefit}, greedy {greedy}"
+    );
 }

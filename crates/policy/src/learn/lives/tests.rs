@@ -9,7 +9,12 @@ fn age_buckets_are_half_octaves_and_cover_everything() {
     );
     for bucket in 2..60 {
         let begin = edge(bucket).ceil() as u32;
-        assert_eq!(age_bucket(begin), bucket, "bucket {bucket} begins at {}", edge(bucket));
+        assert_eq!(
+            age_bucket(begin),
+            bucket,
+            "bucket {bucket} begins at {}",
+            edge(bucket)
+        );
     }
 }
 
@@ -17,7 +22,8 @@ fn age_buckets_are_half_octaves_and_cover_everything() {
 fn chances_are_deaths_over_exposure_and_a_guess_where_nothing_was_seen() {
     let mut lives = Lives::new(1000);
     let cell = 10 * ROWS + 10;
-    // In 10 000 writes, one block in ten was always alive in the cell at age 1000 (100 of 1000: exposure 100 * 10 000), and 500 died there.
+    // In 10 000 writes, one block in ten was always alive in the cell at age 1000 (100 of 1000:
+    // exposure 100 * 10 000), and 500 died there.
     for _ in 0..1000 {
         lives.seen(cell, 1000);
     }
@@ -27,13 +33,17 @@ fn chances_are_deaths_over_exposure_and_a_guess_where_nothing_was_seen() {
     let row = lives.row(10);
     let chance = lives.cell(cell, &row)[age_bucket(1000)];
     assert!((chance / 5e-4 - 1.0).abs() < 0.02, "{chance}");
-    assert!(row[age_bucket(1 << 25)] < 1e-6, "an age never seen: about one over the age");
+    assert!(
+        row[age_bucket(1 << 25)] < 1e-6,
+        "an age never seen: about one over the age"
+    );
 }
 
 #[test]
 fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
     let mut lives = Lives::new(1 << 20);
-    // A few hot blocks, never met by a sample: they died at an age of about 64, so their chance cannot be far above 1 in half that bucket.
+    // A few hot blocks, never met by a sample: they died at an age of about 64, so their chance
+    // cannot be far above 1 in half that bucket.
     for _ in 0..1000 {
         lives.died(5 * ROWS + 5, 64);
     }
@@ -42,8 +52,8 @@ fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
     assert!(chance <= 2.1 / width, "{chance}");
 }
 
-/// Counts were single `f32`, which stand still at 2^24: from some 40 GiB of live blocks on, the busiest cells had too few deaths, and plans were made for lives that
-/// nobody had.
+/// Counts were single `f32`, which stand still at 2^24: from some 40 GiB of live blocks on, the
+/// busiest cells had too few deaths, and plans were made for lives that nobody had.
 #[test]
 fn counts_of_large_pools_go_on_growing() {
     const MORE: u32 = 1 << 18;
@@ -63,7 +73,24 @@ fn counts_of_large_pools_go_on_growing() {
     lives.settle();
     let expected = ((1 << 26) + MORE) as f32;
     let at = cell * AGES + age;
-    assert_eq!([lives.deaths.get(at), lives.moved.get(at), lives.seen.get(at), lives.born.get(cell), lives.time], [expected; 5]);
+    assert_eq!(
+        [
+            lives.deaths.get(at),
+            lives.moved.get(at),
+            lives.seen.get(at),
+            lives.born.get(cell),
+            lives.time
+        ],
+        [expected; 5]
+    );
     lives.fade(0.5);
-    assert_eq!([lives.deaths.get(at), lives.flow(cell, age), lives.born.get(cell), lives.time], [expected / 2.0; 4]);
+    assert_eq!(
+        [
+            lives.deaths.get(at),
+            lives.flow(cell, age),
+            lives.born.get(cell),
+            lives.time
+        ],
+        [expected / 2.0; 4]
+    );
 }

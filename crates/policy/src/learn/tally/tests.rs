@@ -20,12 +20,21 @@ fn small_sums_are_those_of_f32_to_the_last_digit() {
 
 #[test]
 fn portions_of_unlike_size_go_on_counting() {
-    // What surveys of very many segments add, a tenth live in the mean, if none ever faded: an f32 alone stops long before.
+    // What surveys of very many segments add, a tenth live in the mean, if none ever faded: an f32
+    // alone stops long before.
     let mut tally = Tally::new(1);
     for segment in 0..10_000_000u32 {
-        tally.add(0, (segment.wrapping_mul(2_654_435_761) >> 8) as f32 * (26.0 / (1 << 24) as f32), 130.0);
+        tally.add(
+            0,
+            (segment.wrapping_mul(2_654_435_761) >> 8) as f32 * (26.0 / (1 << 24) as f32),
+            130.0,
+        );
     }
-    assert!((tally.get(0) / 130e6 - 1.0).abs() < 1e-3, "{}", tally.get(0));
+    assert!(
+        (tally.get(0) / 130e6 - 1.0).abs() < 1e-3,
+        "{}",
+        tally.get(0)
+    );
     tally.fade_all(0.5);
     assert!((tally.get(0) / 65e6 - 1.0).abs() < 1e-3, "{}", tally.get(0));
 }

@@ -11,12 +11,19 @@ fn a_trail_follows_the_mean_and_knows_the_last_life() {
     let long = trail.lived(1 << 20);
     assert_eq!(long.cell() % ROWS, 20, "the last life");
     let mean = long.cell() / ROWS;
-    assert!((17..20).contains(&mean), "the mean has moved by a part of the way: octave {mean}");
+    assert!(
+        (17..20).contains(&mean),
+        "the mean has moved by a part of the way: octave {mean}"
+    );
     let mut back = long;
     for _ in 0..30 {
         back = back.lived(1 << 12);
     }
-    assert!(back.cell() / ROWS <= 12, "and comes back: {}", back.cell() / ROWS);
+    assert!(
+        back.cell() / ROWS <= 12,
+        "and comes back: {}",
+        back.cell() / ROWS
+    );
 }
 
 #[test]

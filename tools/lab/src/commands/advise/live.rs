@@ -1,4 +1,5 @@
-//! `advise --live`: the load of a pool in service instead of a trace, what the pool holds besides, and what it is set to.
+//! `advise --live`: the load of a pool in service instead of a trace, what the pool holds besides,
+//! and what it is set to.
 
 use super::MemberOwn;
 use crate::commands::plan::{SmartReport, is_device, report_of_drive};
@@ -25,7 +26,8 @@ pub(super) struct Live {
     place: PoolPlace,
     /// Requests that were not recorded.
     pub(super) missed: u64,
-    /// How long was recorded, in nanoseconds: pauses before the first request and behind the last one are part of the load.
+    /// How long was recorded, in nanoseconds: pauses before the first request and behind the last
+    /// one are part of the load.
     pub(super) duration_ns: u64,
     /// The recording.
     trace: tempfile::NamedTempFile,
@@ -36,25 +38,60 @@ pub(super) struct Live {
 
 impl Live {
     /// Records `source`, a POOL or POOL/VOLUME, for `time`.
-    pub(super) fn record(source: &str, control: Option<PathBuf>, time: Duration) -> Result<Self, Failure> {
+    pub(super) fn record(
+        source: &str,
+        control: Option<PathBuf>,
+        time: Duration,
+    ) -> Result<Self, Failure> {
         if source.starts_with('/') {
             let why = "it is no pool; what a device is asked for is recorded first";
-            return Err(Failure::new(id::USAGE, format!("cannot advise on '{source}'"), why)
-                .remedy("`windrow-lab trace record DEVICE OUT`, then `windrow-lab advise OUT`"));
+            return Err(
+                Failure::new(id::USAGE, format!("cannot advise on '{source}'"), why)
+                    .remedy("`windrow-lab trace record DEVICE OUT`, then `windrow-lab advise OUT`"),
+            );
         }
-        let place = PoolPlace { control, ..PoolPlace::default() };
-        let cannot_write = |error: std::io::Error| Failure::new(id::LOCAL_FILE, "cannot write a recording", error).remedy("TMPDIR names the folder for it");
-        let trace = tempfile::Builder::new().suffix(".wtrc").tempfile().map_err(cannot_write)?;
-        let wish =
-            RecordArguments { source: source.to_owned(), out: trace.path().to_owned(), time: Some(time), requests: None, to: None, place: place.clone() };
+        let place = PoolPlace {
+            control,
+            ..PoolPlace::default()
+        };
+        let cannot_write = |error: std::io::Error| {
+            Failure::new(id::LOCAL_FILE, "cannot write a recording", error)
+                .remedy("TMPDIR names the folder for it")
+        };
+        let trace = tempfile::Builder::new()
+            .suffix(".wtrc")
+            .tempfile()
+            .map_err(cannot_write)?;
+        let wish = RecordArguments {
+            source: source.to_owned(),
+            out: trace.path().to_owned(),
+            time: Some(time),
+            requests: None,
+            to: None,
+            place: place.clone(),
+        };
         let recorded = record::carry_out(&wish)?;
         if let Some(cut) = recorded.cut {
             return Err(cut);
         }
-        let (pool, volume) = source.split_once('/').map_or((source, None), |(pool, volume)| (pool, Some(volume)));
+        let (pool, volume) = source
+            .split_once('/')
+            .map_or((source, None), |(pool, volume)| (pool, Some(volume)));
         let report = context::status(pool, &place)?;
-        let held = report.volumes.iter().filter(|known| volume.is_none_or(|volume| known.name == volume)).map(|known| known.mapped_bytes);
-        Ok(Self { pool: pool.to_owned(), place, missed: recorded.missed, duration_ns: (recorded.seconds * 1e9) as u64, trace, held_bytes: held.sum(), report })
+        let held = report
+            .volumes
+            .iter()
+            .filter(|known| volume.is_none_or(|volume| known.name == volume))
+            .map(|known| known.mapped_bytes);
+        Ok(Self {
+            pool: pool.to_owned(),
+            place,
+            missed: recorded.missed,
+            duration_ns: (recorded.seconds * 1e9) as u64,
+            trace,
+            held_bytes: held.sum(),
+            report,
+        })
     }
 
     /// Where the recording is.
@@ -81,17 +118,40 @@ impl Live {
     /// What it is set to: policy and spare factor.
     pub(super) fn setting(&self) -> Result<(Policy, Share), Failure> {
         let properties = &self.report.properties;
-        let policy = super::policy_of(&properties.placement.to_string(), &properties.victim_policy.to_string()).map_err(|why| cannot(&why))?;
+        let policy = super::policy_of(
+            &properties.placement.to_string(),
+            &properties.victim_policy.to_string(),
+        )
+        .map_err(|why| cannot(&why))?;
         Ok((policy, Share(properties.spare_per_mille)))
     }
 
     /// What is to be said of it beside the prediction.
-    pub(super) fn reasons(&self, now: Option<&super::Tried>, written: u64, blocks: u32) -> Vec<String> {
-        let (capacity, measured) = (&self.report.capacity, self.report.amplification.cleaning_ppm as f64 / 1e6);
-        let measured = if measured > 0.0 { format!("; since its start it has measured {measured:.3}") } else { String::new() };
+    pub(super) fn reasons(
+        &self,
+        now: Option<&super::Tried>,
+        written: u64,
+        blocks: u32,
+    ) -> Vec<String> {
+        let (capacity, measured) = (
+            &self.report.capacity,
+            self.report.amplification.cleaning_ppm as f64 / 1e6,
+        );
+        let measured = if measured > 0.0 {
+            format!("; since its start it has measured {measured:.3}")
+        } else {
+            String::new()
+        };
         let predicted = |now: &super::Tried| {
-            let (policy, victim, spare) = (now.policy, &now.victim_policy, super::percent(now.spare_ppm));
-            format!("As it is set now, {policy}+{victim} at {spare}, {:.3} are predicted for cleaning alone{measured}.", now.waf - now.checkpoints)
+            let (policy, victim, spare) = (
+                now.policy,
+                &now.victim_policy,
+                super::percent(now.spare_ppm),
+            );
+            format!(
+                "As it is set now, {policy}+{victim} at {spare}, {:.3} are predicted for cleaning alone{measured}.",
+                now.waf - now.checkpoints
+            )
         };
         let mut reasons: Vec<String> = now.map(predicted).into_iter().collect();
         let filled = 100.0 * capacity.used_bytes as f64 / capacity.usable_bytes.max(1) as f64;
@@ -105,18 +165,36 @@ impl Live {
             reasons.push(format!("What was recorded wrote only {share:.1} % of what is held, and is repeated: a longer recording (--for) tells more."));
         }
         if self.missed > 0 {
-            reasons.push(format!("{} requests were not recorded, because more came than could be taken.", self.missed));
+            reasons.push(format!(
+                "{} requests were not recorded, because more came than could be taken.",
+                self.missed
+            ));
         }
         reasons
     }
 
-    /// What its members say of themselves, and why the others do not. Members that are files have nothing to say.
+    /// What its members say of themselves, and why the others do not. Members that are files have
+    /// nothing to say.
     pub(super) fn members(&self) -> (Vec<MemberOwn>, Option<String>) {
         let (mut found, mut why_not) = (Vec::new(), None);
-        for member in self.report.members.iter().filter(|member| is_device(Path::new(&member.path))) {
+        for member in self
+            .report
+            .members
+            .iter()
+            .filter(|member| is_device(Path::new(&member.path)))
+        {
             match report_of_drive(&[PathBuf::from(&member.path)]) {
-                Ok((health, findings)) => found.push(MemberOwn { member: member.member, path: member.path.clone(), report: SmartReport { health, findings } }),
-                Err(failure) => why_not = Some(format!("What drives say of themselves is not known: {}: {}.", failure.what, failure.why)),
+                Ok((health, findings)) => found.push(MemberOwn {
+                    member: member.member,
+                    path: member.path.clone(),
+                    report: SmartReport { health, findings },
+                }),
+                Err(failure) => {
+                    why_not = Some(format!(
+                        "What drives say of themselves is not known: {}: {}.",
+                        failure.what, failure.why
+                    ))
+                }
             }
         }
         (found, why_not)
@@ -124,8 +202,13 @@ impl Live {
 
     /// Sets the pool to what was advised.
     pub(super) fn apply(&self, best: &super::Tried) -> Result<(), Failure> {
-        let pairs = [("policy", format!("{}+{}", best.policy, best.victim_policy)), ("spare", format!("{}%", best.spare_ppm as f64 / 10_000.0))];
-        let change = windrow_console::properties::parse(&pairs.map(|(name, value)| (name.to_owned(), value)))?;
+        let pairs = [
+            ("policy", format!("{}+{}", best.policy, best.victim_policy)),
+            ("spare", format!("{}%", best.spare_ppm as f64 / 10_000.0)),
+        ];
+        let change = windrow_console::properties::parse(
+            &pairs.map(|(name, value)| (name.to_owned(), value)),
+        )?;
         context::ask(&self.pool, &self.place, Command::PoolSet(change)).map(|_| ())
     }
 }

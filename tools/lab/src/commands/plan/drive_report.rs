@@ -1,4 +1,5 @@
-//! What a drive of this machine says of itself: `smartctl` asks it, which knows the commands of each kind of drive and needs the rights for them.
+//! What a drive of this machine says of itself: `smartctl` asks it, which knows the commands of
+//! each kind of drive and needs the rights for them.
 
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +10,9 @@ use windrow_host::failure::id;
 
 /// True for what is a device and no file.
 pub fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device() || found.file_type().is_char_device())
+    std::fs::metadata(path).is_ok_and(|found| {
+        found.file_type().is_block_device() || found.file_type().is_char_device()
+    })
 }
 
 /// The JSON of `smartctl -j -x` for a device.
@@ -18,17 +21,31 @@ pub fn is_device(path: &Path) -> bool {
 /// There is no `smartctl`, or it could not ask the drive.
 pub fn ask(device: &Path) -> Result<String, Failure> {
     let title = || format!("cannot ask {} how it is", device.display());
-    let run = Command::new("smartctl").args(["-j", "-x"]).arg(device).stdin(Stdio::null()).output();
+    let run = Command::new("smartctl")
+        .args(["-j", "-x"])
+        .arg(device)
+        .stdin(Stdio::null())
+        .output();
     let output = run.map_err(|error| {
         let remedy = "install smartmontools, or give the report of the drive as a file";
-        Failure::new(id::PLAN_INPUT, title(), format!("smartctl does not run: {error}")).remedy(remedy)
+        Failure::new(
+            id::PLAN_INPUT,
+            title(),
+            format!("smartctl does not run: {error}"),
+        )
+        .remedy(remedy)
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The lowest two bits of its status: it did not understand, or could not open the device. The others tell how the drive is.
+    // The lowest two bits of its status: it did not understand, or could not open the device. The
+    // others tell how the drive is.
     match output.status.code() {
         Some(status) if status & 3 == 0 => Ok(text),
-        _ => Err(Failure::new(id::PLAN_INPUT, title(), complaint(&text).unwrap_or_else(|| format!("smartctl ended with {}", output.status)))
-            .remedy("it needs root, and a drive that answers")),
+        _ => Err(Failure::new(
+            id::PLAN_INPUT,
+            title(),
+            complaint(&text).unwrap_or_else(|| format!("smartctl ended with {}", output.status)),
+        )
+        .remedy("it needs root, and a drive that answers")),
     }
 }
 

@@ -21,12 +21,19 @@ pub struct GainArguments {
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = windrow_console::values::within::<u32>(0, 1_000_000))]
     drives: u32,
     /// Topologies, by comma.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "5,6")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "5,6"
+    )]
     topology: Vec<Topology>,
-    /// What drives make of random writes in place, by comma; the source has 3 for drives with much free space and 8 for others. `plan smart` measures it.
+    /// What drives make of random writes in place, by comma; the source has 3 for drives with much
+    /// free space and 8 for others. `plan smart` measures it.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "3,8", value_parser = factor)]
     drive_wear: Vec<f64>,
-    /// Cleaning of Windrow: (user + moved) / user, or `uniform` for the worst case. `windrow stats` shows a pool's.
+    /// Cleaning of Windrow: (user + moved) / user, or `uniform` for the worst case. `windrow stats`
+    /// shows a pool's.
     #[arg(long, value_name = "FACTOR", default_value = "1.3")]
     cleaning: Cleaning,
     /// Share of the space that users fill under Windrow.
@@ -51,16 +58,28 @@ struct Report {
 
 /// Runs it.
 pub fn run(arguments: &GainArguments, output: &Output) -> Result<u8, Failure> {
-    let usable = arguments.usable.above_nothing("--usable", "nothing is usable")?;
+    let usable = arguments
+        .usable
+        .above_nothing("--usable", "nothing is usable")?;
     let log_wear = arguments.cleaning.value(arguments.usable)?;
     let mut rows = Vec::new();
     for topology in &arguments.topology {
         for drive_wear in arguments.drive_wear.iter().copied() {
-            let gain = classes::gain(drive_wear, log_wear, usable, *topology, arguments.drives).map_err(does_not_fit)?;
-            rows.push(Row { topology: topology.to_string(), drive_wear, gain });
+            let gain = classes::gain(drive_wear, log_wear, usable, *topology, arguments.drives)
+                .map_err(does_not_fit)?;
+            rows.push(Row {
+                topology: topology.to_string(),
+                drive_wear,
+                gain,
+            });
         }
     }
-    let report = Report { drives: arguments.drives, log_wear, usable_ppm: (usable * 1e6).round() as u64, rows };
+    let report = Report {
+        drives: arguments.drives,
+        log_wear,
+        usable_ppm: (usable * 1e6).round() as u64,
+        rows,
+    };
     output.result("plan-gain", &report, || describe(&report, arguments.usable));
     Ok(0)
 }
@@ -68,7 +87,11 @@ pub fn run(arguments: &GainArguments, output: &Output) -> Result<u8, Failure> {
 fn describe(report: &Report, usable: Part) -> String {
     let mut table = Table::new(&["TOPOLOGY", "INSIDE, IN PLACE", "LASTS LONGER"]);
     for row in &report.rows {
-        table.row([row.topology.clone(), printed(row.drive_wear, 2), format!("{} times", printed(row.gain, 2))]);
+        table.row([
+            row.topology.clone(),
+            printed(row.drive_wear, 2),
+            format!("{} times", printed(row.gain, 2)),
+        ]);
     }
     let wear = printed(report.log_wear, 2);
     format!(

@@ -35,8 +35,21 @@ pub fn drives(arguments: &DrivesArguments, output: &Output) -> Result<u8, Failur
     }
     let catalogue = catalogue(arguments.catalogue.as_ref())?;
     output.result("plan-drives", &catalogue, || {
-        let mut table = Table::new(&["ID", "GB", "PRICE", "WRITES/S", "LINEAR MB/S", "CYCLES", "DWPD", "INSIDE", "YEAR", "SOURCE"]);
-        let cell = |value: Option<f64>, decimals| value.map_or("-".to_owned(), |value| printed(value, decimals));
+        let mut table = Table::new(&[
+            "ID",
+            "GB",
+            "PRICE",
+            "WRITES/S",
+            "LINEAR MB/S",
+            "CYCLES",
+            "DWPD",
+            "INSIDE",
+            "YEAR",
+            "SOURCE",
+        ]);
+        let cell = |value: Option<f64>, decimals| {
+            value.map_or("-".to_owned(), |value| printed(value, decimals))
+        };
         for drive in &catalogue.drives {
             table.row([
                 drive.id.clone(),
@@ -75,8 +88,15 @@ pub struct MixedArguments {
 
 /// Runs `plan mixed`.
 pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure> {
-    let mix = mixing::mix(arguments.reads, arguments.writes, arguments.read_share.value())
-        .ok_or_else(|| Failure::new(id::USAGE, "cannot mix", "rates must be more than 0").remedy("see `windrow-lab plan mixed --help`"))?;
+    let mix = mixing::mix(
+        arguments.reads,
+        arguments.writes,
+        arguments.read_share.value(),
+    )
+    .ok_or_else(|| {
+        Failure::new(id::USAGE, "cannot mix", "rates must be more than 0")
+            .remedy("see `windrow-lab plan mixed --help`")
+    })?;
     output.result("plan-mixed", &mix, || {
         format!(
             "{} operations a second: {} reads, {} writes; {} ms of each second go to writes",
@@ -95,7 +115,8 @@ pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure>
     after_help = "Examples:\n  windrow-lab plan smart /dev/nvme0                asks it with smartctl, which needs root\n  windrow-lab plan smart smartctl.json\n  windrow-lab plan smart nvme.json ocp.json -o json"
 )]
 pub struct SmartArguments {
-    /// Drives, or reports of them, several in one file too: `smartctl -j -x /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
+    /// Drives, or reports of them, several in one file too: `smartctl -j -x /dev/X`,
+    /// `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
     #[arg(value_name = "DEVICE|FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -113,20 +134,42 @@ impl SmartReport {
     /// Model and serial number.
     fn name(&self) -> String {
         let model = self.health.model.as_deref().unwrap_or("drive");
-        self.health.serial.as_ref().map_or(model.to_owned(), |serial| format!("{model} {serial}"))
+        self.health
+            .serial
+            .as_ref()
+            .map_or(model.to_owned(), |serial| format!("{model} {serial}"))
     }
 
     /// In one sentence.
     pub fn sentence(&self) -> String {
         let (health, found) = (&self.health, &self.findings);
         let said = [
-            found.wear_amplification.map(|wear| format!("it wrote {} bytes to flash for each that it got", printed(wear, 2))),
-            health.used_percent.map(|used| format!("{used} % of its rated life is used")),
-            found.days_left.map(|days| format!("at the load so far {} years are left", printed(days / 365.0, 1))),
+            found.wear_amplification.map(|wear| {
+                format!(
+                    "it wrote {} bytes to flash for each that it got",
+                    printed(wear, 2)
+                )
+            }),
+            health
+                .used_percent
+                .map(|used| format!("{used} % of its rated life is used")),
+            found.days_left.map(|days| {
+                format!(
+                    "at the load so far {} years are left",
+                    printed(days / 365.0, 1)
+                )
+            }),
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
-        let said = if said.is_empty() { "nothing of its wear".to_owned() } else { said.join(", ") };
-        format!("{} says of itself: {said}.", health.model.as_deref().unwrap_or("The drive"))
+        let said = if said.is_empty() {
+            "nothing of its wear".to_owned()
+        } else {
+            said.join(", ")
+        };
+        format!(
+            "{} says of itself: {said}.",
+            health.model.as_deref().unwrap_or("The drive")
+        )
     }
 }
 
@@ -138,11 +181,22 @@ fn reports(files: &[PathBuf]) -> Result<Vec<SmartReport>, Failure> {
     };
     let mut all = Vec::new();
     for file in files {
-        let text = if super::is_device(file) { super::drive_report::ask(file)? } else { read(file)? };
-        all.extend(health::parse_all(&text).map_err(|error| unclear(format!("cannot understand {}", file.display()), error))?);
+        let text = if super::is_device(file) {
+            super::drive_report::ask(file)?
+        } else {
+            read(file)?
+        };
+        all.extend(
+            health::parse_all(&text)
+                .map_err(|error| unclear(format!("cannot understand {}", file.display()), error))?,
+        );
     }
-    let drives = health::by_drive(all).map_err(|error| unclear("cannot put these reports together".to_owned(), error))?;
-    let conclude = |drive: health::Report| SmartReport { findings: health::findings(&drive.health, drive.pages), health: drive.health };
+    let drives = health::by_drive(all)
+        .map_err(|error| unclear("cannot put these reports together".to_owned(), error))?;
+    let conclude = |drive: health::Report| SmartReport {
+        findings: health::findings(&drive.health, drive.pages),
+        health: drive.health,
+    };
     Ok(drives.into_iter().map(conclude).collect())
 }
 
@@ -152,8 +206,15 @@ pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
         [one] => Ok((one.health.clone(), one.findings)),
         several => {
             let names: Vec<String> = several.iter().map(SmartReport::name).collect();
-            let why = format!("there are reports of {} drives: {}", several.len(), names.join(", "));
-            Err(Failure::new(id::PLAN_INPUT, "one drive is planned with", why).remedy("give the reports of one; `windrow-lab plan smart` shows all"))
+            let why = format!(
+                "there are reports of {} drives: {}",
+                several.len(),
+                names.join(", ")
+            );
+            Err(
+                Failure::new(id::PLAN_INPUT, "one drive is planned with", why)
+                    .remedy("give the reports of one; `windrow-lab plan smart` shows all"),
+            )
         }
     }
 }
@@ -163,18 +224,41 @@ pub fn smart(arguments: &SmartArguments, output: &Output) -> Result<u8, Failure>
     let drives = reports(&arguments.files)?;
     // A single drive stands at the top as well.
     let value = match drives.as_slice() {
-        [one] => serde_json::json!({ "health": one.health, "findings": one.findings, "drives": drives }),
+        [one] => {
+            serde_json::json!({ "health": one.health, "findings": one.findings, "drives": drives })
+        }
         _ => serde_json::json!({ "drives": drives }),
     };
-    output.result("plan-smart", &value, || drives.iter().map(describe_drive).collect::<Vec<_>>().join("\n"));
+    output.result("plan-smart", &value, || {
+        drives
+            .iter()
+            .map(describe_drive)
+            .collect::<Vec<_>>()
+            .join("\n")
+    });
     Ok(0)
 }
 
 fn describe_drive(report: &SmartReport) -> String {
-    let bytes = |bytes: Option<u128>| bytes.map_or("-".to_owned(), |bytes| format!("{} TB", printed(bytes as f64 / 1e12, 2)));
-    let used = report.health.used_percent.map_or("-".to_owned(), |used| format!("{used} %"));
-    let hours = report.health.power_on_hours.map_or("-".to_owned(), |hours| printed(hours as f64, 0));
-    let assumed: String = report.health.assumed.iter().map(|assumed| format!("assumed: {assumed}\n")).collect();
+    let bytes = |bytes: Option<u128>| {
+        bytes.map_or("-".to_owned(), |bytes| {
+            format!("{} TB", printed(bytes as f64 / 1e12, 2))
+        })
+    };
+    let used = report
+        .health
+        .used_percent
+        .map_or("-".to_owned(), |used| format!("{used} %"));
+    let hours = report
+        .health
+        .power_on_hours
+        .map_or("-".to_owned(), |hours| printed(hours as f64, 0));
+    let assumed: String = report
+        .health
+        .assumed
+        .iter()
+        .map(|assumed| format!("assumed: {assumed}\n"))
+        .collect();
     format!(
         "{}\nwritten by the host  {}\nwritten to flash     {}\nrated life used      {used}\nhours under power    {hours}\n{}{assumed}",
         report.name(),
@@ -186,13 +270,21 @@ fn describe_drive(report: &SmartReport) -> String {
 
 /// The conclusions as text.
 pub fn describe_findings(findings: &Findings) -> String {
-    let cell = |value: Option<f64>, decimals, unit: &str| value.map_or("not said".to_owned(), |value| format!("{}{unit}", printed(value, decimals)));
-    let load = findings.overwrites_per_day.map_or(String::new(), |overwrites| match classes::duty(overwrites) {
-        classes::Duty::Low => " (low duty)".to_owned(),
-        classes::Duty::LowToMedium => " (low to medium duty)".to_owned(),
-        classes::Duty::Medium => " (medium duty)".to_owned(),
-        classes::Duty::Heavy => " (heavy duty)".to_owned(),
-    });
+    let cell = |value: Option<f64>, decimals, unit: &str| {
+        value.map_or("not said".to_owned(), |value| {
+            format!("{}{unit}", printed(value, decimals))
+        })
+    };
+    let load = findings
+        .overwrites_per_day
+        .map_or(String::new(), |overwrites| {
+            match classes::duty(overwrites) {
+                classes::Duty::Low => " (low duty)".to_owned(),
+                classes::Duty::LowToMedium => " (low to medium duty)".to_owned(),
+                classes::Duty::Medium => " (medium duty)".to_owned(),
+                classes::Duty::Heavy => " (heavy duty)".to_owned(),
+            }
+        });
     format!(
         "amplified inside     {}\noverwritten a day    {}{load}\nrated for            {} overwrites a day over five years, by its wear so far\nleft at this load    {}\n",
         cell(findings.wear_amplification, 2, ""),
@@ -204,7 +296,9 @@ pub fn describe_findings(findings: &Findings) -> String {
 
 /// Arguments of `plan sources`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow-lab plan sources\n  windrow-lab plan sources --misprints\n  windrow-lab plan sources -o json")]
+#[command(
+    after_help = "Examples:\n  windrow-lab plan sources\n  windrow-lab plan sources --misprints\n  windrow-lab plan sources -o json"
+)]
 pub struct SourcesArguments {
     /// Only what contradicts itself in the sources.
     #[arg(long)]
@@ -219,12 +313,21 @@ struct SourcesReport {
 
 /// Runs `plan sources`.
 pub fn sources(arguments: &SourcesArguments, output: &Output) -> Result<u8, Failure> {
-    let tables = if arguments.misprints { Vec::new() } else { papers::all() };
-    let report = SourcesReport { tables, misprints: papers::MISPRINTS };
+    let tables = if arguments.misprints {
+        Vec::new()
+    } else {
+        papers::all()
+    };
+    let report = SourcesReport {
+        tables,
+        misprints: papers::MISPRINTS,
+    };
     output.result("plan-sources", &report, || {
         let mut text = String::new();
         for printed in &report.tables {
-            let heading: Vec<&str> = std::iter::once("").chain(printed.columns.iter().map(String::as_str)).collect();
+            let heading: Vec<&str> = std::iter::once("")
+                .chain(printed.columns.iter().map(String::as_str))
+                .collect();
             let mut table = Table::new(&heading);
             for (name, cells) in &printed.rows {
                 table.row(std::iter::once(name.clone()).chain(cells.iter().cloned()));

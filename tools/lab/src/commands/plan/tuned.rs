@@ -1,4 +1,5 @@
-//! `plan tuned`: the model of the tunable-FTL talk: amplification by spare, speed and life by amplification; its two tables, computed.
+//! `plan tuned`: the model of the tunable-FTL talk: amplification by spare, speed and life by
+//! amplification; its two tables, computed.
 
 use super::factor;
 use super::part::Part;
@@ -19,9 +20,15 @@ use windrow_plan::rounding::printed;
 )]
 pub struct TunedArguments {
     /// Spare shares of the logical space, by comma.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "7%,14%,28%")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "7%,14%,28%"
+    )]
     spare: Vec<Part>,
-    /// Amplifications that were measured, by comma; else the talk's: 7 and 4 for a standard layer, 1 for a tuned one.
+    /// Amplifications that were measured, by comma; else the talk's: 7 and 4 for a standard layer,
+    /// 1 for a tuned one.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "7,4,1", value_parser = factor)]
     wear: Vec<f64>,
     #[command(flatten)]
@@ -49,22 +56,60 @@ const PLANES: u32 = 128;
 fn rows(arguments: &TunedArguments) -> Vec<Row> {
     let of_spare = |what: String, spare: f64, printed| {
         let found = ftl::tunable(spare);
-        Row { what, spare: Some(spare), wear: found.wear, speed: found.speed, life_years: found.life_years, printed }
+        Row {
+            what,
+            spare: Some(spare),
+            wear: found.wear,
+            speed: found.speed,
+            life_years: found.life_years,
+            printed,
+        }
     };
-    let mut rows: Vec<Row> = arguments.spare.iter().map(|spare| of_spare(format!("standard, {spare} spare, uniform writes"), spare.value(), None)).collect();
+    let mut rows: Vec<Row> = arguments
+        .spare
+        .iter()
+        .map(|spare| {
+            of_spare(
+                format!("standard, {spare} spare, uniform writes"),
+                spare.value(),
+                None,
+            )
+        })
+        .collect();
     rows.extend(arguments.wear.iter().map(|wear| {
         let (what, printed) = match wear {
             7.0 => ("standard, at worst", Some("14 %, 3.3 years")),
             4.0 => ("standard, at best", Some("25 %, 5.7 years")),
-            1.0 => ("tuned: spare for the small random area", Some("~100 %, 20+ years")),
+            1.0 => (
+                "tuned: spare for the small random area",
+                Some("~100 %, 20+ years"),
+            ),
             _ => ("measured", None),
         };
-        Row { what: what.to_owned(), spare: None, wear: *wear, speed: 1.0 / wear, life_years: ftl::life_years(*wear), printed }
+        Row {
+            what: what.to_owned(),
+            spare: None,
+            wear: *wear,
+            speed: 1.0 / wear,
+            life_years: ftl::life_years(*wear),
+            printed,
+        }
     }));
     let usual = 0.07;
-    rows.push(of_spare("4 TB, protection of a LUN".to_owned(), usual, Some("13 %, 3 years")));
-    for (what, unit, printed) in [("no protection, quad plane", 4, "21 %, 4.2 years"), ("no protection, dual plane", 2, "17 %, 3.6 years")] {
-        rows.push(of_spare(format!("4 TB, {what}"), ftl::without_protection(usual, unit, PLANES), Some(printed)));
+    rows.push(of_spare(
+        "4 TB, protection of a LUN".to_owned(),
+        usual,
+        Some("13 %, 3 years"),
+    ));
+    for (what, unit, printed) in [
+        ("no protection, quad plane", 4, "21 %, 4.2 years"),
+        ("no protection, dual plane", 2, "17 %, 3.6 years"),
+    ] {
+        rows.push(of_spare(
+            format!("4 TB, {what}"),
+            ftl::without_protection(usual, unit, PLANES),
+            Some(printed),
+        ));
     }
     rows
 }
@@ -76,16 +121,27 @@ pub fn run(arguments: &TunedArguments, output: &Output) -> Result<u8, Failure> {
     }
     let rows = rows(arguments);
     arguments.report.write(|| page(&rows))?;
-    output.result("plan-tuned", &serde_json::json!({ "rows": rows }), || describe(&rows));
+    output.result("plan-tuned", &serde_json::json!({ "rows": rows }), || {
+        describe(&rows)
+    });
     Ok(0)
 }
 
-const HEADS: [&str; 6] = ["what", "spare", "amplification", "of fresh speed", "life, years", "the talk prints"];
+const HEADS: [&str; 6] = [
+    "what",
+    "spare",
+    "amplification",
+    "of fresh speed",
+    "life, years",
+    "the talk prints",
+];
 
 fn cells(row: &Row) -> [String; 6] {
     [
         row.what.clone(),
-        row.spare.map_or("-".to_owned(), |spare| format!("{} %", printed(spare * 100.0, 1))),
+        row.spare.map_or("-".to_owned(), |spare| {
+            format!("{} %", printed(spare * 100.0, 1))
+        }),
         printed(row.wear, 2),
         format!("{} %", printed(row.speed * 100.0, 0)),
         printed(row.life_years, 1),
@@ -115,5 +171,10 @@ fn page(rows: &[Row]) -> Page {
     )
     .with_all(rows.iter().map(|row| Group::new(row.what.clone(), [row.life_years])))
     .picture();
-    Page::new("Standard and tuned translation layers", "The model of the tunable-FTL talk.").picture("life", &picture).table(&table)
+    Page::new(
+        "Standard and tuned translation layers",
+        "The model of the tunable-FTL talk.",
+    )
+    .picture("life", &picture)
+    .table(&table)
 }

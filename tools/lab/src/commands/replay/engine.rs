@@ -26,11 +26,16 @@ pub(super) fn memory_bytes(blocks: u32, spare: Share) -> u64 {
 }
 
 /// Runs it.
-pub(super) fn run(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result<u8, Failure> {
+pub(super) fn run(
+    arguments: &ReplayArguments,
+    output: &Output,
+    trace: &Loaded,
+) -> Result<u8, Failure> {
     let (blocks, flushes) = (trace.recorded.blocks, trace.recorded.flushes);
     let before = filled(arguments, blocks);
     let traced = trace.recorded.written * u64::from(arguments.repeat);
-    let segment_rows = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
+    let segment_rows = u32::try_from(arguments.segment.0 / BLOCK)
+        .map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
     let mut lines = Vec::new();
     for policy in &arguments.policy {
         for spare in &arguments.spare {
@@ -49,26 +54,55 @@ pub(super) fn run(arguments: &ReplayArguments, output: &Output, trace: &Loaded) 
                 true
             };
             let all = || operations(arguments, trace);
-            let engine = engine::run(policy, &plan, all(), &mut tell).map_err(|why| cannot(&why))?;
+            let engine =
+                engine::run(policy, &plan, all(), &mut tell).map_err(|why| cannot(&why))?;
             let model = match arguments.mode {
-                Mode::Both => Some(engine.model(*policy, &plan, all, &mut tell).map_err(|why| cannot(&why))?),
+                Mode::Both => Some(
+                    engine
+                        .model(*policy, &plan, all, &mut tell)
+                        .map_err(|why| cannot(&why))?,
+                ),
                 Mode::Model | Mode::Engine => None,
             };
-            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, engine, model });
+            lines.push(Line {
+                policy: policy.name(),
+                spare_ppm: u64::from(spare.0) * 1000,
+                engine,
+                model,
+            });
         }
     }
     let mut value = frame(arguments, trace, traced);
     value["flushes"] = flushes.into();
     value["flush_every"] = arguments.flush_every.into();
     value["engine_lines"] = serde_json::json!(lines);
-    output.result("replay", &value, || describe(&lines, flushes, &trace.noticed.remarks()));
+    output.result("replay", &value, || {
+        describe(&lines, flushes, &trace.noticed.remarks())
+    });
     Ok(0)
 }
 
 fn describe(lines: &[Line], flushes: u64, remarks: &str) -> String {
-    let mut table =
-        Table::new(&["POLICY", "SPARE", "CLEANING SPARE", "ENGINE WAF", "MODEL WAF", "STREAMS", "HEADERS", "PADDING", "CHECKPOINTS", "JOURNAL", "SEGMENTS"]);
-    for Line { policy, spare_ppm, engine, model } in lines {
+    let mut table = Table::new(&[
+        "POLICY",
+        "SPARE",
+        "CLEANING SPARE",
+        "ENGINE WAF",
+        "MODEL WAF",
+        "STREAMS",
+        "HEADERS",
+        "PADDING",
+        "CHECKPOINTS",
+        "JOURNAL",
+        "SEGMENTS",
+    ]);
+    for Line {
+        policy,
+        spare_ppm,
+        engine,
+        model,
+    } in lines
+    {
         table.row([
             policy.clone(),
             format!("{} %", *spare_ppm as f64 / 10_000.0),
@@ -83,7 +117,11 @@ fn describe(lines: &[Line], flushes: u64, remarks: &str) -> String {
             engine.segments.to_string(),
         ]);
     }
-    let flushes = if flushes > 0 { format!("{flushes} flushes and writes with FUA of the trace were passed on. ") } else { String::new() };
+    let flushes = if flushes > 0 {
+        format!("{flushes} flushes and writes with FUA of the trace were passed on. ")
+    } else {
+        String::new()
+    };
     format!(
         "{}\nWAF: cleaning, second half. Headers, padding, checkpoints and journal come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
          segments; the pool is as small as the blocks allow at the spare factor, and its reserve is space that users do not fill.\n\

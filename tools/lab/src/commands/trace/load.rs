@@ -1,7 +1,9 @@
 //! Traces as operations of a simulated volume: what `replay`, `advise` and `sim run --trace` run.
 //!
-//! 1 The trace is gone through once: blocks, blocks written, memory ([`survey`]). 2 What would take more memory than is allowed is refused
-//! ([`Surveyed::allow`]). 3 It is gone through again, and the operations are kept ([`Surveyed::load`]).
+//! 1 The trace is gone through once: blocks, blocks written, memory ([`survey`]). 2 What would take
+//!   more memory than is allowed is refused
+//! ([`Surveyed::allow`]). 3 It is gone through again, and the operations are kept
+//! ([`Surveyed::load`]).
 
 use super::{Noticed, TraceSource};
 use crate::commands::replay::cannot;
@@ -17,10 +19,12 @@ use windrow_wa_sim::wa::recorded::{Recorded, Survey, Wish};
 /// What the volume of a trace is.
 #[derive(Args, Clone)]
 pub struct VolumeArguments {
-    /// Size of the volume: its addresses are those of the trace, and what the trace never writes belongs to it. Else the volume is the blocks that the trace writes, side by side.
+    /// Size of the volume: its addresses are those of the trace, and what the trace never writes
+    /// belongs to it. Else the volume is the blocks that the trace writes, side by side.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<Size>,
-    /// What is written once before, in the order of addresses, and not counted: nothing, or every block of the volume.
+    /// What is written once before, in the order of addresses, and not counted: nothing, or every
+    /// block of the volume.
     #[arg(long, value_enum, default_value = "none")]
     pub prefill: Prefill,
     /// The same as --prefill linear.
@@ -48,7 +52,12 @@ impl VolumeArguments {
 
     /// What is wished of the trace.
     pub fn wish(&self, trims: bool, flushes: bool) -> Wish {
-        Wish { size_bytes: self.size.map(|size| size.0), trims, flushes, blocks_per_s: None }
+        Wish {
+            size_bytes: self.size.map(|size| size.0),
+            trims,
+            flushes,
+            blocks_per_s: None,
+        }
     }
 }
 
@@ -74,17 +83,25 @@ pub struct Loaded {
     pub figures: Figures,
     /// Format, devices, and what could not be read.
     pub noticed: Noticed,
-    /// From the first request to the last one, in nanoseconds; 0 where all come at one time, or the trace has no times.
+    /// From the first request to the last one, in nanoseconds; 0 where all come at one time, or the
+    /// trace has no times.
     pub duration_ns: u64,
 }
 
 /// Goes over the trace once.
-fn each(source: &TraceSource, held: Option<&[u8]>, mut visit: impl FnMut(&Request)) -> Result<Noticed, Failure> {
+fn each(
+    source: &TraceSource,
+    held: Option<&[u8]>,
+    mut visit: impl FnMut(&Request),
+) -> Result<Noticed, Failure> {
     let mut reader: Reader<'_> = match held {
         Some(bytes) => source.reader(bytes)?,
         None => source.open()?,
     };
-    while let Some(request) = reader.next_request().map_err(|error| source.failure(&error))? {
+    while let Some(request) = reader
+        .next_request()
+        .map_err(|error| source.failure(&error))?
+    {
         visit(&request);
     }
     Ok(Noticed::of(&reader))
@@ -93,24 +110,38 @@ fn each(source: &TraceSource, held: Option<&[u8]>, mut visit: impl FnMut(&Reques
 /// Standard input, whole.
 fn hold() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    let read = std::io::stdin().take(INPUT_MOST + 1).read_to_end(&mut bytes);
+    let read = std::io::stdin()
+        .take(INPUT_MOST + 1)
+        .read_to_end(&mut bytes);
     read.map_err(|error| Failure::new(id::LOCAL_FILE, "cannot read standard input", error))?;
     if bytes.len() as u64 > INPUT_MOST {
-        return Err(cannot("more than 1 GiB came on standard input, which is kept to be read twice; name a file"));
+        return Err(cannot(
+            "more than 1 GiB came on standard input, which is kept to be read twice; name a file",
+        ));
     }
     Ok(bytes)
 }
 
 /// The first time.
 pub fn survey(source: &TraceSource, wish: Wish) -> Result<Surveyed<'_>, Failure> {
-    let held = if source.is_standard_input() { Some(hold()?) } else { None };
+    let held = if source.is_standard_input() {
+        Some(hold()?)
+    } else {
+        None
+    };
     let (mut survey, mut summary) = (Survey::new(wish), Summary::default());
     each(source, held.as_deref(), |request| {
         survey.add(request);
         summary.add(request);
     })?;
     let blocks = survey.blocks().map_err(|why| cannot(&why))?;
-    Ok(Surveyed { source, held, survey, figures: summary.figures(), blocks })
+    Ok(Surveyed {
+        source,
+        held,
+        survey,
+        figures: summary.figures(),
+        blocks,
+    })
 }
 
 impl Surveyed<'_> {
@@ -139,9 +170,17 @@ impl Surveyed<'_> {
         let mut volume = self.survey.volume().map_err(|why| cannot(&why))?;
         let (mut first, mut duration_ns) = (None, 0);
         let noticed = each(self.source, self.held.as_deref(), |request| {
-            duration_ns = request.time_ns.saturating_sub(*first.get_or_insert(request.time_ns)).max(duration_ns);
+            duration_ns = request
+                .time_ns
+                .saturating_sub(*first.get_or_insert(request.time_ns))
+                .max(duration_ns);
             volume.add(request);
         })?;
-        Ok(Loaded { recorded: volume.finish(), figures: self.figures, noticed, duration_ns })
+        Ok(Loaded {
+            recorded: volume.finish(),
+            figures: self.figures,
+            noticed,
+            duration_ns,
+        })
     }
 }

@@ -1,6 +1,8 @@
-//! `trace plot`: a picture of where (upwards) and when (to the right) a trace writes, and how much; of how long its requests are; and both as a report.
+//! `trace plot`: a picture of where (upwards) and when (to the right) a trace writes, and how much;
+//! of how long its requests are; and both as a report.
 //!
-//! Two passes over the trace: the first finds its extent, so that the second needs a grid of fixed size only.
+//! Two passes over the trace: the first finds its extent, so that the second needs a grid of fixed
+//! size only.
 
 use super::{Noticed, TraceSource};
 use crate::drawing::{Along, Grid, sizes};
@@ -16,8 +18,10 @@ use windrow_trace::{Kind, Request, Summary};
 
 /// Arguments of `trace plot`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow-lab trace plot trace.csv.zst writes.svg\n  windrow-lab trace plot disk.blktrace reads.png --kind read\n  \
-    windrow-lab trace plot trace.wtrc sizes.svg --picture sizes\n  windrow-lab trace plot trace.wtrc writes.svg --by-request --report trace.html")]
+#[command(
+    after_help = "Examples:\n  windrow-lab trace plot trace.csv.zst writes.svg\n  windrow-lab trace plot disk.blktrace reads.png --kind read\n  \
+    windrow-lab trace plot trace.wtrc sizes.svg --picture sizes\n  windrow-lab trace plot trace.wtrc writes.svg --by-request --report trace.html"
+)]
 pub struct PlotArguments {
     #[command(flatten)]
     source: TraceSource,
@@ -94,9 +98,19 @@ struct Extent {
 /// Runs it.
 pub fn run(arguments: &PlotArguments, output: &Output) -> Result<u8, Failure> {
     if arguments.source.name() == "-" {
-        return Err(Failure::new(id::USAGE, "cannot draw from standard input", "the trace is read twice").remedy("name a file"));
+        return Err(Failure::new(
+            id::USAGE,
+            "cannot draw from standard input",
+            "the trace is read twice",
+        )
+        .remedy("name a file"));
     }
-    let mut extent = Extent { requests: 0, last_ns: 0, begin: u64::MAX, end: 0 };
+    let mut extent = Extent {
+        requests: 0,
+        last_ns: 0,
+        begin: u64::MAX,
+        end: 0,
+    };
     let mut summary = Summary::default();
     let noticed = each(arguments, |request| {
         summary.add(request);
@@ -108,35 +122,83 @@ pub fn run(arguments: &PlotArguments, output: &Output) -> Result<u8, Failure> {
         }
     })?;
     if extent.requests == 0 {
-        return Err(Failure::new(id::TRACE_FORMAT, format!("nothing to draw in {}", arguments.source.name()), "it has no request of that kind")
-            .remedy("see `windrow-lab trace info`"));
+        return Err(Failure::new(
+            id::TRACE_FORMAT,
+            format!("nothing to draw in {}", arguments.source.name()),
+            "it has no request of that kind",
+        )
+        .remedy("see `windrow-lab trace info`"));
     }
     draw(arguments, &extent, &summary.figures())?;
-    let drawing = Drawing { noticed, requests: extent.requests, address_begin: extent.begin, address_end: extent.end };
-    output.result("trace-plot", &drawing, || format!("{}: {} requests\n{}", arguments.out.display(), drawing.requests, drawing.noticed.remarks()));
+    let drawing = Drawing {
+        noticed,
+        requests: extent.requests,
+        address_begin: extent.begin,
+        address_end: extent.end,
+    };
+    output.result("trace-plot", &drawing, || {
+        format!(
+            "{}: {} requests\n{}",
+            arguments.out.display(),
+            drawing.requests,
+            drawing.noticed.remarks()
+        )
+    });
     Ok(0)
 }
 
 fn draw(arguments: &PlotArguments, extent: &Extent, figures: &Figures) -> Result<(), Failure> {
     let name = arguments.source.short_name();
-    let mut grid = Grid::new(extent.begin, extent.end, if arguments.by_request { extent.requests } else { extent.last_ns.saturating_add(1) });
+    let mut grid = Grid::new(
+        extent.begin,
+        extent.end,
+        if arguments.by_request {
+            extent.requests
+        } else {
+            extent.last_ns.saturating_add(1)
+        },
+    );
     let mut number = 0;
     each(arguments, |request| {
         if is_drawn(arguments, request) {
-            grid.add(if arguments.by_request { number } else { request.time_ns }, request.offset, request.length);
+            grid.add(
+                if arguments.by_request {
+                    number
+                } else {
+                    request.time_ns
+                },
+                request.offset,
+                request.length,
+            );
             number += 1;
         }
     })?;
-    let heat = grid.picture(arguments.kind.name(), &name, if arguments.by_request { Along::Requests } else { Along::Time });
+    let heat = grid.picture(
+        arguments.kind.name(),
+        &name,
+        if arguments.by_request {
+            Along::Requests
+        } else {
+            Along::Time
+        },
+    );
     let sizes = sizes(figures, &name);
     let wanted = format!("sizes-{}", arguments.kind.name());
-    match sizes.iter().find(|(file, _)| arguments.picture == What::Sizes && *file == wanted) {
+    match sizes
+        .iter()
+        .find(|(file, _)| arguments.picture == What::Sizes && *file == wanted)
+    {
         Some((_, picture)) => save_picture(&arguments.out, picture)?,
         None => save_picture(&arguments.out, &heat)?,
     }
     arguments.report.write(|| {
-        let report = Report::new(&format!("Trace {name}"), &lead(figures)).section("Where and when").picture("heat", &heat).section("Sizes");
-        sizes.iter().fold(report, |report, (file, picture)| report.picture(file, picture))
+        let report = Report::new(&format!("Trace {name}"), &lead(figures))
+            .section("Where and when")
+            .picture("heat", &heat)
+            .section("Sizes");
+        sizes.iter().fold(report, |report, (file, picture)| {
+            report.picture(file, picture)
+        })
     })
 }
 
@@ -152,7 +214,9 @@ fn lead(figures: &Figures) -> String {
         figures.trim.requests,
         figures.flush.requests,
         gib(figures.written_set_bytes),
-        figures.overwrites.map_or(String::new(), |times| format!(", each {times:.2} times"))
+        figures
+            .overwrites
+            .map_or(String::new(), |times| format!(", each {times:.2} times"))
     )
 }
 
@@ -163,7 +227,10 @@ fn is_drawn(arguments: &PlotArguments, request: &Request) -> bool {
 /// Goes over all requests.
 fn each(arguments: &PlotArguments, mut visit: impl FnMut(&Request)) -> Result<Noticed, Failure> {
     let mut reader = arguments.source.open()?;
-    while let Some(request) = reader.next_request().map_err(|error| arguments.source.failure(&error))? {
+    while let Some(request) = reader
+        .next_request()
+        .map_err(|error| arguments.source.failure(&error))?
+    {
         visit(&request);
     }
     Ok(Noticed::of(&reader))

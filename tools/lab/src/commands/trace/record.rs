@@ -1,7 +1,10 @@
-//! `trace record`: what a served volume, all volumes of a pool, or a block device of this machine are asked for, as a trace.
+//! `trace record`: what a served volume, all volumes of a pool, or a block device of this machine
+//! are asked for, as a trace.
 //!
-//! Volumes are recorded by their daemon (`windrow_host::recorder`), which keeps a bounded number of requests until they are taken through the control socket, and never waits
-//! for that. A device is recorded by the kernel's tracepoints (`device.rs`). Either way what did not fit is counted and said.
+//! Volumes are recorded by their daemon (`windrow_host::recorder`), which keeps a bounded number of
+//! requests until they are taken through the control socket, and never waits for that. A device is
+//! recorded by the kernel's tracepoints (`device.rs`). Either way what did not fit is counted and
+//! said.
 
 mod device;
 mod volume;
@@ -31,7 +34,8 @@ const PAUSE: Duration = Duration::from_millis(20);
     windrow-lab trace record tank pool.wtrc --for 10m\n  windrow-lab trace record /dev/nvme0n1 disk.wtrc --for 1h\n\nWithout --for and --requests it goes on until it is interrupted (Ctrl-C), and keeps what it has."
 )]
 pub struct RecordArguments {
-    /// POOL/VOLUME that a daemon serves, POOL for all of its volumes, or a block device such as /dev/nvme0n1.
+    /// POOL/VOLUME that a daemon serves, POOL for all of its volumes, or a block device such as
+    /// /dev/nvme0n1.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// File to write; packed if it ends in .gz.
@@ -43,7 +47,8 @@ pub struct RecordArguments {
     /// Record so many requests.
     #[arg(long, value_name = "N", value_parser = windrow_console::values::within::<u64>(1, 1_000_000_000_000_000))]
     pub requests: Option<u64>,
-    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all others.
+    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all
+    /// others.
     #[arg(long, value_enum)]
     pub to: Option<To>,
     #[command(flatten)]
@@ -59,8 +64,15 @@ pub fn span(text: &str) -> Result<Duration, String> {
         (at, 'h') => (&text[..at], 3600),
         _ => return Err(wrong()),
     };
-    let number: u64 = digits.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    let number: u64 = digits
+        .parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(wrong)?;
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(wrong)
 }
 
 /// What was recorded.
@@ -81,7 +93,8 @@ pub struct Report {
 
 /// Where requests come from.
 trait Tap {
-    /// What has come together since the last time, and how many requests were missed; with `end` for the last time.
+    /// What has come together since the last time, and how many requests were missed; with `end`
+    /// for the last time.
     fn take(&mut self, end: bool) -> Result<(Vec<Request>, u64), Failure>;
 
     /// Names of the devices in what was taken so far.
@@ -91,7 +104,9 @@ trait Tap {
 /// Runs it.
 pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> {
     let report = carry_out(arguments)?;
-    output.result("trace-record", &report, || describe(&report, &arguments.out));
+    output.result("trace-record", &report, || {
+        describe(&report, &arguments.out)
+    });
     Ok(u8::from(report.cut.is_some()))
 }
 
@@ -100,13 +115,17 @@ pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         // The first one ends the recording, the next one the command.
-        let wait = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone());
+        let wait =
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone());
         wait.and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot wait for signals", error))?;
     }
     let mut tap: Box<dyn Tap> = match arguments.source.starts_with('/') {
         true => Box::new(device::DeviceTap::open(Path::new(&arguments.source))?),
-        false => Box::new(volume::VolumeTap::open(&arguments.source, &arguments.place)?),
+        false => Box::new(volume::VolumeTap::open(
+            &arguments.source,
+            &arguments.place,
+        )?),
     };
     // Whoever waits for the beginning can wait for this line.
     windrow_console::output::error_text(&format!("recording {}\n", arguments.source));
@@ -117,17 +136,32 @@ pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
         Ok(())
     })?;
     stop.store(true, Ordering::Relaxed);
-    Ok(Report { source: arguments.source.clone(), requests: written.requests, missed, bytes, seconds: begin.elapsed().as_secs_f64(), cut })
+    Ok(Report {
+        source: arguments.source.clone(),
+        requests: written.requests,
+        missed,
+        bytes,
+        seconds: begin.elapsed().as_secs_f64(),
+        cut,
+    })
 }
 
 /// Takes and writes until it is enough. What was taken before something goes wrong is kept.
-fn record(tap: &mut dyn Tap, arguments: &RecordArguments, stop: &AtomicBool, writer: &mut FileWriter, cut: &mut Option<Failure>) -> Result<u64, Ended> {
+fn record(
+    tap: &mut dyn Tap,
+    arguments: &RecordArguments,
+    stop: &AtomicBool,
+    writer: &mut FileWriter,
+    cut: &mut Option<Failure>,
+) -> Result<u64, Ended> {
     let (begin, mut written, mut missed) = (Instant::now(), 0, 0);
     let most = arguments.requests.unwrap_or(u64::MAX);
     let mut progress = Progress::new(format!("recording {}", arguments.source));
     let mut first_ns = None;
     loop {
-        let end = stop.load(Ordering::Relaxed) || arguments.time.is_some_and(|time| begin.elapsed() >= time) || written >= most;
+        let end = stop.load(Ordering::Relaxed)
+            || arguments.time.is_some_and(|time| begin.elapsed() >= time)
+            || written >= most;
         let lot = match tap.take(end) {
             Ok(lot) => lot,
             Err(failure) => {
@@ -136,15 +170,28 @@ fn record(tap: &mut dyn Tap, arguments: &RecordArguments, stop: &AtomicBool, wri
             }
         };
         missed += lot.1;
-        for request in lot.0.into_iter().take(usize::try_from(most - written).unwrap_or(usize::MAX)) {
+        for request in lot
+            .0
+            .into_iter()
+            .take(usize::try_from(most - written).unwrap_or(usize::MAX))
+        {
             let first = *first_ns.get_or_insert(request.time_ns);
-            writer.add(&Request { time_ns: request.time_ns.saturating_sub(first), ..request }, tap.names())?;
+            writer.add(
+                &Request {
+                    time_ns: request.time_ns.saturating_sub(first),
+                    ..request
+                },
+                tap.names(),
+            )?;
             written += 1;
         }
         if end {
             return Ok(missed);
         }
-        progress.text(&format!("{written} requests, {missed} missed, {} s", begin.elapsed().as_secs()));
+        progress.text(&format!(
+            "{written} requests, {missed} missed, {} s",
+            begin.elapsed().as_secs()
+        ));
         std::thread::sleep(PAUSE);
     }
 }
@@ -152,10 +199,21 @@ fn record(tap: &mut dyn Tap, arguments: &RecordArguments, stop: &AtomicBool, wri
 fn describe(report: &Report, out: &Path) -> String {
     let missed = match report.missed {
         0 => String::new(),
-        missed => format!("{missed} more were not recorded, because more came than could be taken\n"),
+        missed => {
+            format!("{missed} more were not recorded, because more came than could be taken\n")
+        }
     };
-    let cut = report.cut.as_ref().map_or(String::new(), |failure| format!("it ended early: {failure}\n"));
-    format!("{}: {} requests of {} in {:.1} s, {}\n{missed}{cut}", out.display(), report.requests, report.source, report.seconds, Size(report.bytes))
+    let cut = report.cut.as_ref().map_or(String::new(), |failure| {
+        format!("it ended early: {failure}\n")
+    });
+    format!(
+        "{}: {} requests of {} in {:.1} s, {}\n{missed}{cut}",
+        out.display(),
+        report.requests,
+        report.source,
+        report.seconds,
+        Size(report.bytes)
+    )
 }
 
 #[cfg(test)]
@@ -167,10 +225,43 @@ mod tests {
 
     #[test]
     fn times_and_requests() {
-        assert_eq!([span("30s"), span("10m"), span("2h")].map(|span| span.map(|span| span.as_secs())), [Ok(30), Ok(600), Ok(7200)]);
-        assert!(["", "s", "0s", "10", "5d", "-1s", "1.5h", "99999999999999999999h", "10µ"].iter().all(|text| span(text).is_err()));
-        let fua = volume::request(Recorded(RecordedKind::WriteFua, 4096, 512, 9, VolumeId(1)), 2);
-        assert_eq!((fua.kind, fua.fua, fua.device, fua.offset, fua.length, fua.time_ns), (Kind::Write, true, 2, 4096, 512, 9));
-        assert_eq!(volume::request(Recorded(RecordedKind::Flush, 0, 0, 1, VolumeId(1)), 0), Request::new(Kind::Flush, 0, 0, 0, 1));
+        assert_eq!(
+            [span("30s"), span("10m"), span("2h")].map(|span| span.map(|span| span.as_secs())),
+            [Ok(30), Ok(600), Ok(7200)]
+        );
+        assert!(
+            [
+                "",
+                "s",
+                "0s",
+                "10",
+                "5d",
+                "-1s",
+                "1.5h",
+                "99999999999999999999h",
+                "10µ"
+            ]
+            .iter()
+            .all(|text| span(text).is_err())
+        );
+        let fua = volume::request(
+            Recorded(RecordedKind::WriteFua, 4096, 512, 9, VolumeId(1)),
+            2,
+        );
+        assert_eq!(
+            (
+                fua.kind,
+                fua.fua,
+                fua.device,
+                fua.offset,
+                fua.length,
+                fua.time_ns
+            ),
+            (Kind::Write, true, 2, 4096, 512, 9)
+        );
+        assert_eq!(
+            volume::request(Recorded(RecordedKind::Flush, 0, 0, 1, VolumeId(1)), 0),
+            Request::new(Kind::Flush, 0, 0, 0, 1)
+        );
     }
 }

@@ -1,14 +1,22 @@
-//! Checkpoints of an engine, as far as a log without bytes has them: when one begins, what it writes, and which segments wait for it.
+//! Checkpoints of an engine, as far as a log without bytes has them: when one begins, what it
+//! writes, and which segments wait for it.
 //!
-//! What was sealed since the older of the two that are kept began may have to be replayed after a crash, and is no victim. They begin
+//! What was sealed since the older of the two that are kept began may have to be replayed after a
+//! crash, and is no victim. They begin
 //!
 //! 1 *evenly* ([`When::Every`]): as an engine that was measured had them; or
-//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times what the dirty
-//!   pages of the map will take, and a share of the pool; when cleaning has moved [`REGRET_RATIO`] times that in vain because better victims had to wait for one; and
-//! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is dirty once a block of it has been written or moved.
+//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself
+//!   (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
+//!   what the dirty pages of the map will take, and a share of the pool; when cleaning has moved
+//!   [`REGRET_RATIO`] times that in vain because better victims had to wait for one; and
+//! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is
+//! dirty once a block of it has been written or moved.
 
 use std::collections::VecDeque;
-use windrow_engine::limits::{CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, REGRET_RATIO, YOUNG_SAMPLES};
+use windrow_engine::limits::{
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, REGRET_RATIO,
+    YOUNG_SAMPLES,
+};
 use windrow_policy::regret;
 use windrow_units::BLOCK_BYTES;
 
@@ -34,7 +42,8 @@ pub enum When {
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     when: When,
-    /// Blocks of log, or with [`When::Priced`] of users, at which the next one is due at the earliest.
+    /// Blocks of log, or with [`When::Priced`] of users, at which the next one is due at the
+    /// earliest.
     next: u64,
     least: u64,
     current: u32,
@@ -52,14 +61,21 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     /// From now on there are some.
-    pub fn begin(&mut self, when: When, written: u64, log_blocks: u64, (segments, segment_blocks, blocks): (usize, u32, usize)) {
+    pub fn begin(
+        &mut self,
+        when: When,
+        written: u64,
+        log_blocks: u64,
+        (segments, segment_blocks, blocks): (usize, u32, usize),
+    ) {
         self.when = when;
         self.sealed_in = vec![0; if when == When::Never { 0 } else { segments }];
         match when {
             When::Never => {}
             When::Every(every) => self.next = log_blocks + every,
             When::Priced => {
-                self.least = (segments as u64 * u64::from(segment_blocks) / POOL_SHARE).min(USER_BLOCKS);
+                self.least =
+                    (segments as u64 * u64::from(segment_blocks) / POOL_SHARE).min(USER_BLOCKS);
                 self.next = written + self.least;
                 self.dirty = vec![0; blocks.div_ceil(64 * PAGE_BLOCKS as usize)];
             }
@@ -87,7 +103,9 @@ impl Checkpoints {
             When::Never => false,
             When::Every(_) => log_blocks >= self.next,
             When::Priced => {
-                let by_cost = written >= self.next && written - (self.next - self.least) >= CHECKPOINT_COST_RATIO * self.dirty_pages;
+                let by_cost = written >= self.next
+                    && written - (self.next - self.least)
+                        >= CHECKPOINT_COST_RATIO * self.dirty_pages;
                 by_cost || self.regret >= REGRET_RATIO * self.cost()
             }
         }
@@ -105,20 +123,36 @@ impl Checkpoints {
         };
     }
 
-    /// A victim with so much garbage is cleaned, although there may be a better one that waits for a checkpoint; `garbage` tells that of a segment of
-    /// `segment_blocks`.
+    /// A victim with so much garbage is cleaned, although there may be a better one that waits for
+    /// a checkpoint; `garbage` tells that of a segment of `segment_blocks`.
     pub fn regret(&mut self, gained: u32, segment_blocks: u32, garbage: impl Fn(u32) -> u32) {
         if self.when == When::Priced {
             let step = self.young.len() / YOUNG_SAMPLES + 1;
-            let counts = |garbage: u32| regret(u64::from(garbage.saturating_sub(gained)), garbage, segment_blocks);
-            self.regret += self.young.iter().step_by(step).map(|segment| counts(garbage(*segment))).max().unwrap_or(0);
+            let counts = |garbage: u32| {
+                regret(
+                    u64::from(garbage.saturating_sub(gained)),
+                    garbage,
+                    segment_blocks,
+                )
+            };
+            self.regret += self
+                .young
+                .iter()
+                .step_by(step)
+                .map(|segment| counts(garbage(*segment)))
+                .max()
+                .unwrap_or(0);
         }
     }
 
     /// A segment that has become old enough to be cleaned, each once.
     pub fn pop_old(&mut self) -> Option<u32> {
         let oldest = *self.young.front()?;
-        if self.is_young(oldest) { None } else { self.young.pop_front() }
+        if self.is_young(oldest) {
+            None
+        } else {
+            self.young.pop_front()
+        }
     }
 
     /// True if there are segments that only a further checkpoint makes victims.

@@ -7,7 +7,8 @@ use windrow_policy::select::{Candidate, Rule};
 
 impl<P: Placement> Log<P> {
     fn begin_checkpoint(&mut self) {
-        self.checkpoints.step(self.counts.written, self.counts.written + self.counts.moved);
+        self.checkpoints
+            .step(self.counts.written, self.counts.written + self.counts.moved);
         while let Some(number) = self.checkpoints.pop_old() {
             self.offer(number);
         }
@@ -31,13 +32,16 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// A pause in which so many blocks could be moved: cleans until so many segments are free, or as many as all garbage would make.
+    /// A pause in which so many blocks could be moved: cleans until so many segments are free, or
+    /// as many as all garbage would make.
     pub fn idle(&mut self, mut blocks: u32, free: u32) {
-        let most = u64::from(self.free_segments()) + self.segments.garbage / u64::from(self.shape.segment_blocks);
+        let most = u64::from(self.free_segments())
+            + self.segments.garbage / u64::from(self.shape.segment_blocks);
         let free = free.min(most as u32);
         while self.free_segments() < free {
             let before = self.counts.moved;
-            // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.
+            // The last victim of a pause is finished even if that takes a little longer; a full one
+            // gains nothing.
             if blocks == 0 || !self.clean_one() {
                 return;
             }
@@ -55,7 +59,10 @@ impl<P: Placement> Log<P> {
     /// Cleans one victim; false if there is none.
     pub fn clean_one(&mut self) -> bool {
         debug_assert!(!self.cleaning);
-        if self.checkpoints.is_due(self.counts.written, self.counts.written + self.counts.moved) {
+        if self
+            .checkpoints
+            .is_due(self.counts.written, self.counts.written + self.counts.moved)
+        {
             self.begin_checkpoint();
         }
         let mut victim = self.pick();
@@ -66,14 +73,18 @@ impl<P: Placement> Log<P> {
         }
         let Some(victim) = victim else { return false };
         let (all, most) = (&self.segments.all, self.shape.segment_blocks);
-        self.checkpoints.regret(most - all[victim as usize].live, most, |young| most - all[young as usize].live);
+        self.checkpoints
+            .regret(most - all[victim as usize].live, most, |young| {
+                most - all[young as usize].live
+            });
         self.clean(victim);
         true
     }
 
     fn pick(&mut self) -> Option<u32> {
         let due = self.placement.due();
-        due.and_then(|due| self.pick_of(Some(due))).or_else(|| self.pick_of(None))
+        due.and_then(|due| self.pick_of(Some(due)))
+            .or_else(|| self.pick_of(None))
     }
 
     /// The victim of a group of segments, or of all.
@@ -82,20 +93,29 @@ impl<P: Placement> Log<P> {
         if greedy && due.is_none() {
             return self.index.pop_best(0).map(|(segment, _)| segment);
         }
-        let rule = if due.is_some_and(|due| due.first_sealed) { Rule::Fifo } else { self.rule };
+        let rule = if due.is_some_and(|due| due.first_sealed) {
+            Rule::Fifo
+        } else {
+            self.rule
+        };
         let (segments, placement, gain) = (&self.segments, &self.placement, rule == Rule::Gain);
         let checkpoints = &self.checkpoints;
         let live_most = match self.shape.space {
-            // The peers' rule: a victim has at least that share of garbage itself. One always has if all together have more. (First in, first out would not be
-            // that any more, so it is left alone.)
+            // The peers' rule: a victim has at least that share of garbage itself. One always has
+            // if all together have more. (First in, first out would not be that any more, so it is
+            // left alone.)
             Space::Share if rule != Rule::Fifo => {
-                (f64::from(segments.segment_blocks) * (1.0 - self.shape.spare) + 1e-9).min(f64::from(segments.segment_blocks - 1)) as u32
+                (f64::from(segments.segment_blocks) * (1.0 - self.shape.spare) + 1e-9)
+                    .min(f64::from(segments.segment_blocks - 1)) as u32
             }
             Space::Strict | Space::Share => segments.segment_blocks - 1,
         };
         let mut look = |number: u32| {
             let segment = &segments.all[number as usize];
-            if segment.state != State::Sealed || segment.live > live_most || checkpoints.is_young(number) {
+            if segment.state != State::Sealed
+                || segment.live > live_most
+                || checkpoints.is_young(number)
+            {
                 return None;
             }
             if due.is_some_and(|due| placement.group_of(segment.tag) != due.group) {
@@ -103,9 +123,15 @@ impl<P: Placement> Log<P> {
             }
             let place = segments.place(number);
             let rate = if gain { placement.rate(place) } else { 0.0 };
-            Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
+            Some(Candidate {
+                place,
+                live: segment.live,
+                capacity: segments.segment_blocks,
+                rate,
+            })
         };
-        let (segment, price) = self.shortlists[Due::list(due)].pick(rule, segments.all.len() as u32, &mut look)?;
+        let (segment, price) =
+            self.shortlists[Due::list(due)].pick(rule, segments.all.len() as u32, &mut look)?;
         if greedy {
             self.index.remove(segment);
         }
@@ -113,7 +139,8 @@ impl<P: Placement> Log<P> {
         Some(segment)
     }
 
-    /// Puts the live blocks of a victim into a list. All its slots are looked at before anything moves: so misses of the cache overlap, and there is nothing to guess.
+    /// Puts the live blocks of a victim into a list. All its slots are looked at before anything
+    /// moves: so misses of the cache overlap, and there is nothing to guess.
     fn gather(&self, victim: u32, live: u32, mut list: Vec<u32>) -> Vec<u32> {
         let begin = victim * self.shape.segment_blocks;
         let slots = &self.slots[begin as usize..][..self.shape.segment_blocks as usize];
@@ -138,7 +165,8 @@ impl<P: Placement> Log<P> {
         segment.state = State::Open;
         self.victim_live[live as usize] += 1;
         self.counts.victims += 1;
-        self.placement.victim(from, live, segment.opened_at, self.segments.now);
+        self.placement
+            .victim(from, live, segment.opened_at, self.segments.now);
         if P::SURVEYS_VICTIMS {
             self.placement.survey(self.segments.now, &self.segments);
         }

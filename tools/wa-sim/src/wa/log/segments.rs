@@ -33,19 +33,28 @@ pub(super) struct OpenSegment {
 }
 
 /// A stream without an open segment.
-pub(super) const SHUT: OpenSegment = OpenSegment { segment: NONE, next: 0, end: 0 };
+pub(super) const SHUT: OpenSegment = OpenSegment {
+    segment: NONE,
+    next: 0,
+    end: 0,
+};
 
 impl OpenSegment {
     /// At the beginning of a segment.
     pub fn of(segment: u32, segment_blocks: u32) -> Self {
-        Self { segment, next: segment * segment_blocks, end: (segment + 1) * segment_blocks }
+        Self {
+            segment,
+            next: segment * segment_blocks,
+            end: (segment + 1) * segment_blocks,
+        }
     }
 }
 
 pub(super) struct Segments {
     pub all: Vec<Segment>,
     pub segment_blocks: u32,
-    /// `2^64 / segment_blocks`, rounded up: with it a division is a multiplication, exact for 32 bits (Lemire, Kaser and Kurz 2019).
+    /// `2^64 / segment_blocks`, rounded up: with it a division is a multiplication, exact for 32
+    /// bits (Lemire, Kaser and Kurz 2019).
     inverse: u64,
     pub now: u32,
     /// Blocks written to open and sealed segments.
@@ -58,23 +67,49 @@ pub(super) struct Segments {
 
 impl Segments {
     pub fn new(segments: u32, segment_blocks: u32) -> Self {
-        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0 };
+        let empty = Segment {
+            live: 0,
+            sealed_at: 0,
+            opened_at: 0,
+            state: State::Free,
+            tag: 0,
+        };
         let inverse = (u64::MAX / u64::from(segment_blocks)).wrapping_add(1);
-        Self { all: vec![empty; segments as usize], segment_blocks, inverse, now: 0, used: 0, live: 0, garbage: 0 }
+        Self {
+            all: vec![empty; segments as usize],
+            segment_blocks,
+            inverse,
+            now: 0,
+            used: 0,
+            live: 0,
+            garbage: 0,
+        }
     }
 
     /// The segment that a slot is in.
     #[inline]
     pub fn of_slot(&self, slot: u32) -> u32 {
         // (The inverse of 1 has no room in 64 bits.)
-        if self.inverse == 0 { slot } else { ((u128::from(self.inverse) * u128::from(slot)) >> 64) as u32 }
+        if self.inverse == 0 {
+            slot
+        } else {
+            ((u128::from(self.inverse) * u128::from(slot)) >> 64) as u32
+        }
     }
 
     #[inline]
     pub fn place(&self, segment: u32) -> Place {
         let found = &self.all[segment as usize];
-        let age = if found.state == State::Sealed { self.now.wrapping_sub(found.sealed_at) } else { 0 };
-        Place { segment, tag: found.tag, age }
+        let age = if found.state == State::Sealed {
+            self.now.wrapping_sub(found.sealed_at)
+        } else {
+            0
+        };
+        Place {
+            segment,
+            tag: found.tag,
+            age,
+        }
     }
 }
 

@@ -1,17 +1,25 @@
-//! Like the client trace of JESD219A: eight months of one person's Windows system on 128 GB, which cannot be had freely.
+//! Like the client trace of JESD219A: eight months of one person's Windows system on 128 GB, which
+//! cannot be had freely.
 //!
-//! Published ([`published`]; 2017 source, "JEDEC 128GB Client Trace Test"): number, bytes and so the mean of writes and trims, the share of the space that is never
-//! written, the write amplification of a greedy log with one stream at four spares and without trim. The generator meets the first by construction:
+//! Published ([`published`]; 2017 source, "JEDEC 128GB Client Trace Test"): number, bytes and so
+//! the mean of writes and trims, the share of the space that is never written, the write
+//! amplification of a greedy log with one stream at four spares and without trim. The generator
+//! meets the first by construction:
 //!
-//! 1. *Overwrites*: a circular journal, metadata, and documents and databases in place ([`WARM`]); sizes of [`OVERWRITES`].
-//! 2. *Files*: slots of five sizes ([`FILES`]) that are written in 64 KiB as a whole. A short file dies in the order of creation, a long one mostly so, one of four at random; its slot is trimmed then and
-//!    is used again after all others that are free. Whenever fewer bytes have been written than the mean size asks for, a file comes next.
-//! 3. *Trims of all free space*, as Windows does now and then: whenever what was trimmed falls behind the published share by as much as is free.
+//! 1. *Overwrites*: a circular journal, metadata, and documents and databases in place ([`WARM`]);
+//!    sizes of [`OVERWRITES`].
+//! 2. *Files*: slots of five sizes ([`FILES`]) that are written in 64 KiB as a whole. A short file
+//!    dies in the order of creation, a long one mostly so, one of four at random; its slot is
+//!    trimmed then and is used again after all others that are free. Whenever fewer bytes have been
+//!    written than the mean size asks for, a file comes next.
+//! 3. *Trims of all free space*, as Windows does now and then: whenever what was trimmed falls
+//!    behind the published share by as much as is free.
 //! 4. *Static*: what is in none of these, in between at a grain of 8 MiB.
 //!
-//! Assumed and chosen by hand: the sizes, and the shares [`WARM_PERCENT`], [`LONG_PERCENT`], [`FREE_PERCENT`], [`SHORT_PERCENT`] with the areas. They were set
-//! so that greedy cleaning with one stream has about the published amplification: four shares for five figures, so that it has these says little, that others come out
-//! of the same shares says something. See `docs/wa-lab.md`.
+//! Assumed and chosen by hand: the sizes, and the shares [`WARM_PERCENT`], [`LONG_PERCENT`],
+//! [`FREE_PERCENT`], [`SHORT_PERCENT`] with the areas. They were set so that greedy cleaning with
+//! one stream has about the published amplification: four shares for five figures, so that it has
+//! these says little, that others come out of the same shares says something. See `docs/wa-lab.md`.
 
 use super::BLOCK;
 use super::draw::{Pace, Sizes, size};
@@ -45,13 +53,26 @@ pub mod published {
 }
 
 /// Sizes of overwrites, mean 11 KiB.
-pub const OVERWRITES: &Sizes = &[(4 << 10, 62), (8 << 10, 14), (16 << 10, 12), (32 << 10, 7), (64 << 10, 5)];
+pub const OVERWRITES: &Sizes = &[
+    (4 << 10, 62),
+    (8 << 10, 14),
+    (16 << 10, 12),
+    (32 << 10, 7),
+    (64 << 10, 5),
+];
 /// Sizes of files, in thousandths of their number: mean 322 KiB, which is the mean of the trims.
-pub const FILES: &Sizes = &[(4 << 20, 35), (1 << 20, 100), (256 << 10, 200), (64 << 10, 300), (16 << 10, 365)];
+pub const FILES: &Sizes = &[
+    (4 << 20, 35),
+    (1 << 20, 100),
+    (256 << 10, 200),
+    (64 << 10, 300),
+    (16 << 10, 365),
+];
 /// Bytes of a write to a file.
 const CHUNK: u64 = 64 << 10;
 
-/// Parts of the space that are written, in thousandths of the whole. Together 406: some long files outlive the stream, so that 380 are written, as published.
+/// Parts of the space that are written, in thousandths of the whole. Together 406: some long files
+/// outlive the stream, so that 380 are written, as published.
 const JOURNAL: u64 = 2;
 const METADATA: u64 = 8;
 /// Documents and databases that are written in place.
@@ -106,12 +127,18 @@ impl Client {
     pub fn new(blocks: u64, seed: u64) -> Self {
         let writes = published::scaled(published::WRITES, blocks * BLOCK).max(1);
         // A request of 64 KiB must fit.
-        let (journal, metadata) = ((blocks * JOURNAL / 1000).max(16), (blocks * METADATA / 1000).max(16));
+        let (journal, metadata) = (
+            (blocks * JOURNAL / 1000).max(16),
+            (blocks * METADATA / 1000).max(16),
+        );
         let groups = written_groups(journal + metadata, blocks);
         let cut = (groups.len() as u64 * WARM / (WARM + SLOTS)).max(1) as usize;
         let (warm, files) = groups.split_at(cut.min(groups.len()));
         let classes = slots(files);
-        let free_bytes = classes.iter().map(|class| class.free.len() as u64 * class.blocks * BLOCK).sum();
+        let free_bytes = classes
+            .iter()
+            .map(|class| class.free.len() as u64 * class.blocks * BLOCK)
+            .sum();
         Self {
             journal,
             metadata,
@@ -140,7 +167,8 @@ impl Client {
             self.head += count;
             self.head - count
         } else if draw < JOURNAL_PERCENT + WARM_PERCENT {
-            self.warm[self.random.below(self.warm.len() as u64) as usize] + self.random.below(GROUP - count + 1)
+            self.warm[self.random.below(self.warm.len() as u64) as usize]
+                + self.random.below(GROUP - count + 1)
         } else {
             self.journal + self.random.below(self.metadata - count + 1)
         };
@@ -150,12 +178,20 @@ impl Client {
     /// A new file, and the end of an old one.
     fn file(&mut self) {
         let bytes = size(FILES, &mut self.random);
-        let Some(class) = self.classes.iter_mut().find(|class| class.blocks * BLOCK == bytes) else { return };
+        let Some(class) = self
+            .classes
+            .iter_mut()
+            .find(|class| class.blocks * BLOCK == bytes)
+        else {
+            return;
+        };
         let long = self.random.below(100) < LONG_PERCENT && !class.long.is_empty();
         let dead = if long {
             match self.random.below(4) {
                 0..3 => class.long.pop_front(),
-                _ => class.long.swap_remove_back(self.random.below(class.long.len() as u64) as usize),
+                _ => class
+                    .long
+                    .swap_remove_back(self.random.below(class.long.len() as u64) as usize),
             }
         } else if class.short.len() >= class.short_most {
             class.short.pop_front()
@@ -166,7 +202,9 @@ impl Client {
             self.due.push_back((Kind::Trim, slot, class.blocks));
             class.free.push_back(slot);
         }
-        let Some(slot) = class.free.pop_front() else { return };
+        let Some(slot) = class.free.pop_front() else {
+            return;
+        };
         if long {
             class.long.push_back(slot)
         } else {
@@ -174,16 +212,23 @@ impl Client {
         }
         let step = CHUNK / BLOCK;
         for at in (0..class.blocks).step_by(step as usize) {
-            self.due.push_back((Kind::Write, slot + at, step.min(class.blocks - at)));
+            self.due
+                .push_back((Kind::Write, slot + at, step.min(class.blocks - at)));
         }
     }
 
     /// Trims all that is free, as soon as that is what trims are behind.
     fn trim_free(&mut self) {
-        let target = (u128::from(self.written) * u128::from(published::TRIMMED_BYTES) / u128::from(published::WRITTEN_BYTES)) as u64;
+        let target = (u128::from(self.written) * u128::from(published::TRIMMED_BYTES)
+            / u128::from(published::WRITTEN_BYTES)) as u64;
         if target >= self.trimmed + self.free_bytes {
             for class in &self.classes {
-                self.due.extend(class.free.iter().map(|slot| (Kind::Trim, *slot, class.blocks)));
+                self.due.extend(
+                    class
+                        .free
+                        .iter()
+                        .map(|slot| (Kind::Trim, *slot, class.blocks)),
+                );
             }
         }
     }
@@ -193,7 +238,8 @@ impl Client {
         if !self.due.is_empty() {
             return;
         }
-        let asked = u128::from(self.done) * u128::from(published::WRITTEN_BYTES) / u128::from(published::WRITES);
+        let asked = u128::from(self.done) * u128::from(published::WRITTEN_BYTES)
+            / u128::from(published::WRITES);
         if u128::from(self.written) < asked {
             self.file();
         }
@@ -208,13 +254,20 @@ fn written_groups(from: u64, blocks: u64) -> Vec<u64> {
     let all = (blocks - from) / GROUP;
     // Groups that make up what the areas in front leave of the written share.
     let wanted = (blocks * (WARM + SLOTS) / 1000 / GROUP).clamp(2, all);
-    (0..all).filter(|group| (group + 1) * wanted / all > group * wanted / all).map(|group| from + group * GROUP).collect()
+    (0..all)
+        .filter(|group| (group + 1) * wanted / all > group * wanted / all)
+        .map(|group| from + group * GROUP)
+        .collect()
 }
 
-/// Cuts groups into slots, longest first, so that none crosses a border; then into free ones, short and long files.
+/// Cuts groups into slots, longest first, so that none crosses a border; then into free ones, short
+/// and long files.
 fn slots(groups: &[u64]) -> Vec<Class> {
     let room = groups.len() as u64 * GROUP;
-    let mean: u64 = FILES.iter().map(|(bytes, parts)| bytes / BLOCK * parts).sum();
+    let mean: u64 = FILES
+        .iter()
+        .map(|(bytes, parts)| bytes / BLOCK * parts)
+        .sum();
     let mut next = 0;
     let mut classes = Vec::new();
     for (bytes, parts) in FILES {

@@ -28,7 +28,10 @@ pub struct Pace {
 impl Pace {
     /// From 0 on.
     pub fn new(seed: u64) -> Self {
-        Self { now_ns: 0, random: Rng::stream(seed, "pace") }
+        Self {
+            now_ns: 0,
+            random: Rng::stream(seed, "pace"),
+        }
     }
 
     /// The present.
@@ -41,7 +44,9 @@ impl Pace {
         let request = Request::new(kind, 0, offset, length, self.now_ns);
         // 53 bits of a number in 0 .. 1, never 0.
         let share = ((self.random.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        self.now_ns = self.now_ns.saturating_add((-share.ln() * mean_gap_ns as f64) as u64);
+        self.now_ns = self
+            .now_ns
+            .saturating_add((-share.ln() * mean_gap_ns as f64) as u64);
         request
     }
 }

@@ -1,9 +1,11 @@
 //! Like Jetstress, Exchange's load, as the FTL talk shows it.
 //!
-//! Published: writes of up to 32 KiB are 75 % of the writes and about 12 % of their bytes; heavy writing for a time, then very little; always reads; a small
-//! random area beside large sequential ones. Assumed: the sizes within ([`SMALL`], [`LARGE`]), a minute of which twenty seconds are heavy, half of the small writes to a circular log of
-//! 2 % of the space and half to database pages in [`RANDOM_PERCENT`] of it, the large ones by four sequential writers through the rest; three reads for two writes, of pages and of
-//! what is scanned in sequence.
+//! Published: writes of up to 32 KiB are 75 % of the writes and about 12 % of their bytes; heavy
+//! writing for a time, then very little; always reads; a small random area beside large sequential
+//! ones. Assumed: the sizes within ([`SMALL`], [`LARGE`]), a minute of which twenty seconds are
+//! heavy, half of the small writes to a circular log of 2 % of the space and half to database pages
+//! in [`RANDOM_PERCENT`] of it, the large ones by four sequential writers through the rest; three
+//! reads for two writes, of pages and of what is scanned in sequence.
 
 use super::BLOCK;
 use super::draw::{Pace, Sizes, size};
@@ -80,7 +82,10 @@ impl Jetstress {
         let count = size(LARGE, &mut self.random) / BLOCK;
         let (begin, writer) = (self.log + self.pages, self.random.below(WRITERS as u64));
         let part = (self.blocks - begin) / WRITERS as u64;
-        (begin + writer * part + Self::ring(&mut self.heads[writer as usize], part, count), count)
+        (
+            begin + writer * part + Self::ring(&mut self.heads[writer as usize], part, count),
+            count,
+        )
     }
 
     fn read(&mut self) -> (u64, u64) {
@@ -101,6 +106,11 @@ impl Iterator for Jetstress {
         let is_read = self.random.below(100) < reads;
         let (block, count) = if is_read { self.read() } else { self.write() };
         let gap = if heavy { GAPS_NS.0 } else { GAPS_NS.1 };
-        Some(self.pace.request(if is_read { Kind::Read } else { Kind::Write }, block * BLOCK, count * BLOCK, gap))
+        Some(self.pace.request(
+            if is_read { Kind::Read } else { Kind::Write },
+            block * BLOCK,
+            count * BLOCK,
+            gap,
+        ))
     }
 }

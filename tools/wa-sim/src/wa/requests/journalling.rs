@@ -1,10 +1,13 @@
 //! Like a journalling file system (ext4, XFS, NTFS) with synchronous writers.
 //!
-//! Published (2017 source): each write, whatever its size, brings 32 to 80 KiB of journal and metadata, which are overwritten soon; they are 50 to 60 % of all
-//! that is written. Assumed: [`DATA`] (mean 45.5 KiB, so that the share comes out), four fifths of the writes to a fifth of the data, a journal of 1/64 and
-//! metadata of 1/50 of the space, a quarter of what goes along being metadata in its place.
+//! Published (2017 source): each write, whatever its size, brings 32 to 80 KiB of journal and
+//! metadata, which are overwritten soon; they are 50 to 60 % of all that is written. Assumed:
+//! [`DATA`] (mean 45.5 KiB, so that the share comes out), four fifths of the writes to a fifth of
+//! the data, a journal of 1/64 and metadata of 1/50 of the space, a quarter of what goes along
+//! being metadata in its place.
 //!
-//! One round: 1. the data; 2. a flush; 3. the transaction, in sequence in the circular journal; 4. its commit block, with FUA; 5. metadata in place, block by block.
+//! One round: 1. the data; 2. a flush; 3. the transaction, in sequence in the circular journal; 4.
+//! its commit block, with FUA; 5. metadata in place, block by block.
 
 use super::BLOCK;
 use super::draw::{Pace, Sizes, size};
@@ -13,7 +16,14 @@ use std::collections::VecDeque;
 use windrow_trace::{Kind, Request};
 
 /// Sizes of data writes.
-pub const DATA: &Sizes = &[(4 << 10, 40), (16 << 10, 20), (32 << 10, 15), (64 << 10, 10), (128 << 10, 10), (256 << 10, 5)];
+pub const DATA: &Sizes = &[
+    (4 << 10, 40),
+    (16 << 10, 20),
+    (32 << 10, 15),
+    (64 << 10, 10),
+    (128 << 10, 10),
+    (256 << 10, 5),
+];
 /// KiB of journal and metadata with each write, least and most; uniform between them in steps of 4.
 pub const ALONG_KIB: (u64, u64) = (32, 80);
 
@@ -45,7 +55,9 @@ impl Journalling {
     }
 
     fn ask(&mut self, kind: Kind, block: u64, count: u64) {
-        let request = self.pace.request(kind, block * BLOCK, count * BLOCK, GAP_NS);
+        let request = self
+            .pace
+            .request(kind, block * BLOCK, count * BLOCK, GAP_NS);
         self.round.push_back(request);
     }
 
@@ -58,7 +70,11 @@ impl Journalling {
         let count = size(DATA, &mut self.random) / BLOCK;
         let (first, room) = (self.data(), self.blocks - self.data() - count + 1);
         let hot = room / 5;
-        let at = if self.random.below(100) < 80 { self.random.below(hot) } else { hot + self.random.below(room - hot) };
+        let at = if self.random.below(100) < 80 {
+            self.random.below(hot)
+        } else {
+            hot + self.random.below(room - hot)
+        };
         self.ask(Kind::Write, first + at, count);
         self.ask(Kind::Flush, 0, 0);
         let along = self.random.between(ALONG_KIB.0 / 4, ALONG_KIB.1 / 4);

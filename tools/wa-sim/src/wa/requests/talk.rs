@@ -1,5 +1,6 @@
-//! The two workloads of the journal talk: sizes and share of reads as printed (`crate::mix`), places uniform, at boundaries of 4 KiB. Together
-//! each has a half of the space and every second request in the mean, since both ran with the same number of tasks.
+//! The two workloads of the journal talk: sizes and share of reads as printed (`crate::mix`),
+//! places uniform, at boundaries of 4 KiB. Together each has a half of the space and every second
+//! request in the mean, since both ran with the same number of tasks.
 
 use super::BLOCK;
 use super::draw::Pace;
@@ -19,7 +20,12 @@ pub struct Talk {
 
 impl Talk {
     pub fn new(mixes: &'static [Mix], blocks: u64, seed: u64) -> Self {
-        Self { mixes, blocks, random: Rng::stream(seed, "talk"), pace: Pace::new(seed) }
+        Self {
+            mixes,
+            blocks,
+            random: Rng::stream(seed, "talk"),
+            pace: Pace::new(seed),
+        }
     }
 }
 
@@ -31,6 +37,11 @@ impl Iterator for Talk {
         let (is_read, count) = self.mixes[which as usize].draw(&mut self.random);
         let part = self.blocks / self.mixes.len() as u64;
         let block = which * part + self.random.below(part - count + 1);
-        Some(self.pace.request(if is_read { Kind::Read } else { Kind::Write }, block * BLOCK, count * BLOCK, GAP_NS))
+        Some(self.pace.request(
+            if is_read { Kind::Read } else { Kind::Write },
+            block * BLOCK,
+            count * BLOCK,
+            GAP_NS,
+        ))
     }
 }

@@ -25,7 +25,9 @@ impl Member for Mute {
         unreachable!("nothing is flushed")
     }
     fn discard(&self, _offset: u64, _length: u64) -> Result<(), DeviceError> {
-        rustix::io::read(&self.pipe, &mut [0; 1]).map(drop).map_err(|errno| DeviceError::from_code(errno.raw_os_error(), 0))
+        rustix::io::read(&self.pipe, &mut [0; 1])
+            .map(drop)
+            .map_err(|errno| DeviceError::from_code(errno.raw_os_error(), 0))
     }
     fn raw_fd(&self) -> Option<RawFd> {
         Some(self.pipe.as_raw_fd())
@@ -37,19 +39,34 @@ fn members(path: &Path) -> (Members, io::PipeWriter) {
     let mut members = member(path);
     let (pipe, other_end) = std::io::pipe().expect("pipe");
     let info = members[0].as_ref().expect("present").info().clone();
-    members.push(Some(Arc::new(Mute { info, pipe: pipe.into() })));
+    members.push(Some(Arc::new(Mute {
+        info,
+        pipe: pipe.into(),
+    })));
     (members, other_end)
 }
 
 fn read(member: u8, tag: u64) -> MemberCommand {
-    MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Read { offset: 0, buf: Buf::unpooled(4096) } }
+    MemberCommand {
+        member: MemberId(member),
+        tag: IoTag(tag),
+        op: MemberOp::Read {
+            offset: 0,
+            buf: Buf::unpooled(4096),
+        },
+    }
 }
 
 /// Waits as the reaper does; false after ten seconds, where a test that fails would wait for ever.
 fn wait_a_while(reaper: &mut UringReaper, done: &mut Vec<MemberDone>) -> bool {
     let waker = reaper.waker();
     let (over, watch) = mpsc::channel::<()>();
-    let watching = std::thread::spawn(move || watch.recv_timeout(Duration::from_secs(10)).inspect_err(|_| waker.wake()).is_err());
+    let watching = std::thread::spawn(move || {
+        watch
+            .recv_timeout(Duration::from_secs(10))
+            .inspect_err(|_| waker.wake())
+            .is_err()
+    });
     reaper.wait(done).expect("ring");
     let _ = over.send(());
     !watching.join().expect("thread")
@@ -63,7 +80,10 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
     let place = place();
     let (members, other_end) = members(&place.path);
     let (mut submitter, mut reaper) = uring(members, 8).expect("ring");
-    submitter.submit(&mut (0..50).map(|tag| read(1, tag)).collect(), &mut Vec::new());
+    submitter.submit(
+        &mut (0..50).map(|tag| read(1, tag)).collect(),
+        &mut Vec::new(),
+    );
     let mut others = Vec::new();
     for tag in 100..120 {
         submitter.submit(&mut vec![read(0, tag)], &mut Vec::new());
@@ -73,10 +93,20 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
     }
     // It answers at last, be it with an error: each of its reads comes back.
     drop(other_end);
-    let others: Vec<_> = others.iter().map(|done| (done.tag.0, done.result.is_ok())).collect();
-    assert_eq!(others, (100..120).map(|tag| (tag, true)).collect::<Vec<_>>(), "they do not wait for the mute one");
+    let others: Vec<_> = others
+        .iter()
+        .map(|done| (done.tag.0, done.result.is_ok()))
+        .collect();
+    assert_eq!(
+        others,
+        (100..120).map(|tag| (tag, true)).collect::<Vec<_>>(),
+        "they do not wait for the mute one"
+    );
     let done = wait_for(&mut reaper, 50);
-    assert!(done.iter().all(|done| done.member == MemberId(1) && done.result.is_err()));
+    assert!(
+        done.iter()
+            .all(|done| done.member == MemberId(1) && done.result.is_err())
+    );
     assert_eq!(submitter.in_flight(), 0);
 }
 
@@ -95,8 +125,18 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
     commands.extend((5..20).map(|tag| read(1, tag)));
     commands.push(read(0, 50));
     assert!(lane.take(&mut commands, &mut Vec::new()));
-    assert_eq!(commands.iter().map(|command| command.tag.0).collect::<Vec<_>>(), (6..20).collect::<Vec<_>>(), "six of eight are its share");
-    assert!(!lane.take(&mut commands, &mut Vec::new()) && commands.len() == 14, "nothing was taken");
+    assert_eq!(
+        commands
+            .iter()
+            .map(|command| command.tag.0)
+            .collect::<Vec<_>>(),
+        (6..20).collect::<Vec<_>>(),
+        "six of eight are its share"
+    );
+    assert!(
+        !lane.take(&mut commands, &mut Vec::new()) && commands.len() == 14,
+        "nothing was taken"
+    );
     lane.start().expect("started");
     let mut done = Vec::new();
     for _ in 0..1000 {
@@ -106,8 +146,18 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(done.iter().map(|done| (done.tag.0, done.result.is_ok())).collect::<Vec<_>>(), [(50, true)]);
-    assert_eq!(lane.exchange(MemberId(1), None).expect_err("it owes six reads").kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(
+        done.iter()
+            .map(|done| (done.tag.0, done.result.is_ok()))
+            .collect::<Vec<_>>(),
+        [(50, true)]
+    );
+    assert_eq!(
+        lane.exchange(MemberId(1), None)
+            .expect_err("it owes six reads")
+            .kind(),
+        io::ErrorKind::ResourceBusy
+    );
     drop(other_end);
     while lane.in_flight() > 0 {
         lane.collect(&mut done).expect("collected");
@@ -116,7 +166,8 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
     lane.exchange(MemberId(1), None).expect("at rest");
 }
 
-/// One thread ran the discards of all members in turn, so that one discard that hung held up all others.
+/// One thread ran the discards of all members in turn, so that one discard that hung held up all
+/// others.
 #[test]
 fn discards_of_others_end_while_one_hangs() {
     if !uring_available() {
@@ -127,16 +178,52 @@ fn discards_of_others_end_while_one_hangs() {
     let (mut submitter, mut reaper) = uring(members, 8).expect("ring");
     // Also if the test fails this goes before the submitter, which waits for its threads.
     let other_end = other_end;
-    let discard = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Discard { offset: 0, length: 4096 } };
-    assert_eq!(submitter.discards.threads(), 0, "none before the first discard");
-    submitter.submit(&mut vec![discard(1, 1), discard(0, 2), discard(1, 3), discard(0, 4)], &mut Vec::new());
+    let discard = |member, tag| MemberCommand {
+        member: MemberId(member),
+        tag: IoTag(tag),
+        op: MemberOp::Discard {
+            offset: 0,
+            length: 4096,
+        },
+    };
+    assert_eq!(
+        submitter.discards.threads(),
+        0,
+        "none before the first discard"
+    );
+    submitter.submit(
+        &mut vec![discard(1, 1), discard(0, 2), discard(1, 3), discard(0, 4)],
+        &mut Vec::new(),
+    );
     let mut done = Vec::new();
     while done.len() < 2 && wait_a_while(&mut reaper, &mut done) {}
-    assert_eq!(done.iter().map(|done| (done.tag.0, done.result.is_ok())).collect::<Vec<_>>(), [(2, true), (4, true)]);
-    assert_eq!((submitter.in_flight(), submitter.discards.threads()), (2, 2));
-    assert_eq!(submitter.exchange(MemberId(1), None).expect_err("it owes two").kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(
+        done.iter()
+            .map(|done| (done.tag.0, done.result.is_ok()))
+            .collect::<Vec<_>>(),
+        [(2, true), (4, true)]
+    );
+    assert_eq!(
+        (submitter.in_flight(), submitter.discards.threads()),
+        (2, 2)
+    );
+    assert_eq!(
+        submitter
+            .exchange(MemberId(1), None)
+            .expect_err("it owes two")
+            .kind(),
+        io::ErrorKind::ResourceBusy
+    );
     drop(other_end);
-    assert!(wait_for(&mut reaper, 2).iter().all(|done| done.member == MemberId(1) && done.result.is_ok()));
+    assert!(
+        wait_for(&mut reaper, 2)
+            .iter()
+            .all(|done| done.member == MemberId(1) && done.result.is_ok())
+    );
     submitter.exchange(MemberId(1), None).expect("at rest");
-    assert_eq!((submitter.in_flight(), submitter.discards.threads()), (0, 1), "its thread has gone with it");
+    assert_eq!(
+        (submitter.in_flight(), submitter.discards.threads()),
+        (0, 1),
+        "its thread has gone with it"
+    );
 }

@@ -1,7 +1,8 @@
-//! Spares that come, go and take places, and journal devices that come and go: the rows of the table that the other lives do not have.
+//! Spares that come, go and take places, and journal devices that come and go: the rows of the
+//! table that the other lives do not have.
 //!
-//! Each change is one generation; power is cut when that is on any of the devices in use. What a journal device has promised is no part of it: a batch is in the log
-//! or it is not.
+//! Each change is one generation; power is cut when that is on any of the devices in use. What a
+//! journal device has promised is no part of it: a batch is in the log or it is not.
 
 use super::*;
 use crate::format::journal_devices;
@@ -22,7 +23,8 @@ pub(super) enum SlotChange {
 }
 
 impl World {
-    /// As `member/exchange.rs` and `journal/devices.rs` go about it; `None` if the change is refused.
+    /// As `member/exchange.rs` and `journal/devices.rs` go about it; `None` if the change is
+    /// refused.
     pub(super) fn change_slot(&mut self, change: SlotChange, cut: Option<usize>) -> Option<()> {
         match change {
             SlotChange::Add(slot) => self.add_spare(slot)?,
@@ -31,7 +33,14 @@ impl World {
                 self.forget(slot)?;
             }
             SlotChange::TakePlace(member, spare) => {
-                let taken = self.running.as_ref()?.superblock.members.get(spare).filter(|record| record.state == MemberState::Spare)?.uuid;
+                let taken = self
+                    .running
+                    .as_ref()?
+                    .superblock
+                    .members
+                    .get(spare)
+                    .filter(|record| record.state == MemberState::Spare)?
+                    .uuid;
                 self.record(member, Change::Exchange).then_some(())?;
                 assert!(self.record(spare, Change::GiveUp));
                 self.forget(spare)?;
@@ -45,7 +54,8 @@ impl World {
                 self.take_part(slot);
             }
             SlotChange::Dismiss(slot) => {
-                (self.journal_devices() >> slot & 1 == 1 && self.record(slot, Change::Dismiss)).then_some(())?;
+                (self.journal_devices() >> slot & 1 == 1 && self.record(slot, Change::Dismiss))
+                    .then_some(())?;
                 self.set_journal_devices(|devices| devices & !(1 << slot))?;
                 self.forget(slot)?;
             }
@@ -56,9 +66,14 @@ impl World {
 
     fn add_spare(&mut self, slot: usize) -> Option<()> {
         let running = self.running.as_mut()?;
-        (slot <= running.superblock.members.len() && self.devices_made < DEVICES_MAX).then_some(())?;
+        (slot <= running.superblock.members.len() && self.devices_made < DEVICES_MAX)
+            .then_some(())?;
         if slot == running.superblock.members.len() {
-            running.superblock.members.push(MemberRecord::new(Uuid::default(), MemberState::Removed, 0));
+            running.superblock.members.push(MemberRecord::new(
+                Uuid::default(),
+                MemberState::Removed,
+                0,
+            ));
             running.stale.push(0);
         }
         if slot == self.devices.len() {
@@ -82,24 +97,42 @@ impl World {
 
     /// Members that hold nothing but a journal, by the superblock in force.
     pub(super) fn journal_devices(&self) -> u64 {
-        self.running.as_ref().map_or(0, |running| running.superblock.journals.devices())
+        self.running
+            .as_ref()
+            .map_or(0, |running| running.superblock.journals.devices())
     }
 
     fn set_journal_devices(&mut self, change: impl Fn(u64) -> u64) -> Option<()> {
         let devices = change(self.journal_devices());
         let superblock = &mut self.running.as_mut()?.superblock;
-        superblock.journals.external = (devices != 0).then(|| journal_devices(devices, 24 << 20, 512, false)).flatten();
+        superblock.journals.external = (devices != 0)
+            .then(|| journal_devices(devices, 24 << 20, 512, false))
+            .flatten();
         let flags = &mut superblock.features.incompatible;
-        *flags = if devices != 0 { *flags | Features::JOURNAL } else { *flags & !Features::JOURNAL };
+        *flags = if devices != 0 {
+            *flags | Features::JOURNAL
+        } else {
+            *flags & !Features::JOURNAL
+        };
         Some(())
     }
 }
 
 /// All changes of slots of a pool of so many members with so many slots.
 fn changes(members: usize, slots: usize) -> Vec<SlotChange> {
-    let of_slot = |slot: usize| [SlotChange::Add(slot), SlotChange::GiveUp(slot), SlotChange::Serve(slot), SlotChange::Dismiss(slot)];
-    let takes_place = |slot: usize| (0..members).map(move |member| SlotChange::TakePlace(member, slot));
-    (members..slots).flat_map(|slot| of_slot(slot).into_iter().chain(takes_place(slot))).collect()
+    let of_slot = |slot: usize| {
+        [
+            SlotChange::Add(slot),
+            SlotChange::GiveUp(slot),
+            SlotChange::Serve(slot),
+            SlotChange::Dismiss(slot),
+        ]
+    };
+    let takes_place =
+        |slot: usize| (0..members).map(move |member| SlotChange::TakePlace(member, slot));
+    (members..slots)
+        .flat_map(|slot| of_slot(slot).into_iter().chain(takes_place(slot)))
+        .collect()
 }
 
 /// Lives that lead to a pool of `members` whose first spare is in the slot behind them.
@@ -121,29 +154,46 @@ fn beginnings(members: usize) -> Vec<Vec<Step>> {
 fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
     use Step::*;
     let (mut worlds, mut made, mut begun) = (0, Vec::new(), BTreeSet::new());
-    for (redundancy, members, depth) in [(Redundancy::Copies(2), 2, 2), (Redundancy::Single, 3, 2)] {
+    for (redundancy, members, depth) in [(Redundancy::Copies(2), 2, 2), (Redundancy::Single, 3, 2)]
+    {
         let slots = members + 2;
         let changes = changes(members, slots);
         let mut steps = vec![Write, PowerOff, Start, StartAndCut];
         steps.extend(changes.iter().map(|change| Slot(*change, None)));
-        steps.extend((0..slots).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]));
+        steps.extend(
+            (0..slots).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
+        );
         for beginning in beginnings(members) {
             let step = |world: Option<World>, step: &Step| world?.step(*step);
-            let first = beginning.iter().fold(Some(World::with_spares(redundancy, members, 1)), step).expect("a life that can be");
+            let first = beginning
+                .iter()
+                .fold(Some(World::with_spares(redundancy, members, 1)), step)
+                .expect("a life that can be");
             for change in &changes {
                 for cut in [None].into_iter().chain((0..1usize << slots).map(Some)) {
-                    let Some(world) = first.step(Slot(*change, cut)).filter(|world| begun.insert(world.key())) else { continue };
+                    let Some(world) = first
+                        .step(Slot(*change, cut))
+                        .filter(|world| begun.insert(world.key()))
+                    else {
+                        continue;
+                    };
                     let kind = std::mem::discriminant(change);
                     if !made.contains(&kind) {
                         made.push(kind);
                     }
-                    world.check().unwrap_or_else(|why| panic!("{why}\nafter {beginning:?} and {change:?}, cut {cut:?}"));
+                    world.check().unwrap_or_else(|why| {
+                        panic!("{why}\nafter {beginning:?} and {change:?}, cut {cut:?}")
+                    });
                     worlds += explore_from(world, &steps, &[], depth);
                 }
             }
         }
     }
-    assert!(worlds > 2_000 && made.len() == 5, "{worlds} worlds, {} kinds of changes", made.len());
+    assert!(
+        worlds > 2_000 && made.len() == 5,
+        "{worlds} worlds, {} kinds of changes",
+        made.len()
+    );
 }
 
 /// A journal device votes neither for nor against a start, and a spare that took a place does.
@@ -151,14 +201,40 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
 fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     use Step::*;
     let life = |steps: &[Step]| {
-        let step = |world: World, step: &Step| world.step(*step).unwrap_or_else(|| panic!("{step:?} of {steps:?}"));
-        steps.iter().fold(World::with_spares(Redundancy::Copies(3), 3, 1), step)
+        let step = |world: World, step: &Step| {
+            world
+                .step(*step)
+                .unwrap_or_else(|| panic!("{step:?} of {steps:?}"))
+        };
+        steps
+            .iter()
+            .fold(World::with_spares(Redundancy::Copies(3), 3, 1), step)
     };
-    // Two of three are gone unseen: the one that is left is no majority, whatever journal device is with it.
-    let serves = life(&[Write, Slot(SlotChange::Serve(3), None), Rebuild(3), PowerOff, Plug(0), Plug(1)]);
+    // Two of three are gone unseen: the one that is left is no majority, whatever journal device is
+    // with it.
+    let serves = life(&[
+        Write,
+        Slot(SlotChange::Serve(3), None),
+        Rebuild(3),
+        PowerOff,
+        Plug(0),
+        Plug(1),
+    ]);
     assert!(serves.step(Start).is_none());
-    assert!(serves.step(Plug(1)).and_then(|world| world.step(Start)).is_some());
+    assert!(
+        serves
+            .step(Plug(1))
+            .and_then(|world| world.step(Start))
+            .is_some()
+    );
     // The same with one that has the place of a member.
-    let took = life(&[Write, Fault(2), Slot(SlotChange::TakePlace(2, 3), None), Rebuild(2), PowerOff, Plug(0)]);
+    let took = life(&[
+        Write,
+        Fault(2),
+        Slot(SlotChange::TakePlace(2, 3), None),
+        Rebuild(2),
+        PowerOff,
+        Plug(0),
+    ]);
     assert!(took.step(Start).is_some());
 }

@@ -1,8 +1,11 @@
 //! A block device of this machine, by the kernel's tracepoint `block_bio_queue`.
 //!
-//! 1. An instance of the trace of our own is made in tracefs, so that nobody else's tracing is touched; it is removed at the end, also when something fails.
-//! 2. The event is filtered by the device in the kernel; only its requests are buffered, in 8 MiB for each processor.
-//! 3. Lines are read without waiting. What the kernel had no room for it tells in lines of their own.
+//! 1. An instance of the trace of our own is made in tracefs, so that nobody else's tracing is
+//!    touched; it is removed at the end, also when something fails.
+//! 2. The event is filtered by the device in the kernel; only its requests are buffered, in 8 MiB
+//!    for each processor.
+//! 3. Lines are read without waiting. What the kernel had no room for it tells in lines of their
+//!    own.
 
 use super::Tap;
 use std::fs::{File, OpenOptions};
@@ -22,7 +25,12 @@ const BUFFER_KIB: u32 = 8192;
 const TAKE_MOST: usize = 16 << 20;
 
 fn cannot(device: &Path, why: impl std::fmt::Display, remedy: &str) -> Failure {
-    Failure::new(id::RECORDING, format!("cannot record {}", device.display()), why).remedy(remedy)
+    Failure::new(
+        id::RECORDING,
+        format!("cannot record {}", device.display()),
+        why,
+    )
+    .remedy(remedy)
 }
 
 /// An instance of the trace; removed when it goes.
@@ -56,10 +64,22 @@ impl DeviceTap {
     pub fn open(device: &Path) -> Result<Self, Failure> {
         let number = number_of(device)?;
         let ask_root = "it needs root and a kernel that permits tracing (tracefs, CONFIG_BLK_DEV_IO_TRACE); `blktrace` from elsewhere is read too";
-        let root = PLACES.into_iter().map(Path::new).find(|place| place.join("instances").is_dir());
-        let root = root.ok_or_else(|| cannot(device, "tracefs is not there, or not to be read", ask_root))?;
-        let path = root.join("instances").join(format!("windrow-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| cannot(device, format!("the kernel does not permit a trace: {error}"), ask_root))?;
+        let root = PLACES
+            .into_iter()
+            .map(Path::new)
+            .find(|place| place.join("instances").is_dir());
+        let root = root
+            .ok_or_else(|| cannot(device, "tracefs is not there, or not to be read", ask_root))?;
+        let path = root
+            .join("instances")
+            .join(format!("windrow-{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| {
+            cannot(
+                device,
+                format!("the kernel does not permit a trace: {error}"),
+                ask_root,
+            )
+        })?;
         let instance = Instance(path);
         let event = format!("events/block/{EVENT}");
         let settings = [
@@ -69,23 +89,57 @@ impl DeviceTap {
             (&*format!("{event}/enable"), "1".to_owned()),
         ];
         for (file, value) in settings {
-            instance.set(file, &value).map_err(|error| cannot(device, format!("the kernel refuses '{value}' for {file}: {error}"), ask_root))?;
+            instance.set(file, &value).map_err(|error| {
+                cannot(
+                    device,
+                    format!("the kernel refuses '{value}' for {file}: {error}"),
+                    ask_root,
+                )
+            })?;
         }
-        let pipe = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(instance.0.join("trace_pipe"));
-        let pipe = pipe.map_err(|error| cannot(device, format!("the trace cannot be read: {error}"), ask_root))?;
-        Ok(Self { device: device.to_owned(), name: device.display().to_string(), pipe, _instance: instance, rest: Vec::new() })
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+            .open(instance.0.join("trace_pipe"));
+        let pipe = pipe.map_err(|error| {
+            cannot(
+                device,
+                format!("the trace cannot be read: {error}"),
+                ask_root,
+            )
+        })?;
+        Ok(Self {
+            device: device.to_owned(),
+            name: device.display().to_string(),
+            pipe,
+            _instance: instance,
+            rest: Vec::new(),
+        })
     }
 }
 
-/// The number of a whole device as the kernel's trace has it. Requests to a partition are traced with the disk's places.
+/// The number of a whole device as the kernel's trace has it. Requests to a partition are traced
+/// with the disk's places.
 fn number_of(device: &Path) -> Result<u64, Failure> {
-    let found = std::fs::metadata(device).map_err(|error| cannot(device, error, "check the path"))?;
+    let found =
+        std::fs::metadata(device).map_err(|error| cannot(device, error, "check the path"))?;
     if !found.file_type().is_block_device() {
-        return Err(cannot(device, "it is no block device", "name a disk such as /dev/nvme0n1, or POOL/VOLUME"));
+        return Err(cannot(
+            device,
+            "it is no block device",
+            "name a disk such as /dev/nvme0n1, or POOL/VOLUME",
+        ));
     }
-    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+    let (major, minor) = (
+        rustix::fs::major(found.rdev()),
+        rustix::fs::minor(found.rdev()),
+    );
     if Path::new(&format!("/sys/dev/block/{major}:{minor}/partition")).exists() {
-        return Err(cannot(device, "it is a partition", "name its disk: the kernel traces whole disks"));
+        return Err(cannot(
+            device,
+            "it is a partition",
+            "name its disk: the kernel traces whole disks",
+        ));
     }
     Ok(u64::from(major) << 20 | u64::from(minor))
 }
@@ -120,11 +174,20 @@ impl Tap for DeviceTap {
 impl DeviceTap {
     /// Takes the whole lines.
     fn lines(&mut self, requests: &mut Vec<Request>, missed: &mut u64) -> Result<(), Failure> {
-        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let end = self
+            .rest
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         let whole: Vec<u8> = self.rest.drain(..end).collect();
         for line in String::from_utf8_lossy(&whole).lines() {
-            let read =
-                tracepoint(line).map_err(|why| cannot(&self.device, format!("the line '{line}' of the kernel cannot be understood: {why}"), "tell us"))?;
+            let read = tracepoint(line).map_err(|why| {
+                cannot(
+                    &self.device,
+                    format!("the line '{line}' of the kernel cannot be understood: {why}"),
+                    "tell us",
+                )
+            })?;
             match read {
                 Line::Requests(found) => requests.extend(found.into_iter().flatten()),
                 Line::Lost(events) => *missed += events,

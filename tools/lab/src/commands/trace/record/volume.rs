@@ -20,7 +20,10 @@ pub(super) struct VolumeTap {
     names: Vec<String>,
 }
 
-pub(super) fn request(Recorded(kind, offset, length, time_ns, _): Recorded, device: u32) -> Request {
+pub(super) fn request(
+    Recorded(kind, offset, length, time_ns, _): Recorded,
+    device: u32,
+) -> Request {
     let (kind, fua) = match kind {
         RecordedKind::Read => (Kind::Read, false),
         RecordedKind::Write => (Kind::Write, false),
@@ -28,7 +31,10 @@ pub(super) fn request(Recorded(kind, offset, length, time_ns, _): Recorded, devi
         RecordedKind::Trim => (Kind::Trim, false),
         RecordedKind::Flush => (Kind::Flush, false),
     };
-    Request { fua, ..Request::new(kind, device, offset, length, time_ns) }
+    Request {
+        fua,
+        ..Request::new(kind, device, offset, length, time_ns)
+    }
 }
 
 fn ask(client: &mut ControlClient, command: Command) -> Result<Lot, Failure> {
@@ -43,7 +49,8 @@ impl VolumeTap {
     pub(super) fn open(source: &str, place: &PoolPlace) -> Result<Self, Failure> {
         let (pool, volume) = if source.contains('/') || source.is_empty() {
             let path: VolumePath = source.parse().map_err(|why: String| {
-                Failure::new(id::USAGE, format!("cannot record '{source}'"), why).remedy("a block device is named by its path, such as /dev/nvme0n1")
+                Failure::new(id::USAGE, format!("cannot record '{source}'"), why)
+                    .remedy("a block device is named by its path, such as /dev/nvme0n1")
             })?;
             (path.pool, Some(path.volume))
         } else {
@@ -54,16 +61,29 @@ impl VolumeTap {
                 .remedy("only a served volume is asked for anything: start `windrow serve`, or name its socket with --control")
         })?;
         let token = ask(&mut client, Command::RecordStart { name: volume })?.token;
-        Ok(Self { client, token, pool, volumes: Vec::new(), names: Vec::new() })
+        Ok(Self {
+            client,
+            token,
+            pool,
+            volumes: Vec::new(),
+            names: Vec::new(),
+        })
     }
 
-    /// The number of a volume in the trace. One that nobody knows any more is named by its number in the pool.
+    /// The number of a volume in the trace. One that nobody knows any more is named by its number
+    /// in the pool.
     fn device(&mut self, volume: VolumeId) -> Result<u32, Failure> {
         if let Some(at) = self.volumes.iter().position(|known| *known == volume) {
             return Ok(at as u32);
         }
-        let Reply::Pool(report) = self.client.ask(Command::Status)? else { return Err(unexpected()) };
-        let name = report.volumes.into_iter().find(|known| known.id == volume).map_or_else(|| volume.to_string(), |known| known.name);
+        let Reply::Pool(report) = self.client.ask(Command::Status)? else {
+            return Err(unexpected());
+        };
+        let name = report
+            .volumes
+            .into_iter()
+            .find(|known| known.id == volume)
+            .map_or_else(|| volume.to_string(), |known| known.name);
         self.names.push(format!("{}/{name}", self.pool));
         self.volumes.push(volume);
         Ok(self.volumes.len() as u32 - 1)
@@ -72,11 +92,18 @@ impl VolumeTap {
 
 impl Tap for VolumeTap {
     fn take(&mut self, end: bool) -> Result<(Vec<Request>, u64), Failure> {
-        let lot = ask(&mut self.client, Command::RecordTake { token: self.token, end })?;
+        let lot = ask(
+            &mut self.client,
+            Command::RecordTake {
+                token: self.token,
+                end,
+            },
+        )?;
         let mut requests = Vec::with_capacity(lot.requests.len());
         for recorded in lot.requests {
             let request = request(recorded, self.device(recorded.4)?);
-            // Nobody counts on requests that cannot be: a client's nonsense was refused, and is in no trace either.
+            // Nobody counts on requests that cannot be: a client's nonsense was refused, and is in
+            // no trace either.
             if request.check().is_ok() {
                 requests.push(request);
             }
