@@ -10,12 +10,13 @@ mod machine;
 use machine::{Machine, Memory, PROPERTIES};
 use std::sync::LazyLock;
 use windrow_engine::{Control, ControlReply, Engine, JournalSpec, Limits, OpenOptions, PoolSpec};
+use windrow_format::batch::decode_header;
+use windrow_format::checkpoint::{Compression, Dedup};
+use windrow_format::journal::decode_record_header;
+use windrow_format::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_geometry::{JournalArea, Redundancy};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
-use windrow_layout::batch::decode_header;
-use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::journal::decode_record_header;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
-use windrow_units::{JournalArea, MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 const MEMBER_BYTES: usize = 4 << 20;
 const JOURNAL_BYTES: u64 = 256 << 10;

@@ -2,7 +2,7 @@
 //! reaches what lies behind the checksums. Written from the document and not from the code, so that
 //! it also compares the two.
 
-use windrow_units::{PoolUuid, SegmentId, Uuid};
+use windrow_types::{PoolUuid, SegmentId, Uuid};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -73,7 +73,7 @@ pub fn sign_record(record: &mut [u8]) -> RecordAddress {
         }
         let length = usize::from(u16::from_le_bytes(array(record, length_at)));
         if let Some(bytes) = record.get(from..from + length) {
-            let sum = windrow_layout::batch::payload_checksum(bytes);
+            let sum = windrow_format::batch::payload_checksum(bytes);
             record[at..at + 4].copy_from_slice(&sum.to_le_bytes());
             from += length;
         }

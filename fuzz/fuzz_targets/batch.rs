@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::batch::{
+use windrow_format::batch::{
     BatchPlan, TableWriter, decode_batch, decode_head, decode_header, encode_ends,
 };
-use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, Uuid};
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, Uuid};
 
 fuzz_target!(|data: &[u8]| {
     let _ = decode_header(data, &Uuid([7; 16]), SegmentId(1), 2);

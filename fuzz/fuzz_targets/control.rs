@@ -19,7 +19,7 @@ impl ControlHandler for Counting {
     fn serves(&self) -> ServedPool {
         ServedPool {
             name: "tank".to_owned(),
-            pool: windrow_units::Uuid([7; 16]),
+            pool: windrow_types::Uuid([7; 16]),
         }
     }
 

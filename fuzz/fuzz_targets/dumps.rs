@@ -8,7 +8,7 @@ mod pools;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 use windrow_inspect::{dump_batch, dump_chunk, inspect_members, list_batches, list_records};
-use windrow_units::SegmentId;
+use windrow_types::SegmentId;
 
 /// More segments than the pools have.
 const SEGMENTS: u32 = 64;

@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::batch::TableWriter;
-use windrow_layout::journal::{
+use windrow_format::batch::TableWriter;
+use windrow_format::journal::{
     RECORD_HEADER_BYTES, decode_record, decode_record_header, encode_record,
 };
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 fuzz_target!(|data: &[u8]| {
     let pool = Uuid([7; 16]);

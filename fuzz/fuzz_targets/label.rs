@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::superblock::{LABEL_BYTES, Label};
+use windrow_format::superblock::{LABEL_BYTES, Label};
 
 fuzz_target!(|data: &[u8]| {
     let _ = Label::decode(data);

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::checkpoint::*;
-use windrow_layout::index_page::{INDEX_MAGIC, decode_index_page, encode_index_page};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_SIZE, SegmentId};
+use windrow_format::checkpoint::*;
+use windrow_format::index_page::{INDEX_MAGIC, decode_index_page, encode_index_page};
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{BLOCK_SIZE, SegmentId};
 
 fuzz_target!(|data: &[u8]| {
     let mut page = data.to_vec();
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     encode_counters(&counters, &mut out);
     assert_eq!(decode_counters(&out), counters);
     let rows = u32::from_le_bytes([page[0], page[1] & 0x7f, 0, 0])
-        .clamp(1, windrow_layout::MAX_SEGMENT_ROWS);
+        .clamp(1, windrow_format::MAX_SEGMENT_ROWS);
     let stride = SegmentTableGeometry::new(rows).stride;
     let segment = SegmentId(u32::from_le_bytes([page[0], page[1], page[2], page[3]]));
     if let Ok(record) = decode_segment(&page[..stride], segment, rows) {

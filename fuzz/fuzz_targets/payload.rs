@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_reduce::Codecs;
-use windrow_units::BLOCK_SIZE;
+use windrow_reduction::Codecs;
+use windrow_types::BLOCK_SIZE;
 
 fuzz_target!(|data: &[u8]| {
     let (codecs, mut first, mut second) = (

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::superblock::{SLOT_BYTES, Superblock};
+use windrow_format::superblock::{SLOT_BYTES, Superblock};
 
 fuzz_target!(|data: &[u8]| {
     let _ = Superblock::decode(data);

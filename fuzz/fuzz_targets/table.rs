@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, decode_batch, encode_ends};
-use windrow_units::{
-    BLOCK_SIZE, Code, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, SegmentId, Seq, Shape, StreamId,
-    Uuid,
+use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, decode_batch, encode_ends};
+use windrow_geometry::{Code, Shape};
+use windrow_types::{
+    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, SegmentId, Seq, StreamId, Uuid,
 };
 
 fuzz_target!(|data: &[u8]| {

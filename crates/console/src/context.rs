@@ -15,7 +15,7 @@ use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
 use windrow_host::served::{OpenMember, Served};
 use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
-use windrow_units::{Uuid, VolumeId};
+use windrow_types::{Uuid, VolumeId};
 
 /// Where a pool is.
 #[derive(Args, Clone, Debug, Default)]

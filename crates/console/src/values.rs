@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use windrow_host::failure::{Failure, id};
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// Bytes of memory for maps that can be asked for.
 pub const MAP_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
@@ -245,7 +245,7 @@ pub fn property(text: &str) -> Result<(String, String), String> {
 /// Refuses names that could not be written as `POOL/VOLUME`, and those that commands would take for
 /// an option or an identifier. Pools that have one stay usable.
 pub fn check_pool_name(name: &str) -> Result<(), Failure> {
-    let why = if name.contains('/') || !windrow_layout::name_is_valid(name) {
+    let why = if name.contains('/') || !windrow_format::name_is_valid(name) {
         "a pool name has 1 to 63 bytes and no '/'"
     } else if name.starts_with('-') {
         "what begins with '-' is an option"

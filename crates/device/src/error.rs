@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use windrow_io::{MemberError, MemberErrorKind};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// A fault of one operation on one member. The member does not know its own id: [`DeviceError::of`]
 /// adds it.

@@ -33,7 +33,7 @@ use crate::member::{Discard, Member, MemberKind};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use windrow_io::{MemberCommand, MemberDone, MemberErrorKind, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// The member table as a queue sees it: index is the member id, `None` is an absent member.
 pub type Members = Vec<Option<Arc<dyn Member>>>;

@@ -16,7 +16,7 @@ use windrow_io::{
     BufPool, IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp,
     ReadItem,
 };
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Reads in flight in the ring: enough for the deepest queue of a drive, over several of them.
 const RING_DEPTH: u32 = 256;

@@ -3,7 +3,7 @@
 //! memory that is not there (simulator, seeds 9640550 to 9640760).
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use windrow_reduce::Print;
+use windrow_reduction::Print;
 
 const BLOCK: usize = 4096;
 

@@ -16,9 +16,10 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::{BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
 /// Different contents of user blocks.
 const CONTENTS: usize = 255;

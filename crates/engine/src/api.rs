@@ -14,8 +14,9 @@ use crate::limits::{
     BACKGROUND_BESIDE_BYTES, FLUSH_COST_BYTES, FOREGROUND_BESIDE_BYTES, JOURNAL_DEVICE_BYTES,
 };
 use serde::{Deserialize, Serialize};
+use windrow_geometry::Redundancy;
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
-use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
+use windrow_types::{MemberId, Order, Uuid, VolumeId};
 
 /// What a driver tells the engine.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub enum Control {
         /// Which.
         volume: VolumeId,
         /// What they do.
-        sync: windrow_layout::checkpoint::SyncMode,
+        sync: windrow_format::checkpoint::SyncMode,
     },
     /// How blocks of a volume are stored from now on; those that are there stay as they are.
     /// Durable when answered.
@@ -100,7 +101,7 @@ pub enum Control {
         /// Which.
         volume: VolumeId,
         /// How.
-        compression: windrow_layout::checkpoint::Compression,
+        compression: windrow_format::checkpoint::Compression,
     },
     /// Whether blocks of a volume are shared from now on; those that are there stay as they are.
     /// Durable when answered. The first time it takes some of the pool's space for the map of
@@ -109,7 +110,7 @@ pub enum Control {
         /// Which.
         volume: VolumeId,
         /// How.
-        dedup: windrow_layout::checkpoint::Dedup,
+        dedup: windrow_format::checkpoint::Dedup,
     },
     /// Another name for a volume. Durable when answered.
     VolumeRename {
@@ -129,7 +130,7 @@ pub enum Control {
     /// when the maps of all volumes have been looked through, a bounded part in each step.
     CountSharing,
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
-    SetProperties(windrow_layout::superblock::Properties),
+    SetProperties(windrow_format::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what
     /// lies in the old one then moves over by itself, see [`PoolStatus::restripe`].
     Grow {
@@ -192,7 +193,7 @@ pub enum MemberChange {
     /// rebuilt.
     BringBack {
         /// The superblock.
-        superblock: Box<windrow_layout::superblock::Superblock>,
+        superblock: Box<windrow_format::superblock::Superblock>,
     },
     /// A device without superblocks is in its place. It is rebuilt from nothing.
     Exchange {
@@ -667,7 +668,7 @@ pub struct PoolSpec {
     /// Creation time, seconds since 1970.
     pub created_unix_s: u64,
     /// Properties.
-    pub properties: windrow_layout::superblock::Properties,
+    pub properties: windrow_format::superblock::Properties,
     /// The journal; `None`: flushes pad rows.
     pub journal: Option<JournalSpec>,
 }
@@ -703,7 +704,7 @@ impl JournalSpec {
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolPlan {
     /// Zones.
-    pub zones: Vec<windrow_units::Zone>,
+    pub zones: Vec<windrow_geometry::Zone>,
     /// Segments of all zones.
     pub segments: u32,
     /// Bytes of all data columns.

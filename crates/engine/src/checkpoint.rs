@@ -28,15 +28,15 @@ use crate::map::PageSlot;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use windrow_io::Buf;
-use windrow_layout::batch::Entry;
-use windrow_layout::checkpoint::{
+use windrow_format::batch::Entry;
+use windrow_format::checkpoint::{
     LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST,
     OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentRecord, SegmentTableGeometry,
     encode_counters, encode_leaf, encode_list, encode_map_page, encode_segment, encode_volumes,
 };
-use windrow_layout::superblock::{CheckpointRoot, StreamPosition};
-use windrow_units::{
+use windrow_format::superblock::{CheckpointRoot, StreamPosition};
+use windrow_io::Buf;
+use windrow_types::{
     BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, Seq, StreamId, VolumeId,
 };
 
@@ -621,7 +621,7 @@ impl Engine {
             if id >= self.segments.count() {
                 break;
             }
-            let id = windrow_units::SegmentId(id);
+            let id = windrow_types::SegmentId(id);
             let s = self.segments.get(id);
             let record = SegmentRecord {
                 segment: id,

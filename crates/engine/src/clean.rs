@@ -45,14 +45,14 @@ pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
-use windrow_io::Payload;
-use windrow_layout::batch::{
+use windrow_format::batch::{
     DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header,
 };
-use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{
-    BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq,
-    Shape, VolumeId,
+use windrow_format::checkpoint::OBJECT_MAP;
+use windrow_geometry::{Column, Shape};
+use windrow_io::Payload;
+use windrow_types::{
+    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, VolumeId,
 };
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
@@ -738,7 +738,7 @@ impl Engine {
         if object < OBJECT_MAP {
             return self.checkpoint.rewrite(object, index, place);
         }
-        let volume = windrow_units::VolumeId(object - OBJECT_MAP);
+        let volume = windrow_types::VolumeId(object - OBJECT_MAP);
         let slot = self
             .volumes
             .get(volume)

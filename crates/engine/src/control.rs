@@ -14,12 +14,12 @@ use crate::{
     Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine,
     MemberChange, Outbox, StopReason,
 };
-use windrow_layout::batch::{Entry, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
-use windrow_layout::superblock::{Features, PoolState, Properties};
+use windrow_format::batch::{Entry, RangeState, VolumeChange};
+use windrow_format::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
+use windrow_format::superblock::{Features, PoolState, Properties};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::select::Rule;
-use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lba, Order, VolumeId};
 
 const SPARE_PER_MILLE_MAX: u16 = 900;
 
@@ -684,7 +684,7 @@ impl Engine {
                     // alone.
                     self.superblock.state = PoolState::Exported;
                     if export {
-                        self.superblock.host = windrow_units::Uuid::default();
+                        self.superblock.host = windrow_types::Uuid::default();
                     }
                     self.superblock_writer.wanted += 1;
                     self.control.shutdown = Some((

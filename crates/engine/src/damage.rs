@@ -15,7 +15,7 @@ use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES};
 use crate::pending::BlockKey;
 use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
 use std::collections::BTreeMap;
-use windrow_units::{Lba, VolumeId};
+use windrow_types::{Lba, VolumeId};
 
 /// Words that a checkpoint keeps of it: the number, when it was found, the number of ranges, and
 /// the ranges.

@@ -32,11 +32,11 @@ use index::Index;
 use pages::Pages;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
+use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::Payload;
-use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
-use windrow_layout::map_entry::MapEntry;
-use windrow_reduce::Print;
-use windrow_units::{BLOCK_BYTES, Lba, Order, Seq, VolumeId};
+use windrow_reduction::Print;
+use windrow_types::{BLOCK_BYTES, Lba, Order, Seq, VolumeId};
 
 /// What becomes of a block that may be shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -543,7 +543,7 @@ impl Engine {
                 .sum::<u64>()
                 * BLOCK_BYTES,
             unique_bytes: content.0 * BLOCK_BYTES,
-            stored_bytes: content.1 * windrow_units::PLACE_UNIT as u64,
+            stored_bytes: content.1 * windrow_types::PLACE_UNIT as u64,
             index_entries,
             index_entries_max,
             index_pages: self.index_pages_mapped(),

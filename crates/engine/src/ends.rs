@@ -5,9 +5,9 @@
 //! different wrong columns, as one for each block does; then the tail among all that it may be.
 
 use crate::reconstruct::{hypotheses, search, suppose};
+use windrow_format::batch::{DecodedBatch, HeaderFrame, decode_batch, decode_head, decode_header};
 use windrow_io::Buf;
-use windrow_layout::batch::{DecodedBatch, HeaderFrame, decode_batch, decode_head, decode_header};
-use windrow_units::{BLOCK_SIZE, PoolUuid};
+use windrow_types::{BLOCK_SIZE, PoolUuid};
 
 /// Different contents of one head block that are put together with those of others.
 const HEAD_CANDIDATES: usize = 64;

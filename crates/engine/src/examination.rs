@@ -13,8 +13,9 @@ use crate::limits::{EXAMINE_PIECE_ROWS, UNREAD};
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
 use std::ops::Range;
+use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId, StreamId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, SegmentId, StreamId};
 
 /// Who asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

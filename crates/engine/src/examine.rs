@@ -17,9 +17,10 @@ pub(crate) mod lean;
 use crate::ends::{Ends, find_ends, of_row};
 use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
+use windrow_format::batch::{DecodedBatch, HeaderFrame, PayloadInfo, decode_header};
+use windrow_geometry::{Code, Shape};
 use windrow_io::{Buf, BufPool};
-use windrow_layout::batch::{DecodedBatch, HeaderFrame, PayloadInfo, decode_header};
-use windrow_units::{BLOCK_SIZE, Code, PoolUuid, SegmentId, Shape, StreamId};
+use windrow_types::{BLOCK_SIZE, PoolUuid, SegmentId, StreamId};
 
 /// Examines one batch.
 #[derive(Debug)]
@@ -237,7 +238,7 @@ pub(crate) fn data_columns(
     let mut lost = Vec::new();
     for (block, checksum) in batch.payload_blocks() {
         let (column, row) = place(block);
-        let right = |bytes: &[u8]| windrow_reduce::checksum(bytes) == checksum;
+        let right = |bytes: &[u8]| windrow_reduction::checksum(bytes) == checksum;
         if !search(
             &header.shape,
             column,

@@ -18,8 +18,9 @@ use crate::slow::Watch;
 use crate::stages::Stage as Times;
 use crate::{Engine, Outbox};
 use gather::Gathered;
+use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
-use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId};
+use windrow_types::{BLOCK_SIZE, MemberId, SegmentId};
 
 mod gather;
 mod split;

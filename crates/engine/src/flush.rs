@@ -21,9 +21,9 @@ use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
 use std::collections::VecDeque;
+use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
-use windrow_layout::checkpoint::SyncMode;
-use windrow_units::{MemberId, Order, Seq, VolumeId};
+use windrow_types::{MemberId, Order, Seq, VolumeId};
 
 /// Who waits for durability.
 #[derive(Debug)]

@@ -25,20 +25,23 @@ use crate::limits::{
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
-use windrow_io::{MemberError, MemberIo};
-use windrow_layout::checkpoint::{
+use windrow_format::checkpoint::{
     LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry,
 };
-use windrow_layout::index_page::INDEX_PAGES_MAX;
-use windrow_layout::superblock::{
+use windrow_format::index_page::INDEX_PAGES_MAX;
+use windrow_format::superblock::{
     CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState,
     RESERVED_BYTES, Reduction, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, StreamPosition,
     Superblock, slot_offset,
 };
-use windrow_units::{
-    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX,
-    JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy,
-    RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+use windrow_geometry::{
+    JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JournalArea, MAX_MEMBERS, Redundancy, RedundancyError,
+    Shape, Zone, ZoneMap,
+};
+use windrow_io::{MemberError, MemberIo};
+use windrow_types::{
+    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, MAX_STREAMS, MemberId, Order, PlaceCodec,
+    SegmentId, Seq, Uuid,
 };
 
 /// Why a pool can not be made.
@@ -669,7 +672,7 @@ impl Engine {
                 io.write(member, SLOT_OFFSET + slot * SLOT_STRIDE, &empty)?;
             }
             let label = Label {
-                version: windrow_layout::superblock::FORMAT_VERSION,
+                version: windrow_format::superblock::FORMAT_VERSION,
                 pool: spec.pool,
                 pool_name: spec.name.clone(),
                 member_uuid: *uuid,
@@ -678,7 +681,7 @@ impl Engine {
             io.write(
                 member,
                 LABEL_OFFSET,
-                &padded(label.encode(), windrow_layout::superblock::LABEL_BYTES),
+                &padded(label.encode(), windrow_format::superblock::LABEL_BYTES),
             )?;
             let image = Superblock {
                 member,
@@ -818,7 +821,10 @@ pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec
 
 /// The superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
 #[cfg(test)]
-pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: usize) -> Superblock {
+pub(crate) fn first_for_model(
+    redundancy: windrow_geometry::Redundancy,
+    members: usize,
+) -> Superblock {
     let spec = PoolSpec {
         name: "model".into(),
         redundancy,
@@ -830,7 +836,7 @@ pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: us
             .map(|m| (Uuid([m; 16]), 24 << 20))
             .collect(),
         created_unix_s: 0,
-        properties: windrow_layout::superblock::Properties::DEFAULT,
+        properties: windrow_format::superblock::Properties::DEFAULT,
         journal: None,
     };
     first_superblock(

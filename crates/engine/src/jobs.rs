@@ -12,11 +12,10 @@ use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
 use crate::write::{PrintWork, ReduceWork};
+use windrow_format::batch::{self, BatchHeader, BatchPlan, TableWriter};
+use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, BufPool, Payload};
-use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
-use windrow_units::{
-    BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape,
-};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT, Seq};
 
 /// A piece of work. Made by the engine, run once by the driver, handed back.
 #[derive(Debug)]
@@ -125,7 +124,7 @@ impl SealWork {
                 BlockCause::User
                 | BlockCause::Index
                 | BlockCause::Moved
-                | BlockCause::Checkpoint => windrow_reduce::copy_and_checksum(target, source),
+                | BlockCause::Checkpoint => windrow_reduction::copy_and_checksum(target, source),
                 BlockCause::Padding => {
                     target.fill(0);
                     0
@@ -238,7 +237,7 @@ impl SealWork {
                 (at / column_units) as usize,
                 (at % column_units) as usize * PLACE_UNIT,
             );
-            let sum = windrow_reduce::copy_and_checksum(
+            let sum = windrow_reduction::copy_and_checksum(
                 &mut self.columns[column][byte..byte + payload.len()],
                 payload,
             );
@@ -257,7 +256,7 @@ impl SealWork {
         let mut of_table = whole;
         for block in first / u64::from(FULL_BLOCK_UNITS)..end / u64::from(FULL_BLOCK_UNITS) {
             let (column, row) = (block as usize / rows, block as usize % rows);
-            of_table.push(windrow_reduce::checksum(
+            of_table.push(windrow_reduction::checksum(
                 &self.columns[column][row * BLOCK_SIZE..][..BLOCK_SIZE],
             ));
         }
@@ -421,11 +420,11 @@ fn search_piece<'a>(
     search(shape, wanted, &of_row(first), &mut block, |bytes| {
         found[..split].copy_from_slice(&bytes[start..start + split]);
         if first == last {
-            return windrow_reduce::checksum(found) == piece.checksum;
+            return windrow_reduction::checksum(found) == piece.checksum;
         }
         ends.iter().any(|end| {
             found[split..].copy_from_slice(end);
-            windrow_reduce::checksum(found) == piece.checksum
+            windrow_reduction::checksum(found) == piece.checksum
         })
     })
 }

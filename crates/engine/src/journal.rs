@@ -33,9 +33,10 @@ use crate::{Engine, JournalStatus, Outbox};
 use backlog::Backlog;
 use ring::Ring;
 use round::Round;
+use windrow_format::superblock::Journals;
+use windrow_geometry::JournalArea;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::Journals;
-use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, Order, Seq};
+use windrow_types::{BLOCK_BYTES, MemberId, Order, Seq};
 
 /// Where a pool's journals go on after a start.
 #[derive(Debug, Default)]

@@ -72,16 +72,17 @@ pub use recover::{
 pub use reduction::ReductionUse;
 pub use restripe::{RestripeStatus, RestripeWait};
 pub use stages::StageTimes;
-pub use windrow_layout::superblock::Reduction;
+pub use windrow_format::superblock::Reduction;
 pub use windrow_policy::kind::PlacementKind;
 pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
 
 use order::Orders;
 use std::collections::VecDeque;
+use windrow_format::superblock::Superblock;
+use windrow_geometry::ZoneMap;
 use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
-use windrow_layout::superblock::Superblock;
-use windrow_units::{MAX_STREAMS, Order, PlaceCodec, Seq, ZoneMap};
+use windrow_types::{MAX_STREAMS, Order, PlaceCodec, Seq};
 use write::Arrived;
 
 /// Why the pool stopped. It never starts again by itself.
@@ -108,7 +109,7 @@ pub struct Engine {
     now_ns: u64,
     buffers: BufPool,
     /// What packs and unpacks blocks, here and in jobs.
-    codecs: windrow_reduce::Codecs,
+    codecs: windrow_reduction::Codecs,
     zeroes: windrow_io::Payload,
     ones: windrow_io::Payload,
 

@@ -1,6 +1,6 @@
 //! Bounds of the engine and the relations between them.
 
-use windrow_units::{BLOCK_BYTES, MAX_STREAMS};
+use windrow_types::{BLOCK_BYTES, MAX_STREAMS};
 
 /// Stream of user blocks, trims and volume operations.
 pub const STREAM_USER: usize = 0;
@@ -64,7 +64,7 @@ pub const fn cleaned_slot(stream: usize) -> usize {
 /// Most volumes of a pool, deleted ones that are still being freed included.
 pub const MAX_VOLUMES: usize = 4096;
 /// Largest volume. Block numbers then fit in 36 bits, so that (volume, block) packs into 64 bits.
-pub const MAX_VOLUME_BYTES: u64 = windrow_layout::MAX_VOLUME_BYTES;
+pub const MAX_VOLUME_BYTES: u64 = windrow_format::MAX_VOLUME_BYTES;
 /// Bits of a block number in a packed key.
 pub const LBA_BITS: u32 = 40;
 /// Ids whose map pages are made sure of beyond those that are needed: a write with unaligned edges

@@ -9,10 +9,10 @@
 //! since.
 
 use crate::weight::is_packed;
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::Table;
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{Lba, VolumeId};
+use windrow_types::{Lba, VolumeId};
 
 /// Pages allocated together: one huge page of 2 MiB. An arena whose bound is lower has one chunk of
 /// just so many.

@@ -28,9 +28,10 @@ use crate::scrub::LabelStep;
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
 use life::Change;
+use windrow_format::superblock::{SLOT_BYTES, Superblock};
+use windrow_geometry::{Zone, ZoneMap};
 use windrow_io::{Buf, MemberDone, MemberOp};
-use windrow_layout::superblock::{SLOT_BYTES, Superblock};
-use windrow_units::{MemberId, SegmentId, Seq, Zone, ZoneMap};
+use windrow_types::{MemberId, SegmentId, Seq};
 
 /// What a member command was for.
 #[derive(Debug)]

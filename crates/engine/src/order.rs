@@ -5,7 +5,7 @@
 //! sequence; the prefix advances when it is closed.
 
 use std::collections::BTreeMap;
-use windrow_units::Order;
+use windrow_types::Order;
 
 /// The pool's order clock.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ mod index;
 use crate::limits::LBA_BITS;
 use index::{Index, Link, NONE};
 use windrow_io::Payload;
-use windrow_units::{Lba, Order, VolumeId};
+use windrow_types::{Lba, Order, VolumeId};
 
 /// (volume, block) packed into 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

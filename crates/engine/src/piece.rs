@@ -3,7 +3,7 @@
 //! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two
 //! neighbouring ones of one column.
 
-use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 /// Payload in a run of rows of one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Piece {
 
     /// True if the bytes have their checksum.
     pub(crate) fn is_in(&self, run: &[u8]) -> bool {
-        windrow_reduce::checksum(&run[self.range()]) == self.checksum
+        windrow_reduction::checksum(&run[self.range()]) == self.checksum
     }
 
     /// True if it is not a block as it is.

@@ -22,12 +22,12 @@ use crate::limits::{
 use crate::pending::{BlockKey, PendingSlot};
 use crate::segment::{SegmentState, Segments};
 use crate::{Engine, Outbox, PoolPlan};
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::superblock::{Features, Properties, StreamPosition};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_format::superblock::{Features, Properties, StreamPosition};
 use windrow_policy::any::{AnyPlacement, Classes};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::place::{Place, Placement, Survey};
-use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId};
+use windrow_types::{FULL_BLOCK_UNITS, Order, SegmentId};
 
 /// State of the policy.
 #[derive(Debug)]
@@ -460,7 +460,7 @@ impl Engine {
     fn survey_segments(&mut self, now: u32) {
         self.policy.survey_in -= 1;
         if self.policy.survey_in == 0 {
-            let blocks = self.segments.payload_bytes_max() / windrow_units::BLOCK_BYTES;
+            let blocks = self.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
             let pause = u64::from((self.segments.count() / 8).max(1)) * (blocks / 8).max(1);
             self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
             self.policy.placement.survey(now, &Look(&self.segments));
@@ -689,12 +689,12 @@ impl Engine {
     }
 
     /// The number up to which all batches of moved blocks are committed, whatever their stream.
-    pub(crate) fn moves_committed_through(&self) -> windrow_units::Seq {
+    pub(crate) fn moves_committed_through(&self) -> windrow_types::Seq {
         let flying = CLEANED_STREAMS
             .iter()
             .filter_map(|id| self.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
-        windrow_units::Seq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
+        windrow_types::Seq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
     }
 }

@@ -20,10 +20,10 @@ use crate::pending::{BlockKey, Content};
 use crate::weight::weight;
 use crate::{Engine, Plant};
 use std::collections::{BTreeMap, VecDeque};
-use windrow_layout::batch::RangeState;
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
+use windrow_format::batch::RangeState;
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
 
 /// One walk.
 #[derive(Debug)]

@@ -14,16 +14,17 @@ use crate::limits::{INLINE_UNPACK_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
 use crate::{Engine, Notice, Outbox};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_format::map_entry::{BlockState, MapEntry};
+use windrow_geometry::Column;
 use windrow_io::{
     BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError,
     RequestId,
 };
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::map_entry::{BlockState, MapEntry};
-use windrow_reduce::Codecs;
-use windrow_units::{
-    BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place,
-    PlaceCodec, SegmentId, VolumeId,
+use windrow_reduction::Codecs;
+use windrow_types::{
+    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place, PlaceCodec,
+    SegmentId, VolumeId,
 };
 
 /// Blocks that are read together.
@@ -471,7 +472,7 @@ impl Engine {
             let stored = bytes.slice(piece.at as usize, piece.length as usize);
             self.queue_repair(
                 RepairFor::Read,
-                (key, windrow_units::Order(0), from),
+                (key, windrow_types::Order(0), from),
                 piece.checksum,
                 stored,
             );

@@ -24,8 +24,9 @@ use crate::slab::Slab;
 use crate::{Engine, Notice, Outbox, Plant, RebuildStatus};
 use columns::ColumnWrite;
 use std::collections::BTreeMap;
-use windrow_layout::superblock::MemberState;
-use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
+use windrow_format::superblock::MemberState;
+use windrow_geometry::Column;
+use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
 
 /// A segment that is being rebuilt; it is pinned.
 #[derive(Debug)]

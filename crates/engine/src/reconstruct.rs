@@ -13,8 +13,8 @@
 //!
 //! Nothing here says that bytes are right: without a check by the caller they must not be used.
 
+use windrow_geometry::{Code, Shape};
 use windrow_parity::{Column, Parity};
-use windrow_units::{Code, Shape};
 
 /// Rebuilds column `wanted` from the others (all of the length of `out`), leaving out `suspect` as
 /// well; what is read of the wanted column does not matter. Of copies it takes the first. False if

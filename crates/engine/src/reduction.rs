@@ -15,9 +15,9 @@
 //! older software expects.
 
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
-use windrow_layout::superblock::{Features, Properties, Reduction};
+use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 /// What data needs that is to be admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -30,8 +30,9 @@ use crate::{ControlId, Engine, FormatError, Notice, Outbox, PoolPlan};
 use coming::{Coming, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Uuid, ZoneMap};
+use windrow_format::superblock::Features;
+use windrow_geometry::ZoneMap;
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Uuid};
 
 /// How far the data has moved to the layout in force. All zero if there was only one since the
 /// start.

@@ -34,9 +34,10 @@ use given_up::GivenUp;
 pub(crate) use labels::LabelStep;
 use labels::Labels;
 use std::collections::VecDeque;
+use windrow_format::batch::Entry;
+use windrow_geometry::Column;
 use windrow_io::Payload;
-use windrow_layout::batch::Entry;
-use windrow_units::{Column, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -608,7 +609,7 @@ impl Engine {
     }
 
     fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
-        if key.volume() == windrow_units::VolumeId::INDEX {
+        if key.volume() == windrow_types::VolumeId::INDEX {
             // Nobody's data.
             return;
         }

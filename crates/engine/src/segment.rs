@@ -25,9 +25,10 @@ pub(crate) use layers::largest_group;
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use crate::weight::{PACKED_EXTRA_UNITS, packed};
 use choose::index_policy;
+use windrow_geometry::ZoneMap;
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex};
-use windrow_units::{FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
+use windrow_types::{FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq};
 
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -32,7 +32,7 @@ use crate::limits::{
 };
 use crate::{Engine, Notice, Outbox};
 use std::collections::VecDeque;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Classes of a histogram: below one tick, and each twice as long as the one before.
 const CLASSES: usize = 24;

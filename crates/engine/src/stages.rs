@@ -5,7 +5,7 @@
 //! that of the last tick.
 
 use serde::{Deserialize, Serialize};
-use windrow_units::{Histogram, LatencySummary};
+use windrow_types::{Histogram, LatencySummary};
 
 /// The stages, in the order in which they are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

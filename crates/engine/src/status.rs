@@ -9,9 +9,9 @@ use crate::{
     DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes,
     StopReason, VolumeStatus,
 };
-use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{MemberRecord, MemberState};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
+use windrow_format::checkpoint::VolumeState;
+use windrow_format::superblock::{MemberRecord, MemberState};
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
 
 /// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before
 /// is of users' bytes and scrubs.
@@ -492,7 +492,7 @@ impl Engine {
     }
 
     /// A volume by name: id and size in bytes.
-    pub fn volume(&self, name: &str) -> Option<(windrow_units::VolumeId, u64)> {
+    pub fn volume(&self, name: &str) -> Option<(windrow_types::VolumeId, u64)> {
         self.volumes
             .by_name(name)
             .map(|v| (v.record.id, v.record.size_bytes))

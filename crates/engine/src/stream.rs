@@ -3,10 +3,10 @@
 use crate::api::WrittenBytes;
 use crate::pending::{BlockKey, PendingSlot};
 use std::collections::VecDeque;
+use windrow_format::batch::TableWriter;
+use windrow_format::superblock::StreamPosition;
 use windrow_io::Payload;
-use windrow_layout::batch::TableWriter;
-use windrow_layout::superblock::StreamPosition;
-use windrow_units::{Order, Place, SegmentId, Seq};
+use windrow_types::{Order, Place, SegmentId, Seq};
 
 /// What a batch does to the tables when it commits; one for each entry of its table.
 #[derive(Clone, Copy, Debug)]

@@ -26,8 +26,8 @@ use crate::{
     ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_units::{Lba, PLACE_UNIT, VolumeId};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_types::{Lba, PLACE_UNIT, VolumeId};
 
 /// Nobody refers to a content, as far as the walk has come.
 const NOBODY: u32 = 0;

@@ -10,10 +10,10 @@ use crate::map::{MapArena, VolumeMap};
 use crate::weight::weight_of;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use windrow_layout::checkpoint::{PagePointer, VOLUMES_PER_PAGE, VolumeRecord, VolumeState};
-use windrow_layout::index_page::INDEX_PAGES_MAX;
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_format::checkpoint::{PagePointer, VOLUMES_PER_PAGE, VolumeRecord, VolumeState};
+use windrow_format::index_page::INDEX_PAGES_MAX;
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// One volume.
 #[derive(Debug)]

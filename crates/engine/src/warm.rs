@@ -8,10 +8,10 @@
 use crate::Engine;
 use crate::map::PageSlot;
 use std::hint::black_box;
+use windrow_format::batch::{DecodedBatch, Entry};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Request};
-use windrow_layout::batch::{DecodedBatch, Entry};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lba, VolumeId};
 
 use crate::api::Event;
 use crate::stream::{Batch, Item};

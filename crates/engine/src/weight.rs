@@ -15,8 +15,8 @@
 //! Cleaning decides by weights alone (docs/reserve.md, claim 2). What is stored, which is less, is
 //! counted beside it.
 
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::FULL_BLOCK_UNITS;
+use windrow_format::map_entry::MapEntry;
+use windrow_types::FULL_BLOCK_UNITS;
 
 /// What the weight of a packed payload is above its units.
 pub(crate) const PACKED_EXTRA_UNITS: u32 = 2;

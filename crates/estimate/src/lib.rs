@@ -25,8 +25,8 @@ pub mod sources;
 
 use std::collections::HashMap;
 use windrow_engine::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
-use windrow_reduce::{BlockClass, Codec, Packer, Print, classify, looks_random};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE};
+use windrow_reduction::{BlockClass, Codec, Packer, Print, classify, looks_random};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Memory that an entry of the table is reckoned at: key, value, the table's slack, and the old
 /// table while a new one is filled.

@@ -9,14 +9,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use windrow_console::context::{self, OpenedAtRest, PoolPlace};
 use windrow_console::values::VolumePath;
-use windrow_export::{ExportSource, Session, Sink};
+use windrow_frontend::{ExportSource, Session, Sink};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::OpenRequest;
 use windrow_host::served::Served;
 use windrow_io::{Completion, Op, Reply, Request, RequestId};
 use windrow_load::nbd_client::NbdClient;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// What is read, and left out, together.
 pub const EXTENT_BYTES: u64 = 1 << 20;

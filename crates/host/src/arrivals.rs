@@ -21,8 +21,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use windrow_device::scan::Identity;
 use windrow_engine::api::{MemberStatus, PoolStatus};
-use windrow_layout::superblock::MemberState;
-use windrow_units::{MemberId, Uuid};
+use windrow_format::superblock::MemberState;
+use windrow_types::{MemberId, Uuid};
 
 /// Pause between two looks of a start that waits.
 const WAITING_PAUSE: Duration = Duration::from_millis(100);

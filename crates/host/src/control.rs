@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use windrow_engine::Sharing;
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// Version of the protocol. Since 2 each command names its pool: a daemon that does not look at the
 /// name must refuse the command.
@@ -89,21 +89,21 @@ pub enum Command {
         /// Which.
         name: String,
         /// `standard`, `always` or `disabled`.
-        sync: windrow_layout::checkpoint::SyncMode,
+        sync: windrow_format::checkpoint::SyncMode,
     },
     /// How blocks of a volume are stored from now on.
     VolumeCompression {
         /// Which.
         name: String,
         /// `off`, `lz4`, `zstd` or `lz4-then-zstd`.
-        compression: windrow_layout::checkpoint::Compression,
+        compression: windrow_format::checkpoint::Compression,
     },
     /// Whether blocks of a volume are shared from now on.
     VolumeDedup {
         /// Which.
         name: String,
         /// `off`, `verify` or `hash`.
-        dedup: windrow_layout::checkpoint::Dedup,
+        dedup: windrow_format::checkpoint::Dedup,
     },
     /// Another name for a volume; its exports follow.
     VolumeRename {

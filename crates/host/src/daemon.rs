@@ -22,8 +22,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand, ScrubState};
 use windrow_engine::{PlacementKind, Reduction, VictimRule};
-use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
-use windrow_units::MemberId;
+use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
+use windrow_types::MemberId;
 
 /// How long what a stopped scrub has under way is waited for, and the pause between two tries.
 const ENDING: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, VolumeRange};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Whether data is known to be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

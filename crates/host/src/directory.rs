@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
 use windrow_engine::api::PoolStatus;
-use windrow_units::{MemberId, Uuid, VolumeId};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 /// What is known of a member from an earlier run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -50,7 +50,7 @@ use windrow_engine::api::{
     VolumeStatus,
 };
 use windrow_io::{Completion, MemberDone, Request, RequestError};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What the driver needs of the engine; tests drive a small machine of their own.
 pub(crate) trait StateMachine: Send {

@@ -12,7 +12,7 @@ use crate::failure::{Failure, id};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use windrow_engine::api::PoolStatus;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// An export added by hand.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Latencies of requests, by kind.
 
 use serde::{Deserialize, Serialize};
-pub use windrow_units::{Histogram, LatencySummary};
+pub use windrow_types::{Histogram, LatencySummary};
 
 /// Kinds of requests whose latency is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

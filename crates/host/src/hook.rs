@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use windrow_engine::api::Notice;
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! Reads that a connection's thread starts and ends itself.
 //!
-//! 1. A thread that [attends](windrow_export::Session::attend) to its session gets a lane, a small
+//! 1. A thread that [attends](windrow_frontend::Session::attend) to its session gets a lane, a small
 //!    ring of its own.
 //! 2. When it drives the engine, reads that come out of it go into the lane, whoever they are for;
 //!    everything else, and what finds no room in it or in its member's share of it, goes the way of
@@ -31,7 +31,7 @@ use windrow_device::Member;
 use windrow_device::queue::ReadLane;
 use windrow_engine::api::Event;
 use windrow_io::{Completion, MemberDone, Request};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Reads of a lane at once.
 const DEPTH: u32 = 128;

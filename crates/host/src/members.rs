@@ -8,7 +8,7 @@ use windrow_device::{DeviceError, MemberKind};
 use windrow_engine::Job;
 use windrow_engine::api::Event;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Members as tasks use them: only those whose operations never block (memory) are used in this
 /// way.

@@ -4,7 +4,7 @@
 //! the memory is for what else the machine does.
 
 use std::path::{Path, PathBuf};
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Share of the memory of the machine, or of the control group, that maps may take by default.
 const SHARE: u64 = 4;

@@ -43,7 +43,7 @@ pub use ram::{
 
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// The identifier of this host: from its machine id, else made up once and kept in the registry's
 /// folder.
@@ -82,7 +82,7 @@ pub fn alignment(segment_rows: Option<u32>) -> u64 {
     const USUAL: u64 = 1 << 20;
     match segment_rows {
         None | Some(0) => USUAL,
-        Some(rows) => (windrow_units::BLOCK_BYTES << rows.trailing_zeros()).min(USUAL),
+        Some(rows) => (windrow_types::BLOCK_BYTES << rows.trailing_zeros()).min(USUAL),
     }
 }
 

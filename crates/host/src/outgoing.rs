@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use windrow_device::Member;
 use windrow_device::queue::Queue;
 use windrow_io::{MemberCommand, MemberDone};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 struct Starter {
     queue: Box<dyn Queue>,

@@ -37,9 +37,10 @@ use steward::Steward;
 use windrow_device::queue::{Members as MemberTable, QueueKind, QueueOptions, Reaper};
 use windrow_engine::Engine;
 use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
-use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
+use windrow_geometry::MAX_MEMBERS;
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
-use windrow_units::{MAX_MEMBERS, MemberId, Uuid, VolumeId};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 /// How long devices that are not known to hang have for what they have got, discards for the most
 /// part, when the pool has ended.

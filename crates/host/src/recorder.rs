@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use windrow_io::{Op, Request};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Requests that are kept until they are taken: 2 MiB, and the same again for the lot that is on
 /// its way.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use windrow_units::{Uuid, VolumeId};
+use windrow_types::{Uuid, VolumeId};
 
 /// Schema of a registry file.
 const SCHEMA: &str = "windrow/registry/1";

@@ -13,8 +13,9 @@ use crate::space::{SpaceReport, ratio};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
 use windrow_engine::{PlacementKind, VictimRule as Rule};
-use windrow_layout::superblock::{Properties, Reduction};
-use windrow_units::{Uuid, VolumeId, Zone};
+use windrow_format::superblock::{Properties, Reduction};
+use windrow_geometry::Zone;
+use windrow_types::{Uuid, VolumeId};
 
 /// Schema of [`PoolReport`].
 pub const POOL_SCHEMA: &str = "windrow/pool-status/1";
@@ -138,13 +139,13 @@ pub struct VolumeReport {
     pub read_only: bool,
     /// What flushes do: `standard`, `always` or `disabled`.
     #[serde(default)]
-    pub sync: windrow_layout::checkpoint::SyncMode,
+    pub sync: windrow_format::checkpoint::SyncMode,
     /// How blocks are stored: `off`, `lz4`, `zstd` or `lz4-then-zstd`.
     #[serde(default)]
-    pub compression: windrow_layout::checkpoint::Compression,
+    pub compression: windrow_format::checkpoint::Compression,
     /// Whether its blocks are shared: `off`, `verify` or `hash`.
     #[serde(default)]
-    pub dedup: windrow_layout::checkpoint::Dedup,
+    pub dedup: windrow_format::checkpoint::Dedup,
     /// Bytes of its blocks that refer to shared content, which is stored once for all who do.
     #[serde(default)]
     pub shared_bytes: u64,

@@ -3,7 +3,7 @@
 use crate::schedule::{Clock, next_scrub, unix_now};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, ScrubState};
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// A block that can neither be read nor be rebuilt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windrow_device::scan::{Identity, beneath, identity};
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command
 /// that shows other pools waits for one that stands.

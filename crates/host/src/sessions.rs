@@ -17,9 +17,9 @@ use crate::histogram::{Latencies, Operation};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
-use windrow_export::Sink;
+use windrow_frontend::Sink;
 use windrow_io::{Completion, Op, Request, RequestError, RequestId};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Locks a mutex whose holders never leave it half-changed, so that the poison of a panicking
 /// thread may be ignored.

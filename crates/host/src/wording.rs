@@ -5,7 +5,7 @@ use crate::text::{quoted, shown};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use windrow_engine::api::Notice;
-use windrow_units::{MemberId, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// How loud a notice is in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! Finding batches: a header at a known address, the two ends, and whether all of it verifies.
 
 use crate::reader::{Origin, PoolReader, Rows};
-use windrow_layout::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
-use windrow_units::{BLOCK_SIZE, Code, Epoch, SegmentId, Seq, StreamId};
+use windrow_format::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
+use windrow_geometry::Code;
+use windrow_types::{BLOCK_SIZE, Epoch, SegmentId, Seq, StreamId};
 
 /// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as
 /// many candidates as columns.

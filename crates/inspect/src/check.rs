@@ -36,11 +36,11 @@ use references::{
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use windrow_format::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
+use windrow_format::checkpoint::VolumeState;
+use windrow_format::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
 use windrow_io::MemberIo;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
-use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
-use windrow_units::{
+use windrow_types::{
     BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId,
 };
 
@@ -329,7 +329,7 @@ fn check_from(
     (report.live_blocks, report.live_segments) = (report.journal_blocks, live.len() as u64);
     space::check_older_replay(reader, superblock, root, &tables.segments, report, &live);
     space::sum_up(reader, superblock, &tables.segments, &live, report);
-    let (mut done, total, codecs) = (0, live.len() as u64, windrow_reduce::Codecs::default());
+    let (mut done, total, codecs) = (0, live.len() as u64, windrow_reduction::Codecs::default());
     for part in parts_of(
         &live,
         REFERENCES_AT_ONCE.max(live.values().sum::<u64>() / MOST_PARTS),
@@ -459,7 +459,7 @@ struct SegmentCheck<'c, 'r, 'a> {
     replayed: &'c Replay,
     tables: &'c Tables,
     fences: &'c [Fence],
-    codecs: &'c windrow_reduce::Codecs,
+    codecs: &'c windrow_reduction::Codecs,
     /// Incompatible feature flags of the pool.
     flags: u64,
     /// A flag has been found missing.

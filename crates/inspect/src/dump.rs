@@ -9,14 +9,14 @@ use crate::check::{members_aside, usable_members};
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
-use windrow_io::MemberIo;
-use windrow_layout::batch::{
+use windrow_format::batch::{
     BatchError, DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_header,
 };
-use windrow_layout::superblock::Superblock;
-use windrow_units::{
-    BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq,
-    StreamId,
+use windrow_format::superblock::Superblock;
+use windrow_geometry::Column;
+use windrow_io::MemberIo;
+use windrow_types::{
+    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq, StreamId,
 };
 
 /// Why there is nothing to show.
@@ -276,7 +276,7 @@ fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
         .collect();
     let start = (payload.unit % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
     let stored = bytes.get(start..start + usize::from(payload.units) * PLACE_UNIT)?;
-    windrow_reduce::Made::of(stored).map(|(made, _)| made.name())
+    windrow_reduction::Made::of(stored).map(|(made, _)| made.name())
 }
 
 fn location(reader: &PoolReader<'_>, frame: &HeaderFrame, column: u8) -> ColumnLocation {

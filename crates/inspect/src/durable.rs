@@ -6,9 +6,9 @@
 //! that epoch: what lay beyond it was given up, numbers begin anew there, and orders that the fence
 //! skipped were never missing.
 
-use windrow_layout::batch::BatchHeader;
-use windrow_layout::superblock::{CheckpointRoot, Fence};
-use windrow_units::{Epoch, MAX_STREAMS, Order, Seq, StreamId};
+use windrow_format::batch::BatchHeader;
+use windrow_format::superblock::{CheckpointRoot, Fence};
+use windrow_types::{Epoch, MAX_STREAMS, Order, Seq, StreamId};
 
 /// The earliest fence that begins an epoch above `epoch`.
 pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {

@@ -7,14 +7,14 @@
 use crate::reader::{Origin, PoolReader, Rows};
 use crate::state::{Segment, Tables};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::checkpoint::{
+use windrow_format::checkpoint::{
     LeafRecord, ListPage, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST, OBJECT_MAP,
     OBJECT_SEGMENTS, OBJECT_VOLUMES, PageError, PagePointer, SegmentTableGeometry, decode_leaf,
     decode_list, decode_map_page, decode_segment, decode_volumes,
 };
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::CheckpointRoot;
-use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, Place, SegmentId, VolumeId};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::CheckpointRoot;
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Place, SegmentId, VolumeId};
 
 /// Why a checkpoint can not be used.
 #[derive(Debug, thiserror::Error)]

@@ -17,14 +17,13 @@ use crate::reader::{Piece, PoolReader};
 use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use windrow_layout::batch::{DecodedEntry, Entry};
-use windrow_layout::journal::{
+use windrow_format::batch::{DecodedEntry, Entry};
+use windrow_format::journal::{
     DecodedRecord, RECORD_MAGIC, RecordHeader, decode_record, decode_record_header,
 };
-use windrow_layout::superblock::{Fence, Superblock};
-use windrow_units::{
-    BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, Seq, VolumeId,
-};
+use windrow_format::superblock::{Fence, Superblock};
+use windrow_geometry::JournalArea;
+use windrow_types::{BLOCK_SIZE, Epoch, Lba, MemberId, Order, PoolUuid, Seq, VolumeId};
 
 /// A copy of a record that is not as it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,7 +228,7 @@ impl Follow<'_> {
 fn not_unpacked(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Order, VolumeId, Lba)> {
     let mut block = [0; BLOCK_SIZE];
     let mut is_wrong =
-        |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduce::unpack(stored, &mut block);
+        |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduction::unpack(stored, &mut block);
     let wrong = record.entries.iter().filter(|entry| {
         entry
             .payload

@@ -17,12 +17,13 @@ use crate::report::{
     Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport,
 };
 use std::collections::BTreeMap;
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     Features, LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, Reduction, SLOT_BYTES,
     SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
 };
-use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, PoolUuid, Zone};
+use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone};
+use windrow_io::MemberIo;
+use windrow_types::{BLOCK_BYTES, MemberId, PoolUuid};
 
 /// A member and what was decoded of it.
 struct Found {

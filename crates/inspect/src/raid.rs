@@ -4,7 +4,7 @@
 //! Columns `0..k` are data; then, by code: copies of them, P = their XOR, Q = the sum of
 //! `2^c * D_c` in GF(2^8), polynomial 0x11d.
 
-use windrow_units::{Code, Shape};
+use windrow_geometry::{Code, Shape};
 
 /// `a * b` in the field.
 const fn multiply(mut a: u8, mut b: u8) -> u8 {

@@ -1,13 +1,11 @@
 //! Reading blocks of segments, rebuilt from their rows where members are missing or wrong.
 
 use crate::raid;
+use windrow_format::batch::payload_checksum;
+use windrow_format::superblock::{RESERVED_BYTES, Superblock};
+use windrow_geometry::{Column, MAX_MEMBERS, Shape, ZoneMap};
 use windrow_io::{Buf, MemberIo, ReadItem};
-use windrow_layout::batch::payload_checksum;
-use windrow_layout::superblock::{RESERVED_BYTES, Superblock};
-use windrow_units::{
-    BLOCK_BYTES, BLOCK_SIZE, Column, MAX_MEMBERS, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape,
-    ZoneMap,
-};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, MemberId, PlaceCodec, PoolUuid, SegmentId};
 
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;

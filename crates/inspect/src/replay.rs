@@ -20,10 +20,10 @@ use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity, Str
 use crate::state::Tables;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use windrow_layout::batch::{Entry, FillState, HeaderFrame, PayloadInfo, RangeState, VolumeChange};
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
-use windrow_units::{
+use windrow_format::batch::{Entry, FillState, HeaderFrame, PayloadInfo, RangeState, VolumeChange};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
+use windrow_types::{
     Epoch, FULL_BLOCK_UNITS, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId,
 };
 

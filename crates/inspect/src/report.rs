@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use windrow_layout::superblock::{Label, Superblock};
-use windrow_units::{
-    Epoch, Generation, JournalArea, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId,
+use windrow_format::superblock::{Label, Superblock};
+use windrow_geometry::JournalArea;
+use windrow_types::{
+    Epoch, Generation, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId,
 };
 
 /// Exit codes of a checking command, as `fsck` has them.

@@ -1,10 +1,11 @@
 //! The tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::batch::{BatchHeader, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, Lba, Seq, StreamId, VolumeId, ZoneMap};
+use windrow_format::batch::{BatchHeader, FillState, RangeState, VolumeChange};
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
+use windrow_format::map_entry::MapEntry;
+use windrow_geometry::ZoneMap;
+use windrow_types::{BLOCK_BYTES, Lba, Seq, StreamId, VolumeId};
 
 const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
 

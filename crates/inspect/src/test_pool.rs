@@ -5,16 +5,17 @@ use crate::raid;
 use crate::report::{CheckReport, FindingKind, Severity};
 use crate::{CheckOptions, check};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_io::{MemberError, MemberErrorKind, MemberIo};
-use windrow_layout::batch::{
+use windrow_format::batch::{
     BatchHeader, Entry, FillState, RangeState, TableWriter, VolumeChange, encode_ends,
     payload_checksum, plan_batch,
 };
-use windrow_layout::checkpoint::*;
-use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes};
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::*;
-use windrow_units::*;
+use windrow_format::checkpoint::*;
+use windrow_format::journal::{RecordHeader, encode_record, packed_record_bytes};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::*;
+use windrow_geometry::*;
+use windrow_io::{MemberError, MemberErrorKind, MemberIo};
+use windrow_types::*;
 
 pub(crate) const USER: usize = 0;
 pub(crate) const CLEANED: usize = 2;

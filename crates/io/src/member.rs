@@ -5,7 +5,7 @@
 //! is worth more than overlap.
 
 use crate::Buf;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Chosen by the engine, given back with the result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

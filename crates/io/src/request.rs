@@ -1,7 +1,7 @@
 //! What a front-end asks of a volume, and the answer.
 
 use crate::Payload;
-use windrow_units::{Order, VolumeId};
+use windrow_types::{Order, VolumeId};
 
 /// Chosen by the front-end, opaque to the engine: which connection and which of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

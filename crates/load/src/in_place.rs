@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 const BLOCK: usize = 4096;
 /// Writes in flight: as many as the load has that they are compared with.

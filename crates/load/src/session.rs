@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Session, Sink};
+use windrow_frontend::{ExportSource, Session, Sink};
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestError, RequestId};
-use windrow_units::{BLOCK_SIZE, VolumeId};
+use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! one, `fixed`, are served until the process is killed.
 
 use std::sync::Arc;
-use windrow_export::ram::{Delivery, RamExport, RamSource};
+use windrow_frontend::ram::{Delivery, RamExport, RamSource};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -24,9 +24,9 @@ use crate::socket::{Readiness, Received, wait};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Instant;
-use windrow_export::{ExportInfo, Session};
+use windrow_frontend::{ExportInfo, Session};
 use windrow_io::{Completion, Op, Reply, Request, RequestError};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// After a large write the next header is received with little of what follows it, as that is
 /// likely the next payload.

@@ -11,7 +11,7 @@
 
 use crate::protocol::{Question, Refusal, Released};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestId};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Largest read that the volume gets as one request.
 pub(crate) const PIECE_BYTES: u32 = 1 << 20;

@@ -19,9 +19,9 @@ use crate::socket::{Bell, Socket};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use windrow_export::Sink;
+use windrow_frontend::Sink;
 use windrow_io::{Completion, Reply, Request};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Pieces of one send.
 const SEND_SLICES: usize = 128;

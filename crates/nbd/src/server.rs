@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use windrow_export::ExportSource;
+use windrow_frontend::ExportSource;
 
 /// How long to wait before accepting again when the system has no descriptor or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

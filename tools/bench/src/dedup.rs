@@ -29,12 +29,12 @@ use windrow_console::progress::Progress;
 use windrow_console::table::Table;
 use windrow_console::values::Size;
 use windrow_engine::{Control, ControlReply};
+use windrow_format::checkpoint::{Compression, Dedup};
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Op, Payload};
-use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_load::machine::Meter;
-use windrow_reduce::Print;
-use windrow_units::{BLOCK_SIZE, VolumeId};
+use windrow_reduction::Print;
+use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// Arguments of `bench dedup`.
 #[derive(Args)]

@@ -186,7 +186,7 @@ pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure
     let sizes: Vec<usize> = arguments.write.iter().map(|size| size.0 as usize).collect();
     if sizes
         .iter()
-        .any(|size| *size == 0 || !size.is_multiple_of(windrow_units::BLOCK_SIZE))
+        .any(|size| *size == 0 || !size.is_multiple_of(windrow_types::BLOCK_SIZE))
     {
         return Err(Failure::new(
             id::USAGE,

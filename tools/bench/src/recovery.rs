@@ -25,13 +25,14 @@ use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenError, OpenOptions, create_file_with_progress};
 use windrow_engine::RebuildReport;
 use windrow_engine::api::{OpenPhase, OpenReport};
+use windrow_geometry::Redundancy;
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{
     OpenedPool, ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, scratch_pool,
 };
 use windrow_host::{HostOptions, Pool, daemon};
 use windrow_load::session::{LoadSpec, run as run_load};
-use windrow_units::{BLOCK_BYTES, Redundancy};
+use windrow_types::BLOCK_BYTES;
 
 /// Arguments of `bench recovery`.
 #[derive(Args)]

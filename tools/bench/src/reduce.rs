@@ -17,13 +17,13 @@ use windrow_console::figures::{factor, median};
 use windrow_console::output::Output;
 use windrow_console::table::Table;
 use windrow_engine::ReductionSums;
+use windrow_format::checkpoint::{Compression, Dedup};
 use windrow_host::daemon;
 use windrow_host::failure::Failure;
-use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_load::machine::{Meter, cpu_seconds};
 use windrow_load::session::diluted;
-use windrow_reduce::{Codec, Packer};
-use windrow_units::BLOCK_SIZE;
+use windrow_reduction::{Codec, Packer};
+use windrow_types::BLOCK_SIZE;
 
 /// Arguments of `bench reduce`.
 #[derive(Args)]

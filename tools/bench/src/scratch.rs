@@ -9,10 +9,11 @@ use windrow_device::queue::Members;
 use windrow_device::{
     Allocation, FileMember, OpenOptions, Pace, PacedMember, create_file_with_progress,
 };
+use windrow_geometry::Redundancy;
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
-use windrow_units::{BLOCK_BYTES, Redundancy};
+use windrow_types::BLOCK_BYTES;
 
 /// Most members of a pool, and most worker threads.
 const MEMBERS_MAX: u64 = 64;

@@ -30,7 +30,7 @@ use windrow_host::{Pool, daemon};
 use windrow_load::linear::{self, LinearResult};
 use windrow_load::machine::Meter;
 use windrow_load::session::Requester;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Arguments of `bench steady`.
 #[derive(Args)]

@@ -14,7 +14,7 @@
 //! So blocks are compressible to different degrees, some not at all, some by entropy coding alone
 //! (zstd).
 
-use windrow_units::{BLOCK_SIZE, VolumeId};
+use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;

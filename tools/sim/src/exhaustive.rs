@@ -16,10 +16,11 @@ use crate::world::{Cuts, World};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, Limits, OpenOptions};
+use windrow_format::superblock::RESERVED_BYTES;
+use windrow_geometry::Redundancy;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_random::Rng;
-use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 /// Extents of a member, at least: pools whose maps may be larger (`reduction=capacity`,
 /// deduplication) need more.

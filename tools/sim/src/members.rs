@@ -15,7 +15,7 @@ pub use media::{Image, Received, Survival, VirtualMember};
 
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_random::{Rng, mix};
-use windrow_units::{BLOCK_BYTES, MemberId};
+use windrow_types::{BLOCK_BYTES, MemberId};
 
 /// A fault that the simulator plants on purpose: the checks must find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

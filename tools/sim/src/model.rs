@@ -21,9 +21,9 @@ use crate::violation::{Violation, ensure};
 use block::BlockModel;
 use std::collections::BTreeMap;
 use windrow_engine::{ControlError, ControlId, ControlReply};
+use windrow_format::superblock::Properties;
 use windrow_io::RequestId;
-use windrow_layout::superblock::Properties;
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 pub use recovery::{Contents, shown_properties};
 pub use requests::{Asked, InFlight, MAX_EXTENTS};

@@ -5,9 +5,10 @@ use crate::members::VirtualMembers;
 use crate::violation::{Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{Loss, Losses, OpenError};
+use windrow_format::superblock::Superblock;
+use windrow_geometry::ZoneMap;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, ZoneMap};
+use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
 
 /// Losses name batches and orders. The log had everything up to `log` for certain, and no order
 /// above `newest` was given.
@@ -129,7 +130,7 @@ pub fn named_members(which: &str) -> BTreeSet<MemberId> {
 mod tests {
     use super::*;
     use windrow_engine::Loss;
-    use windrow_units::{Order, Seq};
+    use windrow_types::{Order, Seq};
 
     #[test]
     fn members_are_named_by_number() {

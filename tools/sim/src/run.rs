@@ -38,10 +38,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use steps::Steps;
 use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
+use windrow_format::superblock::Reduction;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::Reduction;
 use windrow_random::Rng;
-use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 pub use outcome::{Beyond, Outcome, Planted, RunOptions};
 pub use steps::LeftOut;

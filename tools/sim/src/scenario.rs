@@ -4,9 +4,10 @@
 use crate::workload::{draw_policy, draw_properties, draw_rates, draw_way, draws_capacity};
 use windrow_engine::limits::MAX_CHUNK_ROWS;
 use windrow_engine::{Engine, FormatError, JournalSpec, Limits, PoolSpec};
-use windrow_layout::superblock::{Properties, RESERVED_BYTES, Reduction};
+use windrow_format::superblock::{Properties, RESERVED_BYTES, Reduction};
+use windrow_geometry::Redundancy;
 use windrow_random::Rng;
-use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
+use windrow_types::{BLOCK_BYTES, Uuid};
 
 /// A fault of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,9 +14,9 @@
 use crate::content::SECTORS;
 use crate::model::Asked;
 use windrow_engine::PoolStatus;
+use windrow_format::checkpoint::{LEAF_POINTERS, MAP_PAGE_ENTRIES};
 use windrow_io::Op;
-use windrow_layout::checkpoint::{LEAF_POINTERS, MAP_PAGE_ENTRIES};
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Blocks that one leaf of the map describes.
 const STRIDE: u64 = (LEAF_POINTERS * MAP_PAGE_ENTRIES) as u64;

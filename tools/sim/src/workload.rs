@@ -6,10 +6,10 @@ use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use crate::scenario::Streams;
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
-use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
-use windrow_layout::superblock::{Properties, Reduction};
+use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
+use windrow_format::superblock::{Properties, Reduction};
 use windrow_random::Rng;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 const VOLUMES_MAX: usize = 4;
 

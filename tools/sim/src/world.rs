@@ -26,7 +26,7 @@ use windrow_engine::{
 };
 use windrow_io::{BufPool, MemberCommand, MemberIo, MemberOp, RequestId};
 use windrow_random::Rng;
-use windrow_units::{MemberId, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// Turns without any effect after which a pool that should do something is stuck.
 const IDLE_TURNS_MAX: u32 = 5_000;

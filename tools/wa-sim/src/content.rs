@@ -5,7 +5,7 @@
 //! memory, and nothing is left out.
 
 use rustc_hash::FxHashMap;
-use windrow_units::BLOCK_SIZE;
+use windrow_types::BLOCK_SIZE;
 
 const WORDS: usize = BLOCK_SIZE / 8;
 

@@ -4,7 +4,7 @@ use crate::content::Content;
 use crate::nand::{Ask, Counters, Ssd, Wake};
 use crate::timings::{MemoryTimings, Timings, transfer_ns};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
-use windrow_units::{BLOCK_BYTES, MemberId};
+use windrow_types::{BLOCK_BYTES, MemberId};
 
 /// A memory device: commands one after the other at its rate, each with its latency on top; what it
 /// has answered is durable.

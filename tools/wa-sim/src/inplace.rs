@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use windrow_random::Rng;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Writes to their places that are under way at the same time.
 const HOME_AT_ONCE: u32 = 32;

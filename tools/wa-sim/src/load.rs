@@ -206,10 +206,10 @@ fn count(outcome: &mut Outcome, task: &Task, now: u64, waited: u64, durability: 
     match task.want {
         Want::Read { count, .. } => {
             outcome.reads.push(short(waited));
-            outcome.read_bytes += count * windrow_units::BLOCK_BYTES;
+            outcome.read_bytes += count * windrow_types::BLOCK_BYTES;
         }
         Want::Write { count, .. } => {
-            outcome.write_bytes += count * windrow_units::BLOCK_BYTES;
+            outcome.write_bytes += count * windrow_types::BLOCK_BYTES;
             if !matches!(durability, Durability::FlushAfter(after) if task.unflushed + 1 >= after) {
                 outcome.writes.push(short(waited));
             }

@@ -19,7 +19,7 @@ use crate::ftl::{Collection, Ftl, Line, Shape};
 use crate::timings::{SsdTimings, transfer_ns};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_random::mix;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Reads that a die does one after the other while something else waits for it.
 const READS_AHEAD: u32 = 8;

@@ -25,7 +25,7 @@ use windrow_io::{
     RequestId,
 };
 use windrow_random::mix;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
 
 /// Idle memory that buffers keep.
 const BUFFER_BYTES_KEPT: usize = 64 << 20;

@@ -13,9 +13,10 @@ use crate::mix::{DATA, Mix, TRANSACTION};
 use crate::pool::{Image, Pool};
 use crate::timings::Timings;
 use windrow_engine::{JournalSpec, PoolSpec};
-use windrow_layout::superblock::Properties;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_random::Rng;
-use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
+use windrow_types::{BLOCK_BYTES, Uuid};
 
 /// A memory device has so many bytes: what the talk's card had.
 const MEMORY_BYTES: u64 = 1 << 30;

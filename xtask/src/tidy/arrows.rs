@@ -1,6 +1,6 @@
 //! Which crate may depend on which. `docs/architecture.md` draws the same picture.
 //!
-//! The table holds every edge written out, also those to the vocabulary crates `units` and `io` at
+//! The table holds every edge written out, also those to the vocabulary crates `types` and `io` at
 //! the bottom, because an edge that is not written down is an edge nobody decided on.
 
 use super::Findings;
@@ -9,43 +9,62 @@ use crate::metadata::{Kind, Metadata, Package};
 /// Crate, what its product part may depend on. Crates that come later stand here already, so that
 /// their place is decided.
 pub const ALLOWED: &[(&str, &[&str])] = &[
-    ("units", &[]),
+    ("types", &[]),
+    ("geometry", &["types"]),
     // Pure arithmetic; they know slices and numbers, nothing of Windrow.
     ("parity", &[]),
     ("random", &[]),
-    ("reduce", &[]),
+    ("reduction", &[]),
     ("policy", &[]),
-    ("io", &["units"]),
+    ("io", &["types"]),
     // Batches and pages are encoded straight into aligned buffers, hence `io`.
-    ("layout", &["io", "units"]),
-    ("device", &["io", "units"]),
-    ("export", &["io", "units"]),
-    ("nbd", &["export", "io", "units"]),
-    ("ublk", &["export", "io", "units"]),
-    ("vhost", &["export", "io", "units"]),
+    ("format", &["io", "geometry", "types"]),
+    ("device", &["io", "types"]),
+    ("frontend", &["io", "types"]),
+    ("nbd", &["frontend", "io", "types"]),
+    ("ublk", &["frontend", "io", "types"]),
+    ("vhost", &["frontend", "io", "types"]),
     // HTTP for a text that its caller produces. It knows nothing of Windrow.
     ("http", &[]),
     (
         "engine",
-        &["layout", "parity", "reduce", "policy", "io", "units"],
+        &[
+            "format",
+            "parity",
+            "reduction",
+            "policy",
+            "io",
+            "geometry",
+            "types",
+        ],
     ),
-    // `layout` for reading labels before an import, `policy` for the names of victim policies.
+    // `format` for reading labels before an import, `policy` for the names of victim policies.
     (
         "host",
         &[
-            "engine", "device", "export", "io", "units", "layout", "policy",
+            "engine", "device", "frontend", "io", "geometry", "types", "format", "policy",
         ],
     ),
     // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no
     // reader of the format.
     (
         "inspect",
-        &["layout", "device", "parity", "reduce", "io", "units"],
+        &[
+            "format",
+            "device",
+            "parity",
+            "reduction",
+            "io",
+            "geometry",
+            "types",
+        ],
     ),
     // `inspect` for a second opinion on what a run left on the members.
     (
         "sim",
-        &["random", "engine", "inspect", "layout", "io", "units"],
+        &[
+            "random", "engine", "inspect", "format", "io", "geometry", "types",
+        ],
     ),
     // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of
     // Windrow.
@@ -55,7 +74,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     (
         "wa-sim",
         &[
-            "random", "policy", "trace", "engine", "layout", "io", "units",
+            "random", "policy", "trace", "engine", "format", "io", "geometry", "types",
         ],
     ),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
@@ -68,25 +87,48 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     (
         "console",
         &[
-            "host", "policy", "layout", "engine", "device", "io", "units",
+            "host", "policy", "format", "engine", "device", "io", "types",
         ],
     ),
     // Loads of the demo and of the benchmarks.
-    ("load", &["host", "device", "export", "io", "units"]),
+    ("load", &["host", "device", "frontend", "io", "types"]),
     // What reduction would save on given data: a file, an export or a volume at rest.
     (
         "estimate",
         &[
-            "console", "load", "host", "engine", "export", "reduce", "io", "units",
+            "console",
+            "load",
+            "host",
+            "engine",
+            "frontend",
+            "reduction",
+            "io",
+            "types",
         ],
     ),
-    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel
-    // through it, `reduce` for estimates. Nothing of `tools`.
+    // Wiring. `engine`, `device`, `io`, `format`, `types` and `frontend` for the types that travel
+    // through it, `reduction` for estimates. Nothing of `tools`.
     (
         "cli",
         &[
-            "console", "load", "estimate", "nbd", "ublk", "vhost", "http", "host", "inspect",
-            "export", "engine", "device", "layout", "policy", "reduce", "io", "units",
+            "console",
+            "load",
+            "estimate",
+            "nbd",
+            "ublk",
+            "vhost",
+            "http",
+            "host",
+            "inspect",
+            "frontend",
+            "engine",
+            "device",
+            "format",
+            "policy",
+            "reduction",
+            "io",
+            "geometry",
+            "types",
         ],
     ),
     // `windrow-lab`. `host` and `device` to record the requests of a served pool.
@@ -94,16 +136,30 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         "lab",
         &[
             "console", "load", "host", "wa-sim", "plan", "trace", "charts", "device", "policy",
-            "units",
+            "types",
         ],
     ),
-    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduce` for the
+    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduction` for the
     // codec alone, `wa-sim` for studies on modelled members.
     (
         "bench",
         &[
-            "console", "load", "estimate", "host", "nbd", "wa-sim", "charts", "export", "engine",
-            "device", "layout", "policy", "reduce", "io", "units",
+            "console",
+            "load",
+            "estimate",
+            "host",
+            "nbd",
+            "wa-sim",
+            "charts",
+            "frontend",
+            "engine",
+            "device",
+            "format",
+            "policy",
+            "reduction",
+            "io",
+            "geometry",
+            "types",
         ],
     ),
     ("xtask", &[]),

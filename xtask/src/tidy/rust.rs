@@ -9,7 +9,15 @@ const UNSAFE_ALLOWED: &[&str] = &["io", "parity", "device", "ublk", "vhost"];
 /// Crates whose results depend on their inputs alone: the engine, because the simulator replays it,
 /// and all it stands on.
 const PURE: &[&str] = &[
-    "engine", "layout", "policy", "parity", "reduce", "units", "plan", "trace",
+    "engine",
+    "format",
+    "geometry",
+    "policy",
+    "parity",
+    "reduction",
+    "types",
+    "plan",
+    "trace",
 ];
 
 /// What pure crates may not name, with the reason. A path stands for all below it.

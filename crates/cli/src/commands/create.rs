@@ -11,13 +11,14 @@ use windrow_console::table::Table;
 use windrow_console::values::{JournalPlace, Share, Size, check_pool_name};
 use windrow_device::Allocation;
 use windrow_engine::{Limits, PoolPlan};
+use windrow_format::superblock::{Properties, Reduction};
+use windrow_geometry::Redundancy;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, CreatePlan, CreateRequest, MemberTarget};
 use windrow_host::registry::PoolEntry;
 use windrow_host::text::{quoted, shown_path};
-use windrow_layout::superblock::{Properties, Reduction};
-use windrow_units::{BLOCK_BYTES, Redundancy, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// Arguments of `pool create`.
 #[derive(Args, Clone, Debug)]

@@ -11,8 +11,8 @@ use windrow_estimate::sources::Source;
 use windrow_estimate::{ENTRY_BYTES, Plan, Ratio, Sum, Tally};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_reduce::Codec;
-use windrow_units::BLOCK_BYTES;
+use windrow_reduction::Codec;
+use windrow_types::BLOCK_BYTES;
 
 /// What is to be estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -8,6 +8,7 @@ use windrow_console::output::Output;
 use windrow_console::progress::Progress;
 use windrow_console::table::Table;
 use windrow_console::values::Size;
+use windrow_format::superblock::{PoolState, Superblock};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
@@ -15,8 +16,7 @@ use windrow_inspect::{
     BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS,
     RecordSummary, SpaceReport,
 };
-use windrow_layout::superblock::{PoolState, Superblock};
-use windrow_units::{SegmentId, Uuid};
+use windrow_types::{SegmentId, Uuid};
 
 /// Arguments of `inspect`.
 #[derive(Args)]

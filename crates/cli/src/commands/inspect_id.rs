@@ -7,11 +7,11 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use windrow_format::superblock::FORMAT_VERSION;
 use windrow_host::Failure;
 use windrow_host::offline::{self, FoundMember};
 use windrow_host::served::Served;
-use windrow_layout::superblock::FORMAT_VERSION;
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// Exit code for a device that is no member.
 const NO_MEMBER: u8 = 2;

@@ -9,12 +9,12 @@ use windrow_console::context::{self, PoolPlace};
 use windrow_console::output::Output;
 use windrow_console::table::Table;
 use windrow_console::values::Size;
+use windrow_format::superblock::{MemberState, PoolState};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
-use windrow_layout::superblock::{MemberState, PoolState};
 
 /// Arguments of `pool list`.
 #[derive(Args)]

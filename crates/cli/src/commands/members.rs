@@ -686,7 +686,7 @@ fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberRep
 mod tests {
     use super::*;
     use windrow_host::report::MemberCounters;
-    use windrow_units::Uuid;
+    use windrow_types::Uuid;
 
     /// The first slot with this path was taken: one that had been a spare before its device took a
     /// member's place, or one that is out of service since.

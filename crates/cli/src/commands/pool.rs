@@ -27,7 +27,7 @@ use windrow_host::report::{BoundsReport, MemberReport, PoolReport, RebuildReport
 use windrow_host::schedule::unix_now;
 use windrow_host::served::Served;
 use windrow_host::{Failure, KnownMember};
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// What can be done with pools.
 #[derive(Subcommand)]

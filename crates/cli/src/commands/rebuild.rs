@@ -245,7 +245,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
 mod tests {
     use super::*;
     use windrow_engine::{LostOrders, UnreadCheckpoint};
-    use windrow_units::{Lba, Order, VolumeId};
+    use windrow_types::{Lba, Order, VolumeId};
 
     /// Blocks became I/O errors, and the exit code said that everything had been put right; the
     /// text did not speak of them.

@@ -13,7 +13,7 @@ use windrow_engine::api::Control;
 use windrow_host::Failure;
 use windrow_host::daemon::control_failure;
 use windrow_host::failure::id;
-use windrow_units::Uuid;
+use windrow_types::Uuid;
 
 /// Arguments of `pool rename`.
 #[derive(Args)]

@@ -17,6 +17,7 @@ use windrow_console::context::{self, OpenedAtRest, unexpected};
 use windrow_console::output::Output;
 use windrow_console::progress::Progress;
 use windrow_engine::api::ScrubState;
+use windrow_format::superblock::MemberState;
 use windrow_host::Failure;
 use windrow_host::control::ScrubAction;
 use windrow_host::daemon;
@@ -25,8 +26,7 @@ use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, exit};
-use windrow_layout::superblock::MemberState;
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// How often the pool is asked how far it is.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -8,11 +8,11 @@ use windrow_console::context::{self, PoolPlace, unexpected};
 use windrow_console::output::Output;
 use windrow_console::table::Table;
 use windrow_console::values::{Size, VolumePath};
+use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
-use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// What can be done with volumes.
 #[derive(Subcommand)]

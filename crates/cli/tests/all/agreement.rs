@@ -7,10 +7,11 @@ mod machine;
 use machine::given_again::{GivenAgain, mirror};
 use machine::{Machine, Memory, given_up};
 use windrow_engine::{Control, ControlReply, Engine, Event, OpenError, OpenOptions};
+use windrow_format::journal::decode_record;
+use windrow_geometry::Redundancy;
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
 use windrow_io::{BufPool, Op};
-use windrow_layout::journal::decode_record;
-use windrow_units::{BLOCK_BYTES, Redundancy, SegmentId};
+use windrow_types::{BLOCK_BYTES, SegmentId};
 
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {

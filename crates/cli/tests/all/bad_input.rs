@@ -6,7 +6,7 @@ use crate::support;
 
 use std::os::unix::fs::FileExt;
 use support::{CREATE, Random, World, both};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

@@ -5,9 +5,10 @@ use crate::support;
 
 use std::os::unix::fs::FileExt;
 use support::{CREATE, Random, World, both};
-use windrow_layout::batch::decode_header;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, ZoneMap};
+use windrow_format::batch::decode_header;
+use windrow_format::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_geometry::{Column, ZoneMap};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
 const PIECE: usize = 1 << 20;
 

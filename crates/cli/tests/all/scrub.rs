@@ -7,10 +7,11 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::{CREATE, Random, Server, World, both};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{BLOCK_SIZE, Column, MemberId, ZoneMap};
+use windrow_geometry::{Column, ZoneMap};
+use windrow_types::{BLOCK_SIZE, MemberId};
 
 const PIECE: usize = 1 << 20;
 const PIECES: u64 = 24;

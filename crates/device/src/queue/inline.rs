@@ -5,7 +5,7 @@ use crate::member::Member;
 use std::io;
 use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Runs everything at once: for memory members, where a hand-over would cost more than the copy,
 /// and for deterministic tests.

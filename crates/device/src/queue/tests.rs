@@ -4,7 +4,7 @@ use crate::{
     create_file,
 };
 use windrow_io::{Buf, IoTag};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 const SIZE: u64 = 2 << 20;
 

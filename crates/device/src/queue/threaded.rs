@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use windrow_io::{MemberCommand, MemberDone};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 const THREADS_MAX: u32 = 256;
 

@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 const DEPTH_MAX: u32 = 4096;
 /// `user_data` of the poll on the event descriptor; never a slot.

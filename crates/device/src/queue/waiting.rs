@@ -10,7 +10,7 @@
 use super::Members;
 use std::collections::VecDeque;
 use windrow_io::MemberCommand;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// A share is no smaller, as far as there are places: a flush that takes long must not hold up the
 /// reads of its member.

@@ -3,7 +3,7 @@
 use super::{Limits, PoolPlan};
 use crate::restripe::RestripeStatus;
 use serde::{Deserialize, Serialize};
-use windrow_units::{MemberId, Order, Uuid, VolumeId};
+use windrow_types::{MemberId, Order, Uuid, VolumeId};
 
 /// Bytes written by cause. Each byte sent to a member is in exactly one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -114,11 +114,11 @@ pub struct VolumeStatus {
     /// Read-only.
     pub read_only: bool,
     /// What flushes do.
-    pub sync: windrow_layout::checkpoint::SyncMode,
+    pub sync: windrow_format::checkpoint::SyncMode,
     /// How its blocks are stored.
-    pub compression: windrow_layout::checkpoint::Compression,
+    pub compression: windrow_format::checkpoint::Compression,
     /// Whether its blocks are shared.
-    pub dedup: windrow_layout::checkpoint::Dedup,
+    pub dedup: windrow_format::checkpoint::Dedup,
     /// Bytes of its blocks that refer to shared content.
     pub shared_bytes: u64,
     /// Bytes that its blocks are stored in (committed): payload alone, in whole units.
@@ -343,7 +343,7 @@ pub struct PoolStatus {
     /// Discards for freed segments.
     pub discard: bool,
     /// All properties.
-    pub properties: windrow_layout::superblock::Properties,
+    pub properties: windrow_format::superblock::Properties,
     /// Geometry and capacity.
     pub plan: PoolPlan,
     /// What counts against `usable_bytes`, in bytes: blocks that hold data, or their charge where
@@ -361,7 +361,7 @@ pub struct PoolStatus {
     pub data_live_bytes: u64,
     /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
     pub garbage_bytes: u64,
-    /// The highest of the pool's warnings ([`windrow_layout::superblock::Properties::warn_at`])
+    /// The highest of the pool's warnings ([`windrow_format::superblock::Properties::warn_at`])
     /// that use has passed, in per cent; 0: none.
     pub warned_percent: u8,
     /// Bytes on all members of all segments that are not free, redundancy included.

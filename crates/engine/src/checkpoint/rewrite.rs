@@ -4,8 +4,8 @@
 use super::CheckpointState;
 use crate::Engine;
 use crate::map::PageSlot;
-use windrow_layout::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
-use windrow_units::Place;
+use windrow_format::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
+use windrow_types::Place;
 
 impl CheckpointState {
     /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in

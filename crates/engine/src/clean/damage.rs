@@ -37,10 +37,10 @@ use crate::pending::BlockKey;
 use crate::piece::Piece;
 use crate::recover::place_in;
 use crate::{Engine, Outbox};
+use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_io::Payload;
-use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo};
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_units::{
+use windrow_types::{
     FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId,
 };
 

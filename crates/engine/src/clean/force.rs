@@ -13,7 +13,7 @@
 //! 3 *Checkpoints for a removal*: it is refused, or waits for users.
 
 use crate::Engine;
-use windrow_units::{Order, PLACE_UNIT, SegmentId};
+use windrow_types::{Order, PLACE_UNIT, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages
 /// of a map that was set aside may take some more.

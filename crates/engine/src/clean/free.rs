@@ -7,7 +7,7 @@ use crate::segment::ReuseHorizon;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Outbox, Plant};
 use windrow_io::MemberOp;
-use windrow_units::{Order, SegmentId, Seq};
+use windrow_types::{Order, SegmentId, Seq};
 
 impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.

@@ -7,8 +7,8 @@ use crate::piece::units_of;
 use crate::policy::Takes;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::Entry;
-use windrow_units::Order;
+use windrow_format::batch::Entry;
+use windrow_types::Order;
 
 /// More than a move's entry takes.
 const MOVE_ENTRY_BYTES: usize = 64;

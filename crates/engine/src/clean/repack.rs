@@ -19,10 +19,10 @@ use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
 use crate::write::cut;
 use crate::{Engine, Outbox};
+use windrow_format::checkpoint::Dedup;
 use windrow_io::BufPool;
-use windrow_layout::checkpoint::Dedup;
-use windrow_reduce::{Codecs, Made, REPACK_LEAST, Repacked};
-use windrow_units::{BLOCK_SIZE, VolumeId};
+use windrow_reduction::{Codecs, Made, REPACK_LEAST, Repacked};
+use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// Packs a group of moved blocks anew.
 #[derive(Debug)]

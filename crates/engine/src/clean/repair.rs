@@ -23,7 +23,7 @@ use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::Payload;
-use windrow_units::{Order, Place, Seq, VolumeId};
+use windrow_types::{Order, Place, Seq, VolumeId};
 
 /// Who asked for a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

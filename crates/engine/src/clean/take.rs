@@ -7,7 +7,7 @@ use crate::Engine;
 use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::slab::Slab;
 use crate::write::pace::Gain;
-use windrow_units::{BLOCK_BYTES, SegmentId};
+use windrow_types::{BLOCK_BYTES, SegmentId};
 
 impl Engine {
     /// True if enough is free or coming free.

@@ -1,6 +1,7 @@
 use super::*;
-use windrow_layout::batch::{BatchHeader, FillState, TableWriter, encode_ends, plan_batch};
-use windrow_units::{Epoch, Lba, MAX_STREAMS, Redundancy, StreamId, Uuid};
+use windrow_format::batch::{BatchHeader, FillState, TableWriter, encode_ends, plan_batch};
+use windrow_geometry::Redundancy;
+use windrow_types::{Epoch, Lba, MAX_STREAMS, StreamId, Uuid};
 
 /// A member missed a write and bears the head of a former batch, with a table of many fills. By
 /// that the head of the short batch that is there now seemed to lie in more columns than there are,

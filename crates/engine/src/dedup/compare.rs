@@ -19,10 +19,10 @@ use crate::read::Part;
 use crate::slab::Slab;
 use crate::write::Placing;
 use crate::{Engine, Outbox};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::{BufPool, Payload};
-use windrow_layout::map_entry::MapEntry;
-use windrow_reduce::Codecs;
-use windrow_units::{BLOCK_SIZE, Lba, VolumeId};
+use windrow_reduction::Codecs;
+use windrow_types::{BLOCK_SIZE, Lba, VolumeId};
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]

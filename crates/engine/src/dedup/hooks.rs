@@ -141,7 +141,7 @@ fn is_current(entry: u64, generation: &impl Fn(u32) -> u8) -> bool {
     (entry >> GENERATION_SHIFT) as u8 == generation(page_of(entry))
 }
 
-const _: () = assert!(windrow_layout::index_page::INDEX_PAGES_MAX <= 1 << GENERATION_SHIFT);
+const _: () = assert!(windrow_format::index_page::INDEX_PAGES_MAX <= 1 << GENERATION_SHIFT);
 const _: () = assert!(GENERATION_SHIFT + 8 == TAG_SHIFT && TAG_SHIFT + TAG_BITS == 63);
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //!   an order above that (docs/dedup.md, References).
 
 use std::collections::VecDeque;
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{Lba, Order};
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{Lba, Order};
 
 /// No slot of the index.
 const NO_SLOT: u32 = u32::MAX;

@@ -31,15 +31,15 @@ use crate::stream::Item;
 use crate::write::{DATA_UNITS, RECORD_UNITS};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
-use windrow_io::Payload;
-use windrow_layout::batch::Entry;
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::index_page::{
+use windrow_format::batch::Entry;
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_format::index_page::{
     INDEX_PAGE_ENTRIES, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page, encode_index_page,
 };
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::Features;
+use windrow_io::Payload;
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// More than the entry of a page takes in a table.
 const ENTRY_BOUND: usize = 64;
@@ -353,7 +353,7 @@ impl Engine {
     pub(crate) fn wants_index(&self) -> bool {
         self.volumes
             .iter()
-            .any(|v| v.record.dedup != windrow_layout::checkpoint::Dedup::Off)
+            .any(|v| v.record.dedup != windrow_format::checkpoint::Dedup::Off)
     }
 
     /// True if pages may be written: the flag that tells of them is durable.

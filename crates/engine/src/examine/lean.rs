@@ -15,8 +15,9 @@
 
 use super::{ExamineWork, Examined};
 use crate::ends::find_ends;
+use windrow_geometry::{Code, Shape};
 use windrow_parity::{Column, Parity};
-use windrow_units::{BLOCK_SIZE, Code, Shape};
+use windrow_types::BLOCK_SIZE;
 
 /// True if a rebuild may take the short way.
 pub(crate) fn is_for(shape: &Shape) -> bool {
@@ -96,7 +97,7 @@ impl ExamineWork {
     fn verified(
         &self,
         columns: &[Option<windrow_io::Buf>],
-    ) -> Option<windrow_layout::batch::DecodedBatch> {
+    ) -> Option<windrow_format::batch::DecodedBatch> {
         let frame = self.header(&columns[0].as_ref()?[..BLOCK_SIZE])?;
         let (batch, ends) = find_ends(&self.pool, &frame, columns)?;
         let block = |number: u32| {
@@ -121,7 +122,7 @@ impl ExamineWork {
         let is_right = ends_are_right
             && padding_is_right
             && batch.payload_blocks().all(|(number, checksum)| {
-                block(number).is_some_and(|bytes| windrow_reduce::checksum(bytes) == checksum)
+                block(number).is_some_and(|bytes| windrow_reduction::checksum(bytes) == checksum)
             });
         is_right.then_some(batch)
     }

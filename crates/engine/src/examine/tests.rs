@@ -1,8 +1,9 @@
 use super::*;
-use windrow_layout::batch::{
+use windrow_format::batch::{
     BatchHeader, Entry, TableWriter, encode_ends, payload_checksum, plan_batch,
 };
-use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Redundancy, Seq, Uuid, VolumeId};
+use windrow_geometry::Redundancy;
+use windrow_types::{Epoch, Lba, MAX_STREAMS, Order, Seq, Uuid, VolumeId};
 
 const SEGMENT: SegmentId = SegmentId(3);
 const USER: StreamId = StreamId(0);

@@ -16,8 +16,8 @@ use crate::jobs::{Job, RebuildWork, Work};
 use crate::piece::Piece;
 use crate::slow::Watch;
 use crate::{Engine, Outbox};
+use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, Payload};
-use windrow_units::{Code, Column, Shape};
 
 /// What was asked for of a fetch, and what has come of it.
 #[derive(Debug, Default)]

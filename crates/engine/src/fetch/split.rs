@@ -14,8 +14,9 @@ use super::{FetchGoal, FetchSpec, Stage};
 use crate::member::Purpose;
 use crate::piece::Piece;
 use crate::{Engine, Outbox};
+use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
-use windrow_units::{BLOCK_SIZE, Column};
+use windrow_types::BLOCK_SIZE;
 
 /// A run whose rows are being fetched singly.
 #[derive(Debug)]

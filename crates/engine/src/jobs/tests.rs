@@ -35,7 +35,7 @@ fn rebuilt(
     let mut columns = columns(&shape, rows);
     let pieces = (0..)
         .zip(columns[wanted].chunks_exact(BLOCK_SIZE))
-        .map(|(row, block)| Piece::row(row, windrow_reduce::checksum(block)))
+        .map(|(row, block)| Piece::row(row, windrow_reduction::checksum(block)))
         .collect();
     for (n, (column, row)) in wrong.iter().enumerate() {
         columns[*column][row * BLOCK_SIZE..][..BLOCK_SIZE]
@@ -184,7 +184,7 @@ fn rebuilt_piece(shape: Shape, wanted: usize, wrong: &[(usize, usize)]) -> Optio
         checksum: 0,
     };
     let right = columns[wanted][piece.range()].to_vec();
-    piece.checksum = windrow_reduce::checksum(&right);
+    piece.checksum = windrow_reduction::checksum(&right);
     for (n, (column, row)) in wrong.iter().enumerate() {
         columns[*column][row * BLOCK_SIZE..][..BLOCK_SIZE]
             .copy_from_slice(&noise(BLOCK_SIZE, 1000 + n as u64));
@@ -260,7 +260,7 @@ fn a_row_that_can_not_be_read_is_not_taken_for_padding() {
             length: 2000,
             checksum: 0,
         };
-        piece.checksum = windrow_reduce::checksum(&columns[1][piece.range()]);
+        piece.checksum = windrow_reduction::checksum(&columns[1][piece.range()]);
         if !own_is_right {
             columns[1][BLOCK_SIZE..].fill(1);
         }
@@ -325,13 +325,13 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     let (mut table, mut payloads, mut packer) = (
         TableWriter::new(),
         Vec::new(),
-        windrow_reduce::Packer::default(),
+        windrow_reduction::Packer::default(),
     );
     for i in 0..60u64 {
         let block = regular([4096, 100, 1500, 3000, 2222][i as usize % 5], i);
         let mut stored = Vec::new();
         let payload = if packer
-            .pack_stored(windrow_reduce::Codec::Lz4, &block, &mut stored)
+            .pack_stored(windrow_reduction::Codec::Lz4, &block, &mut stored)
             .is_some()
         {
             stored
@@ -339,27 +339,27 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
             block
         };
         let entry = batch::Entry::Data {
-            volume: windrow_units::VolumeId(1),
-            lba: windrow_units::Lba(i),
-            birth: windrow_units::Order(i + 1),
+            volume: windrow_types::VolumeId(1),
+            lba: windrow_types::Lba(i),
+            birth: windrow_types::Order(i + 1),
         };
         table.push_stored(&entry, units_of(&payload));
         payloads.push(Payload::copy_of(&payload));
     }
     let plan = table.plan(&shape, 0).expect("room");
-    let pool = windrow_units::PoolUuid::from_random([7; 16]);
+    let pool = windrow_types::PoolUuid::from_random([7; 16]);
     let header = BatchHeader {
         pool,
-        epoch: windrow_units::Epoch(1),
-        stream: windrow_units::StreamId(0),
+        epoch: windrow_types::Epoch(1),
+        stream: windrow_types::StreamId(0),
         seq: Seq(1),
-        segment: windrow_units::SegmentId(0),
+        segment: windrow_types::SegmentId(0),
         row: 0,
         rows: plan.rows,
         shape,
         members: 0xf,
-        next_segment: windrow_units::SegmentId(1),
-        flushed_through: windrow_units::Order(0),
+        next_segment: windrow_types::SegmentId(1),
+        flushed_through: windrow_types::Order(0),
         flushed_seq: [Seq(0); 8],
     };
     let (columns, checksums, written, buffers) =
@@ -391,10 +391,10 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         &space[space.len() - BLOCK_SIZE..],
     );
     let decoded =
-        batch::decode_batch(head, tail, &pool, windrow_units::SegmentId(0), 0).expect("it decodes");
+        batch::decode_batch(head, tail, &pool, windrow_types::SegmentId(0), 0).expect("it decodes");
     for (block, sum) in decoded.payload_blocks() {
         assert_eq!(
-            windrow_reduce::checksum(&space[block as usize * BLOCK_SIZE..][..BLOCK_SIZE]),
+            windrow_reduction::checksum(&space[block as usize * BLOCK_SIZE..][..BLOCK_SIZE]),
             sum,
             "block {block}"
         );

@@ -3,9 +3,9 @@
 
 use crate::write::admit::RECORD_COST;
 use std::collections::VecDeque;
+use windrow_format::batch::Entry;
 use windrow_io::Payload;
-use windrow_layout::batch::Entry;
-use windrow_units::Order;
+use windrow_types::Order;
 
 /// About what an entry takes in memory, its payload included.
 fn cost(payload: Option<&Payload>) -> u64 {

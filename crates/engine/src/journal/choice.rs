@@ -2,7 +2,8 @@
 //! (docs/journal.md, Cost): a pure function of a few numbers.
 
 use crate::Limits;
-use windrow_units::{BLOCK_BYTES, JournalArea, Shape};
+use windrow_geometry::{JournalArea, Shape};
+use windrow_types::BLOCK_BYTES;
 
 /// How a flush is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +111,7 @@ impl Situation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_units::Code;
+    use windrow_geometry::Code;
 
     const WIDE: Shape = Shape {
         width: 8,

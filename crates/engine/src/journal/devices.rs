@@ -15,9 +15,10 @@ use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::NOT_POWER_SAFE;
 use crate::member::life::Change;
 use crate::{ControlError, Engine};
-use windrow_layout::checkpoint::{SyncMode, VolumeState};
-use windrow_layout::superblock::Features;
-use windrow_units::{JournalArea, MemberId, Order, Uuid};
+use windrow_format::checkpoint::{SyncMode, VolumeState};
+use windrow_format::superblock::Features;
+use windrow_geometry::JournalArea;
+use windrow_types::{MemberId, Order, Uuid};
 
 impl Engine {
     /// True if no round is under way; else what asked has to wait, and no further one begins

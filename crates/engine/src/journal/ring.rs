@@ -1,8 +1,9 @@
 //! The ring: chunks that are filled one after the other, and taken again when the log has what they
 //! hold.
 
-use windrow_layout::journal::RecordHeader;
-use windrow_units::{JournalArea, Order};
+use windrow_format::journal::RecordHeader;
+use windrow_geometry::JournalArea;
+use windrow_types::Order;
 
 /// The chunks.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
 use crate::{Engine, Outbox, Plant, WrittenBytes};
+use windrow_format::batch::TableWriter;
+use windrow_format::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
-use windrow_layout::batch::TableWriter;
-use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
-use windrow_units::{MemberId, Order, SegmentId};
+use windrow_types::{MemberId, Order, SegmentId};
 
 /// More than any entry of a record takes in its table, checksum included.
 const ENTRY_BOUND: usize = 168;
@@ -94,7 +94,7 @@ impl JournalWork {
 
     /// What the payloads are packed into, as far as that is smaller.
     fn packed(&self) -> Vec<Option<Vec<u8>>> {
-        let mut packer = windrow_reduce::Packer::default();
+        let mut packer = windrow_reduction::Packer::default();
         self.payloads
             .iter()
             .map(|payload| {

@@ -1,6 +1,6 @@
 use super::*;
-use windrow_layout::batch::Entry;
-use windrow_units::{Lba, VolumeId};
+use windrow_format::batch::Entry;
+use windrow_types::{Lba, VolumeId};
 
 #[test]
 fn a_backlog_covers_what_it_has_without_a_gap() {

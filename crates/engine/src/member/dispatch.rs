@@ -19,7 +19,7 @@ use crate::Limits;
 use crate::limits::{COMMAND_COST_BYTES, DISCARD_COST_BYTES, LANE_COMMANDS_LEAST};
 use std::collections::VecDeque;
 use windrow_io::MemberOp;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What a member command is for, as far as its turn goes: the higher ones first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

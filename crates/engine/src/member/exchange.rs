@@ -14,8 +14,9 @@ use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, ControlReply, Engine, MemberChange, Outbox, Plant};
-use windrow_layout::superblock::{Journals, MemberRecord, MemberState, Superblock};
-use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
+use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock};
+use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone, ZoneMap};
+use windrow_types::{BLOCK_BYTES, MemberId, Seq, Uuid};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]

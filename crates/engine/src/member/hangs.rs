@@ -9,8 +9,8 @@
 use super::Purpose;
 use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
 use crate::{Engine, Notice, Outbox};
-use windrow_layout::superblock::MemberState;
-use windrow_units::MemberId;
+use windrow_format::superblock::MemberState;
+use windrow_types::MemberId;
 
 impl Engine {
     /// For each member, for how many nanoseconds it hangs; 0: it does not.

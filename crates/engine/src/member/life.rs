@@ -10,8 +10,8 @@
 //! 2. *Nothing comes back that the administrator has taken out*, and no device comes in that is not
 //!    known, unless told to.
 
-use windrow_layout::superblock::{Absence, MemberRecord, MemberState};
-use windrow_units::Generation;
+use windrow_format::superblock::{Absence, MemberRecord, MemberState};
+use windrow_types::Generation;
 
 /// State of a slot of the member table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

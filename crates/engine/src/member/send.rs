@@ -12,7 +12,7 @@ use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, Plant, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// A command in the table of those under way or held.
 #[derive(Debug)]

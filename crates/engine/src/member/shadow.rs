@@ -24,8 +24,8 @@ use super::life::{self, Change};
 use crate::control::control_answer;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Plant};
-use windrow_layout::superblock::MemberState;
-use windrow_units::MemberId;
+use windrow_format::superblock::MemberState;
+use windrow_types::MemberId;
 
 /// A member and the spare that becomes a copy of it.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ impl Engine {
         self.change_member(spare, Change::GiveUp)
             .map_err(|why| refused(spare, why))?;
         let given_up = &mut self.superblock.members[spare.index()];
-        (given_up.uuid, given_up.replaces) = (windrow_units::Uuid::default(), None);
+        (given_up.uuid, given_up.replaces) = (windrow_types::Uuid::default(), None);
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         self.forget_device(member);

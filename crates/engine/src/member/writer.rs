@@ -3,7 +3,7 @@
 //! that was begun later covers it.
 
 use super::*;
-use windrow_layout::superblock::slot_offset;
+use windrow_format::superblock::slot_offset;
 
 /// State of the superblock writer.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use crate::limits::EXAMINE_PIECE_ROWS;
 use crate::member::Purpose;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::Buf;
-use windrow_units::{BLOCK_SIZE, MemberId, SegmentId};
+use windrow_types::{BLOCK_SIZE, MemberId, SegmentId};
 
 const PIECE_BYTES: usize = EXAMINE_PIECE_ROWS as usize * BLOCK_SIZE;
 

@@ -12,8 +12,8 @@
 //! with members that went their own way, is not read, whatever its generation is.
 
 use std::collections::BTreeSet;
-use windrow_layout::superblock::{MemberState, Superblock};
-use windrow_units::{Generation, MemberId};
+use windrow_format::superblock::{MemberState, Superblock};
+use windrow_types::{Generation, MemberId};
 
 /// The superblocks on one device, oldest slot first.
 pub(super) type Slots = (MemberId, Vec<Superblock>);

@@ -29,9 +29,9 @@ use crate::limits::{
 };
 use crate::stream::Stream;
 use std::cell::Cell;
-use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
-use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+use windrow_format::batch::{DecodedBatch, Entry, HeaderFrame};
+use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
+use windrow_types::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
 
 /// Flushed batches at the end of an epoch that are looked at, as a start may have refused them.
 const FLUSHED_DOUBTED: usize = 8;
@@ -463,7 +463,7 @@ impl Walk<'_> {
     fn is_ours(
         &self,
         frame: &HeaderFrame,
-        reader_shape: &windrow_units::Shape,
+        reader_shape: &windrow_geometry::Shape,
         epoch: Epoch,
     ) -> bool {
         let h = &frame.header;
@@ -484,7 +484,7 @@ impl Walk<'_> {
     fn newer_epoch(
         &self,
         frame: &HeaderFrame,
-        shape: &windrow_units::Shape,
+        shape: &windrow_geometry::Shape,
         seq: Seq,
     ) -> Option<Epoch> {
         let h = &frame.header;

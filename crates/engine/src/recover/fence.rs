@@ -2,10 +2,10 @@
 //! What lies beyond is void for ever.
 
 use super::replay;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     CheckpointRoot, Features, Fence, MAX_FENCES, PoolState, Superblock,
 };
-use windrow_units::{Epoch, Order, Uuid};
+use windrow_types::{Epoch, Order, Uuid};
 
 /// The earliest fence that a batch of this epoch lies behind.
 pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
@@ -87,7 +87,7 @@ fn fence_to_drop(fences: &[Fence]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_units::{MAX_STREAMS, Seq};
+    use windrow_types::{MAX_STREAMS, Seq};
 
     /// A daemon that is killed again and again before it has written anything filled the list with
     /// fences that say the same, and the one that told of a refused batch went for them.

@@ -20,17 +20,17 @@ use crate::limits::LBA_BITS;
 use crate::pending::BlockKey;
 use crate::{Engine, MemberStats};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_io::{Buf, BufPool, MemberError, Payload};
-use windrow_layout::batch::{DecodedEntry, Entry, FillState, PayloadInfo, VolumeChange};
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::journal::{
+use windrow_format::batch::{DecodedEntry, Entry, FillState, PayloadInfo, VolumeChange};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_format::journal::{
     DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header,
 };
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::Superblock;
-use windrow_units::{
-    BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, SegmentId, Seq,
-    VolumeId,
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::Superblock;
+use windrow_geometry::JournalArea;
+use windrow_io::{Buf, BufPool, MemberError, Payload};
+use windrow_types::{
+    BLOCK_BYTES, BLOCK_SIZE, Epoch, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, VolumeId,
 };
 
 /// A record that counts.
@@ -339,7 +339,7 @@ impl Found {
         let mut block = buffers.get(BLOCK_SIZE);
         if stored.len() == BLOCK_SIZE {
             block.copy_from_slice(stored);
-        } else if !windrow_reduce::unpack(stored, &mut block) {
+        } else if !windrow_reduction::unpack(stored, &mut block) {
             let seq = record.decoded.header.seq;
             return Err(OpenError::Damage(format!(
                 "payload {} of journal record {seq} verifies, but it can not be unpacked",

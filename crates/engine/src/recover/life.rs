@@ -1,9 +1,9 @@
 //! Which of two batches, or of two lives of a segment, is the newer one: by epoch, and within an
 //! epoch by what each knows to be flushed.
 
+use windrow_format::batch::HeaderFrame;
 use windrow_io::Buf;
-use windrow_layout::batch::HeaderFrame;
-use windrow_units::{Epoch, MAX_STREAMS, Seq};
+use windrow_types::{Epoch, MAX_STREAMS, Seq};
 
 /// What the headers of a segment say of its present life, or one header of its batch
 /// (`rebuild/moves.rs`).

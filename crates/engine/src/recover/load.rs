@@ -7,15 +7,16 @@ use crate::checkpoint::Loaded;
 use crate::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
 use crate::{OpenReport, segment, volume};
 use std::collections::BTreeMap;
-use windrow_layout::checkpoint::{
+use windrow_format::checkpoint::{
     LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP,
     OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentTableGeometry, VOLUMES_PER_PAGE,
     decode_counters, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
 };
-use windrow_layout::index_page::INDEX_PAGES_MAX;
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
+use windrow_format::index_page::INDEX_PAGES_MAX;
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::{CheckpointRoot, Superblock};
+use windrow_geometry::ZoneMap;
+use windrow_types::{BLOCK_BYTES, SegmentId, VolumeId};
 
 /// Pages that the segment table may have whatever the present layouts are: four million, of one
 /// segment at least each.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use std::fmt;
-use windrow_layout::batch::Entry;
-use windrow_units::{Lba, Order, SegmentId, Seq, VolumeId};
+use windrow_format::batch::Entry;
+use windrow_types::{Lba, Order, SegmentId, Seq, VolumeId};
 
 /// Runs of blocks that one loss lists; the others are only counted.
 const RUNS_MAX: usize = 64;

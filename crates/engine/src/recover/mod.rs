@@ -45,16 +45,15 @@ use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
-use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
-use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{
+use windrow_format::checkpoint::VolumeState;
+use windrow_format::superblock::{
     Features, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock,
     slot_offset,
 };
+use windrow_geometry::{MAX_MEMBERS, ZoneMap};
+use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_policy::select::Rule;
-use windrow_units::{
-    BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap,
-};
+use windrow_types::{BLOCK_BYTES, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId};
 
 /// Where a stream does not go on at the end of its chain, numbers begin so far above all that it
 /// can have reached.
@@ -556,7 +555,7 @@ fn set_flags(
 }
 
 /// What is said of shared content that is not there.
-fn missing_content(ids: &[windrow_units::Lba]) -> Option<String> {
+fn missing_content(ids: &[windrow_types::Lba]) -> Option<String> {
     let first: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
     let text = format!(
         "damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read",

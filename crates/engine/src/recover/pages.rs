@@ -18,9 +18,9 @@ use super::journal::Readmitted;
 use super::tables::clear_deleted;
 use super::{OpenError, Tables};
 use std::collections::BTreeSet;
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// What maps may take during a start, if they may take `map_bytes` afterwards. Twice that: all of
 /// it may have been of content that the start before gave up, and be taken by others since.

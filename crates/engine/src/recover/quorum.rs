@@ -24,12 +24,13 @@ use super::{OpenError, aside};
 use crate::OpenOptions;
 use crate::member::life::{self, Change, Found};
 use crate::member::{needed_bytes, nobody_without};
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
     Superblock, SuperblockError,
 };
-use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
+use windrow_geometry::{Redundancy, ZoneMap};
+use windrow_io::MemberIo;
+use windrow_types::{MemberId, Uuid};
 
 /// The valid superblocks of one member.
 fn slots_of(

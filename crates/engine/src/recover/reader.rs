@@ -6,14 +6,13 @@ use crate::limits::UNREAD;
 use crate::reconstruct::search;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
-use windrow_layout::batch::{
+use windrow_format::batch::{
     DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header,
 };
-use windrow_layout::checkpoint::PagePointer;
-use windrow_units::{
-    BLOCK_SIZE, Column, JournalArea, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap,
-};
+use windrow_format::checkpoint::PagePointer;
+use windrow_geometry::{Column, JournalArea, ZoneMap};
+use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
+use windrow_types::{BLOCK_SIZE, MemberId, PlaceCodec, PoolUuid, SegmentId};
 
 /// Reads for recovery.
 pub(super) struct Reader<'a> {
@@ -497,7 +496,7 @@ impl<'a> Reader<'a> {
         self.io.read_many(&mut items);
         for (item, i) in items.into_iter().zip(index) {
             match item.result {
-                Ok(()) if windrow_reduce::checksum(&item.buf) == pointers[i].checksum => {
+                Ok(()) if windrow_reduction::checksum(&item.buf) == pointers[i].checksum => {
                     out[i] = Some(item.buf)
                 }
                 Err(error) if fatal(&error) => return Err(error),
@@ -509,7 +508,7 @@ impl<'a> Reader<'a> {
                 && let Some((segment, column, row)) = self.page_address(pointer)
             {
                 out[i] = self.rebuilt(segment, column, row, |bytes| {
-                    windrow_reduce::checksum(bytes) == pointer.checksum
+                    windrow_reduction::checksum(bytes) == pointer.checksum
                 })?;
             }
         }

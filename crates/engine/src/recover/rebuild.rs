@@ -46,12 +46,11 @@ pub use losses::UnreadCheckpoint;
 use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use windrow_format::checkpoint::VolumeState;
+use windrow_format::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
+use windrow_geometry::{MAX_MEMBERS, ZoneMap};
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
-use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
-use windrow_units::{
-    Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap,
-};
+use windrow_types::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId};
 
 /// Epochs that a rebuild leaves out. If it is cut off, its batches stay where starts will write:
 /// none of them must ever reach its epoch.
@@ -138,7 +137,7 @@ pub struct RebuildReport {
     /// can not be had, those of which only a version is known that lay where other batches lie
     /// since, and those that an earlier rebuild gave up for such a reason. (What is in
     /// [`RebuildReport::losses`] is not among them.)
-    pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
+    pub lost_blocks: Vec<(VolumeId, windrow_types::Lba)>,
     /// How many such blocks there are.
     pub lost_blocks_total: u64,
     /// The last order that is in effect.
@@ -604,7 +603,7 @@ fn shut_down(
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<u64, OpenError> {
     let pages = engine.volumes.arena.dirty_pages() as u64;
-    let total = pages * windrow_units::BLOCK_BYTES;
+    let total = pages * windrow_types::BLOCK_BYTES;
     let mut events = vec![Event::Control(ControlRequest {
         id: ControlId(1),
         command: Control::Shutdown { export: false },

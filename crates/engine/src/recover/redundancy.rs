@@ -8,9 +8,9 @@ use super::reader::Reader;
 use crate::MemberStats;
 use crate::ends::Ends;
 use crate::examine::{add_redundancy, data_columns};
+use windrow_format::batch::DecodedBatch;
+use windrow_geometry::Column;
 use windrow_io::Buf;
-use windrow_layout::batch::DecodedBatch;
-use windrow_units::Column;
 
 /// Looks at every byte of a batch whose head and tail verify: `Unverified` if a payload block can
 /// not be had, directly or rebuilt; else whether all columns are on their members as they should

@@ -8,12 +8,13 @@
 use super::{OpenError, quorum};
 use crate::member::superblock_image;
 use crate::{Engine, OpenOptions};
-use windrow_io::{BufPool, MemberIo};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, Superblock,
     slot_offset,
 };
-use windrow_units::{MemberId, Uuid, ZoneMap};
+use windrow_geometry::ZoneMap;
+use windrow_io::{BufPool, MemberIo};
+use windrow_types::{MemberId, Uuid};
 
 impl Engine {
     /// Puts the device that `io` has in the place of `member` into the pool, under the identifier

@@ -21,10 +21,10 @@ use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::pending::BlockKey;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_units::{
+use windrow_format::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
+use windrow_types::{
     BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq, VolumeId,
 };
 

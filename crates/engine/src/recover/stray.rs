@@ -26,10 +26,10 @@ use crate::checkpoint::Loaded;
 use crate::limits::STREAM_CHECKPOINT;
 use crate::map::PageSlot;
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::batch::HeaderFrame;
-use windrow_layout::checkpoint::PagePointer;
-use windrow_layout::superblock::CheckpointRoot;
-use windrow_units::{SegmentId, Seq};
+use windrow_format::batch::HeaderFrame;
+use windrow_format::checkpoint::PagePointer;
+use windrow_format::superblock::CheckpointRoot;
+use windrow_types::{SegmentId, Seq};
 
 /// A batch that holds pages in use.
 struct Stray {

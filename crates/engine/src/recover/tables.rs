@@ -8,11 +8,12 @@ use crate::limits::{CAPACITY_MAP_FACTOR, LBA_BITS};
 use crate::volume::{Volume, Volumes};
 use crate::weight::packed;
 use std::collections::BTreeSet;
-use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, Zone};
+use windrow_format::batch::{Entry, FillState, RangeState, VolumeChange};
+use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::Features;
+use windrow_geometry::Zone;
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
 pub(super) fn apply_entry(
@@ -517,7 +518,8 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_units::{PlaceCodec, Redundancy, ZoneMap};
+    use windrow_geometry::{Redundancy, ZoneMap};
+    use windrow_types::PlaceCodec;
 
     fn no_pool() -> Tables {
         let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");

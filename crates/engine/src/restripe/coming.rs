@@ -4,8 +4,9 @@ use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
 use crate::member::{Member, life, nobody_without, redundancy_holds};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
-use windrow_layout::superblock::MAX_ZONES;
-use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Zone, ZoneMap};
+use windrow_format::superblock::MAX_ZONES;
+use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
+use windrow_types::{BLOCK_BYTES, MemberId};
 
 /// A layout that is on its way into the superblock. Its new members bear no superblock yet. They
 /// get the one that is, in which they are spares, before the one in which they are members is

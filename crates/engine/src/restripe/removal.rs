@@ -24,8 +24,9 @@ use crate::member::life::Change;
 use crate::recover::ids_end;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
-use windrow_layout::superblock::Features;
-use windrow_units::{FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
+use windrow_format::superblock::Features;
+use windrow_geometry::{JournalArea, ZoneMap};
+use windrow_types::{FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Uuid};
 
 /// Checkpoints that are forced in vain before it is given up.
 const FORCED_IN_VAIN: u64 = 4;

@@ -27,7 +27,7 @@ use crate::slab::Slab;
 use crate::{Engine, Outbox};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::Payload;
-use windrow_units::{BLOCK_BYTES, Order, Place, SegmentId};
+use windrow_types::{BLOCK_BYTES, Order, Place, SegmentId};
 
 /// A batch that can not be had, or a segment.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox, VolumeBlock};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{Lba, VolumeId};
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{Lba, VolumeId};
 
 /// A search, as far as it has come. (It counts when it is done: a restart begins it anew.)
 #[derive(Debug, Default)]

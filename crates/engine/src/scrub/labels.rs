@@ -12,9 +12,9 @@
 
 use crate::member::Purpose;
 use crate::{Engine, Notice, Outbox, WrittenBytes};
+use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
 use windrow_io::{Buf, MemberOp};
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// How far a pass has come with them. (A restart begins anew.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

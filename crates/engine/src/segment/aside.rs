@@ -7,7 +7,7 @@
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
-use windrow_units::SegmentId;
+use windrow_types::SegmentId;
 
 impl Segments {
     /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has

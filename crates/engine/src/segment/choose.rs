@@ -11,7 +11,7 @@ use windrow_policy::any::AnyPlacement;
 use windrow_policy::place::{Due, LISTS, Place as Spot, Placement};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimPolicy, regret};
-use windrow_units::{PLACE_UNIT, SegmentId};
+use windrow_types::{PLACE_UNIT, SegmentId};
 
 /// A seed for the rule that draws: the engine knows no other chance.
 const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;

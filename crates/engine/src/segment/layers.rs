@@ -29,8 +29,9 @@
 use super::{Segment, SegmentState, Segments};
 use crate::format::{Holding, payload_blocks};
 use std::collections::BTreeSet;
+use windrow_geometry::ZoneMap;
 use windrow_policy::VictimIndex;
-use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
+use windrow_types::{FULL_BLOCK_UNITS, Order, SegmentId, Seq};
 
 /// State of the layers.
 #[derive(Debug)]

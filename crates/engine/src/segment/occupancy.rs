@@ -2,7 +2,8 @@
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
-use windrow_units::{PLACE_UNIT, ZoneMap};
+use windrow_geometry::ZoneMap;
+use windrow_types::PLACE_UNIT;
 
 /// What segments hold; see [`Segments::occupancy`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -27,12 +27,12 @@ use crate::stages::Stage;
 use crate::weight::weight;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
+use windrow_format::batch::{Entry, FillState, RangeState};
+use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
-use windrow_layout::batch::{Entry, FillState, RangeState};
-use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
-use windrow_layout::map_entry::MapEntry;
-use windrow_reduce::{BlockClass, Codec, Print};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_reduction::{BlockClass, Codec, Print};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in
 /// memory.
@@ -724,7 +724,7 @@ impl Engine {
                         (entry.is_data(), weight(&entry))
                     }
                 };
-            let class = windrow_reduce::classify(block);
+            let class = windrow_reduction::classify(block);
             if class == BlockClass::Data {
                 need = need.and(Need {
                     blocks: u64::from(!was_data),

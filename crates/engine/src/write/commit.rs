@@ -9,10 +9,10 @@ use crate::stream::{Batch, BatchStage, Item};
 use crate::weight::weight;
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::PayloadPlaces;
-use windrow_layout::checkpoint::PagePointer;
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
+use windrow_format::batch::PayloadPlaces;
+use windrow_format::checkpoint::PagePointer;
+use windrow_format::map_entry::MapEntry;
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
 
 impl Engine {
     /// Commits every batch whose turn it is.

@@ -15,10 +15,10 @@ use super::admit::Zeroing;
 use super::part::{PartTarget, PartWrite};
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
+use windrow_format::batch::{Entry, RangeState};
+use windrow_format::map_entry::MapEntry;
 use windrow_io::{Payload, RequestError, RequestId};
-use windrow_layout::batch::{Entry, RangeState};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
 /// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed
 /// range with the whole blocks between them.

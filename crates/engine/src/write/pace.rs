@@ -25,7 +25,7 @@ use crate::limits::{
     PACE_GAIN_MAX, PACE_GARBAGE_SHARE, PACE_LEAST_PART, PACE_MOVES_MAX, PACE_REST_SEGMENTS,
     STREAM_USER,
 };
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Parts of a unit of room in which credit is counted, so that the small gain of a full victim is
 /// not lost.

@@ -17,9 +17,9 @@ use super::room::DATA_UNITS;
 use crate::pending::BlockKey;
 use crate::reduction::Need;
 use crate::{Engine, Outbox};
+use windrow_format::batch::Entry;
 use windrow_io::{Payload, RequestError, RequestId};
-use windrow_layout::batch::Entry;
-use windrow_units::{BLOCK_SIZE, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_SIZE, Lba, Order, VolumeId};
 
 /// What is known of a write beside its blocks.
 #[derive(Debug)]

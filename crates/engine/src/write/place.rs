@@ -9,9 +9,9 @@ use crate::pending::{BlockKey, PendingSlot};
 use crate::piece::units_of;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
+use windrow_format::batch::Entry;
 use windrow_io::Payload;
-use windrow_layout::batch::Entry;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// More than any entry's encoded length but a volume record's: the exact plan is made only near the
 /// end of a batch.

@@ -17,10 +17,10 @@ use crate::dedup::Sharing;
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
 use crate::{Engine, Outbox};
+use windrow_format::checkpoint::Compression;
 use windrow_io::{BufPool, Payload};
-use windrow_layout::checkpoint::Compression;
-use windrow_reduce::{Codec, Codecs, Made, Print, looks_random};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
+use windrow_reduction::{Codec, Codecs, Made, Print, looks_random};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
 
 /// What becomes of an admitted block.
 #[derive(Debug)]

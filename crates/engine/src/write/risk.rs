@@ -6,7 +6,7 @@
 //! second of them is.
 
 use std::collections::VecDeque;
-use windrow_units::Order;
+use windrow_types::Order;
 
 /// Most marks.
 const MARKS_MAX: usize = 1024;

@@ -17,8 +17,8 @@
 use crate::Engine;
 use crate::limits::{LAST_SEGMENTS, STREAM_USER};
 use crate::stream::Item;
-use windrow_layout::batch::BatchPlan;
-use windrow_units::{Shape, ZoneMap};
+use windrow_format::batch::BatchPlan;
+use windrow_geometry::{Shape, ZoneMap};
 
 /// A block with payload: the block and its share of the table.
 pub(crate) const DATA_UNITS: u64 = 17;

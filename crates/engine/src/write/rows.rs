@@ -9,8 +9,9 @@ use super::room::{DATA_UNITS, item_units};
 use crate::limits::STREAM_USER;
 use crate::stream::OpenBatch;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::{Entry, TableWriter, plan_packed};
-use windrow_units::{FULL_BLOCK_UNITS, Order, Shape};
+use windrow_format::batch::{Entry, TableWriter, plan_packed};
+use windrow_geometry::Shape;
+use windrow_types::{FULL_BLOCK_UNITS, Order};
 
 /// The part of the open user batch that can go to the log without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +86,7 @@ impl Engine {
             entries: 0,
             last: Order(first.0 - 1),
         };
-        if user.position.segment == windrow_units::SegmentId::NONE {
+        if user.position.segment == windrow_types::SegmentId::NONE {
             return Some(none);
         }
         let shape = self.zones.shape(user.position.segment);

@@ -13,9 +13,10 @@ use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
 use crate::{Engine, Outbox, Plant, StopReason};
+use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
+use windrow_geometry::Column;
 use windrow_io::Payload;
-use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
-use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq, StreamId};
+use windrow_types::{BLOCK_BYTES, SegmentId, Seq, StreamId};
 
 impl Engine {
     /// True if the stream has a row to write to and may seal another batch when the open one is

@@ -4,8 +4,9 @@ use crate::machine;
 
 use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_units::{MemberId, Redundancy, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 const BLOCKS: u64 = 40;
 

@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
+use windrow_format::checkpoint::{Compression, Dedup};
+use windrow_format::superblock::{Features, Properties};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::{Features, Properties};
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 

@@ -13,7 +13,7 @@ fn block(number: u64) -> Payload {
     Payload::copy_of(&bytes)
 }
 
-fn fill(machine: &mut Machine, volume: windrow_units::VolumeId, blocks: std::ops::Range<u64>) {
+fn fill(machine: &mut Machine, volume: windrow_types::VolumeId, blocks: std::ops::Range<u64>) {
     for lba in blocks {
         machine.request(
             volume,

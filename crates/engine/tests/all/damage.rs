@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, PROPERTIES, pass};
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const BLOCKS: u64 = 40;
 

@@ -6,10 +6,11 @@ use crate::machine;
 use machine::{Machine, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
+use windrow_format::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES};
+use windrow_format::superblock::{Features, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES};
-use windrow_layout::superblock::{Features, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
-use windrow_units::{Lba, Redundancy, VolumeId};
+use windrow_types::{Lba, VolumeId};
 
 const MIB: u64 = 1 << 20;
 

@@ -4,11 +4,12 @@ use crate::machine;
 
 use machine::{Machine, pass, state, verify, why, write};
 use windrow_engine::*;
-use windrow_io::{BufPool, MemberError, MemberIo};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_geometry::Redundancy;
+use windrow_io::{BufPool, MemberError, MemberIo};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Copies(2), 2),

@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// Every so-many-th block of so many is damaged: about each in a segment of its own.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@ use crate::machine;
 
 use machine::{Machine, verify, write};
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::BufPool;
-use windrow_units::Redundancy;
 
 /// A mirror of two: the second member has been away for long, and is there again when the first one
 /// fails its first write. Its loss is on record on the first one alone; that one was left out of

@@ -5,16 +5,17 @@ use crate::machine;
 
 use machine::{Machine, Memory, pass, verify, write};
 use windrow_engine::*;
-use windrow_io::BufPool;
-use windrow_layout::batch::payload_checksum;
-use windrow_layout::checkpoint::{
+use windrow_format::batch::payload_checksum;
+use windrow_format::checkpoint::{
     LeafRecord, OBJECT_COUNTERS, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer,
     decode_leaf, decode_list,
 };
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     CheckpointRoot, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
 };
-use windrow_units::{PlaceCodec, Redundancy, VolumeId, ZoneMap};
+use windrow_geometry::{Redundancy, ZoneMap};
+use windrow_io::BufPool;
+use windrow_types::{PlaceCodec, VolumeId};
 
 /// Where the records of a list page begin, and their bytes.
 const RECORDS: (usize, usize) = (64, 24);

@@ -7,8 +7,9 @@ use crate::machine;
 use machine::{Machine, Memory, pass};
 use std::collections::BTreeSet;
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, Op, Reply};
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const CODES: [(Redundancy, usize); 5] = [
     (Redundancy::Copies(2), 2),

@@ -6,7 +6,7 @@ use crate::machine;
 use machine::Machine;
 use machine::given_up::{self, GIVEN_UP, rebuild};
 use windrow_engine::*;
-use windrow_units::{Lba, VolumeId};
+use windrow_types::{Lba, VolumeId};
 
 fn scrub(machine: &mut Machine) -> ScrubStatus {
     assert_eq!(

@@ -6,11 +6,12 @@ use crate::machine;
 use machine::{Machine, Memory, pass, verify, write};
 use std::collections::BTreeSet;
 use windrow_engine::*;
-use windrow_io::*;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{MemberId, Redundancy, SegmentId, VolumeId, ZoneMap};
+use windrow_geometry::{Redundancy, ZoneMap};
+use windrow_io::*;
+use windrow_types::{MemberId, SegmentId, VolumeId};
 
 /// A pool with spares of so many MiB.
 fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usize]) -> Machine {

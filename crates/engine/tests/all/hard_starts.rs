@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
+use windrow_format::checkpoint::Dedup;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::Dedup;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const DEVICES: [usize; 2] = [4, 5];
 

@@ -6,11 +6,12 @@ use crate::machine;
 use machine::hooked::{Access, Hooked};
 use machine::{Machine, pass, state};
 use windrow_engine::*;
+use windrow_format::checkpoint::SyncMode;
+use windrow_format::journal::RECORD_MAGIC;
+use windrow_format::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::SyncMode;
-use windrow_layout::journal::RECORD_MAGIC;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 

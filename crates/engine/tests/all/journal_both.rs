@@ -5,7 +5,7 @@ use crate::machine;
 
 use machine::Machine;
 use windrow_io::*;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 /// RAID-5 over four members; the device is member 4.
@@ -14,8 +14,13 @@ const DATA: usize = 4;
 const MANY: u64 = 120;
 
 fn pool(power_safe: bool) -> (Machine, VolumeId) {
-    let mut machine =
-        Machine::with_journal_devices(windrow_units::Redundancy::Single, DATA, 24, 1, power_safe);
+    let mut machine = Machine::with_journal_devices(
+        windrow_geometry::Redundancy::Single,
+        DATA,
+        24,
+        1,
+        power_safe,
+    );
     let volume = machine.volume(8 * MIB);
     machine.write(volume, 1500, 1);
     machine.flush(volume);

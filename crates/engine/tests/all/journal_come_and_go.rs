@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::{Machine, pass, state, why};
 use windrow_engine::*;
+use windrow_format::checkpoint::SyncMode;
+use windrow_format::superblock::Features;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::SyncMode;
-use windrow_layout::superblock::Features;
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 const MIB: u64 = 1 << 20;
 const DONE: Option<Result<ControlReply, ControlError>> = Some(Ok(ControlReply::Done));

@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, Memory, pass, state};
 use windrow_engine::*;
+use windrow_format::superblock::{MemberState, Properties, Superblock};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::{MemberState, Properties, Superblock};
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 /// RAID-5 over four members; the devices are members 4 and 5.
@@ -161,7 +162,7 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
     for segment in 0..4u32 {
         machine
             .memory
-            .overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+            .overwrite(windrow_types::SegmentId(segment), 0..1, 0);
     }
     DEVICES
         .iter()
@@ -366,7 +367,7 @@ fn a_bad_sector_takes_no_more_than_its_block() {
         .map(|chunk| area.start + chunk * u64::from(area.chunk_bytes))
         .collect();
     let begins = |at: &u64| {
-        machine.memory.data[4][*at as usize..].starts_with(&windrow_layout::journal::RECORD_MAGIC)
+        machine.memory.data[4][*at as usize..].starts_with(&windrow_format::journal::RECORD_MAGIC)
     };
     let begun: Vec<u64> = records.into_iter().filter(begins).collect();
     machine
@@ -396,7 +397,7 @@ fn failed_and_cut() -> (Machine, VolumeId) {
     for segment in 0..4u32 {
         machine
             .memory
-            .overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+            .overwrite(windrow_types::SegmentId(segment), 0..1, 0);
     }
     DEVICES
         .iter()
@@ -530,9 +531,9 @@ fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
     memory.present[5] = false;
     // Another host has written a generation of the same number.
     let mut apart = memory.superblock_of(4);
-    apart.host = windrow_units::Uuid([7; 16]);
+    apart.host = windrow_types::Uuid([7; 16]);
     let image = apart.encode();
-    let at = windrow_layout::superblock::slot_offset(apart.generation) as usize;
+    let at = windrow_format::superblock::slot_offset(apart.generation) as usize;
     memory.data[4][at..at + image.len()].copy_from_slice(&image);
     let error = start(&memory).expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
@@ -632,7 +633,7 @@ fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
             &BufPool::new(1 << 20),
             options,
             MemberId(4),
-            windrow_units::Uuid([0xee; 16]),
+            windrow_types::Uuid([0xee; 16]),
         )
     };
     let mut memory = machine.memory.clone();

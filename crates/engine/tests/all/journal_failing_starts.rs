@@ -6,9 +6,10 @@ use crate::machine;
 use machine::hooked::{Access, Hooked};
 use machine::{Machine, Memory, pass};
 use windrow_engine::*;
+use windrow_format::superblock::{SLOT_BYTES, slot_offset};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::{SLOT_BYTES, slot_offset};
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 /// Behind four data members.

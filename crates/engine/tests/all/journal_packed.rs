@@ -5,8 +5,9 @@ use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 

@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, pass, state};
 use windrow_engine::*;
+use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberCommand, MemberOp};
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
-use windrow_units::{MemberId, Redundancy, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 const AT: usize = LABEL_OFFSET as usize;
 

@@ -8,8 +8,9 @@ use crate::machine;
 use machine::{Machine, numbers::Numbers};
 use std::collections::VecDeque;
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// Requests that wait or are on their way at any time.
 const DEPTH: u64 = 32;

@@ -6,10 +6,11 @@ use crate::machine;
 use machine::given_again::{GivenAgain, mirror};
 use machine::{Machine, Memory};
 use windrow_engine::*;
+use windrow_format::batch::BatchHeader;
+use windrow_format::superblock::slot_offset;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::batch::BatchHeader;
-use windrow_layout::superblock::slot_offset;
-use windrow_units::{Order, Redundancy, SegmentId, Seq, VolumeId};
+use windrow_types::{Order, SegmentId, Seq, VolumeId};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)

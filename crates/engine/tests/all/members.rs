@@ -5,8 +5,9 @@ use crate::machine;
 
 use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberOp, Op, Reply};
-use windrow_units::{MemberId, Redundancy, SegmentId, VolumeId};
+use windrow_types::{MemberId, SegmentId, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Copies(2), 2),
@@ -467,7 +468,7 @@ fn a_member_that_was_used_apart_is_put_back_zeroed() {
         fork,
         &OpenOptions {
             force: true,
-            host: windrow_units::Uuid([7; 16]),
+            host: windrow_types::Uuid([7; 16]),
             ..Machine::options()
         },
     );
@@ -492,7 +493,7 @@ fn a_member_that_was_used_apart_is_put_back_zeroed() {
         Some(Ok(ControlReply::Done))
     );
     let change = MemberChange::Exchange {
-        uuid: windrow_units::Uuid([0x55; 16]),
+        uuid: windrow_types::Uuid([0x55; 16]),
         size_bytes: 24 << 20,
         power_safe: false,
         spare: None,

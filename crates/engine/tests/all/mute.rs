@@ -6,9 +6,10 @@ use crate::machine;
 
 use machine::{Machine, pass, state, verify, why, write};
 use windrow_engine::*;
+use windrow_format::superblock::{Properties, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberCommand, MemberOp, Op};
-use windrow_layout::superblock::{Properties, SLOT_OFFSET, SLOT_STRIDE};
-use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Copies(2), 2),

@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::{Machine, Memory, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
+use windrow_format::batch::{BatchHeader, decode_head};
+use windrow_format::superblock::{Features, MemberState, Properties, RESERVED_BYTES};
+use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, MemberCommand, MemberOp, Op};
-use windrow_layout::batch::{BatchHeader, decode_head};
-use windrow_layout::superblock::{Features, MemberState, Properties, RESERVED_BYTES};
-use windrow_units::{BLOCK_BYTES, Order, Redundancy, SegmentId, VolumeId};
+use windrow_types::{BLOCK_BYTES, Order, SegmentId, VolumeId};
 
 /// With so much spare space a pool of some hundred segments affords all streams.
 const WIDE: Properties = Properties {

@@ -6,9 +6,10 @@ use crate::machine;
 use machine::{Machine, PROPERTIES};
 use std::collections::BTreeSet;
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberOp, Op};
-use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const BLOCKS: u64 = 4000;
 

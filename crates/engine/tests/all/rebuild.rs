@@ -6,11 +6,11 @@ use crate::machine;
 use machine::{Machine, Memory, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
+use windrow_format::batch::{BatchHeader, Entry, decode_head};
+use windrow_format::checkpoint::OBJECT_VOLUMES;
+use windrow_format::superblock::SLOT_BYTES;
 use windrow_io::*;
-use windrow_layout::batch::{BatchHeader, Entry, decode_head};
-use windrow_layout::checkpoint::OBJECT_VOLUMES;
-use windrow_layout::superblock::SLOT_BYTES;
-use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, VolumeId};
+use windrow_types::{BLOCK_BYTES, MemberId, SegmentId, VolumeId};
 
 /// Destroys every batch of the checkpoint stream, wherever one begins.
 fn destroy_checkpoints(memory: &mut Memory) -> usize {
@@ -129,7 +129,7 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
 /// before, and a volume got the size of the oldest record that was left.
 #[test]
 fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..400).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
@@ -372,7 +372,7 @@ impl MemberIo for Failing<'_> {
         self.memory.read(member, offset, buf)
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        if let Ok(superblock) = windrow_layout::superblock::Superblock::decode(buf) {
+        if let Ok(superblock) = windrow_format::superblock::Superblock::decode(buf) {
             assert!(
                 superblock.checkpoints[0].is_some(),
                 "generation {} names no checkpoint",
@@ -539,7 +539,7 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
 /// before.
 #[test]
 fn a_lost_beginning_of_a_segment_is_listed() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     assert_eq!(
         machine.command(Control::Checkpoint),
@@ -564,7 +564,7 @@ fn a_lost_beginning_of_a_segment_is_listed() {
         .map(|(.., header)| header.seq)
         .max()
         .expect("batches");
-    let rows = windrow_units::ZoneMap::new(memory.superblock().zones)
+    let rows = windrow_geometry::ZoneMap::new(memory.superblock().zones)
         .shape(SegmentId(0))
         .rows;
     for lost in [0..1, 0..rows] {
@@ -579,7 +579,7 @@ fn a_lost_beginning_of_a_segment_is_listed() {
                     .as_mut()
                     .expect("a root")
                     .flushed_seq[0] = last;
-                let at = windrow_layout::superblock::slot_offset(superblock.generation) as usize;
+                let at = windrow_format::superblock::slot_offset(superblock.generation) as usize;
                 let bytes = superblock.encode();
                 memory.data[member][at..at + bytes.len()].copy_from_slice(&bytes);
             }
@@ -600,7 +600,7 @@ fn a_lost_beginning_of_a_segment_is_listed() {
 /// segment is in use, and else what is left of a former life.
 #[test]
 fn a_lost_beginning_counts_where_the_segment_is_in_use() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     (0..2000).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
@@ -645,7 +645,7 @@ fn a_lost_beginning_counts_where_the_segment_is_in_use() {
 /// checkpoint went there first.
 #[test]
 fn a_segment_that_can_not_be_read_is_written_over_last() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     (0..200).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
@@ -729,7 +729,7 @@ fn a_header_of_a_former_life_hides_nothing() {
 /// what was promised is there after the rebuild.
 #[test]
 fn what_only_the_journal_has_survives_a_rebuild() {
-    let mut machine = Machine::journalled(windrow_units::Redundancy::Double, 6, 24, 1 << 20);
+    let mut machine = Machine::journalled(windrow_geometry::Redundancy::Double, 6, 24, 1 << 20);
     let volume = machine.volume(16 << 20);
     let mut model: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, lba as u8 | 1)).collect();
     model
@@ -957,7 +957,7 @@ fn a_repair_is_older_than_what_follows_it() {
 /// pool writes the table once.
 #[test]
 fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     assert_eq!(
         machine.command(Control::Checkpoint),
@@ -1011,7 +1011,7 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
 /// map of it that stopped the pool with a panic at the first read.
 #[test]
 fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can_not_be_read() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     machine.flush(volume);
     // (Two batches are as many pages as may be on their way.)

@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::{Machine, Memory, numbers::Numbers};
 use windrow_engine::*;
+use windrow_format::batch::{Entry, TableWriter};
+use windrow_format::journal::{RecordHeader, decode_record, encode_record};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::batch::{Entry, TableWriter};
-use windrow_layout::journal::{RecordHeader, decode_record, encode_record};
-use windrow_units::{BLOCK_BYTES, Lba, Order, Redundancy, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lba, Order, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
@@ -181,7 +182,7 @@ fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost()
         before.1,
         "the log has the new size"
     );
-    let is_new = |(segment, row, header): &(_, _, windrow_layout::batch::BatchHeader)| {
+    let is_new = |(segment, row, header): &(_, _, windrow_format::batch::BatchHeader)| {
         header.stream.0 == 0
             && before
                 .0
@@ -243,7 +244,7 @@ fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Order {
         birth: order,
     });
     let mut record =
-        vec![0; windrow_layout::journal::record_bytes(table.bytes().len(), 1, area.granule)];
+        vec![0; windrow_format::journal::record_bytes(table.bytes().len(), 1, area.granule)];
     let header = RecordHeader {
         seq: last.seq.next(),
         offset: end as u32,

@@ -6,8 +6,9 @@ use crate::machine;
 use machine::{Machine, Memory, state, verify, write};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_engine::*;
+use windrow_geometry::{Column, Redundancy, ZoneMap};
 use windrow_io::{MemberCommand, MemberOp};
-use windrow_units::{Column, MemberId, Redundancy, SegmentId, VolumeId, ZoneMap};
+use windrow_types::{MemberId, SegmentId, VolumeId};
 
 /// Blocks of a phase: they fill several segments.
 const BLOCKS: u64 = 300;

@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, Memory};
 use windrow_engine::*;
+use windrow_format::batch::BatchHeader;
+use windrow_geometry::ZoneMap;
 use windrow_io::*;
-use windrow_layout::batch::BatchHeader;
-use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
+use windrow_types::{BLOCK_BYTES, SegmentId, VolumeId};
 
 fn look(memory: &mut Memory) -> RebuildReport {
     Engine::rebuild_map(
@@ -82,7 +83,7 @@ fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
 /// chunk only.
 #[test]
 fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..20).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
@@ -212,7 +213,7 @@ type Placed = (SegmentId, u32, BatchHeader);
 /// A pool with chunks of 16 rows, two checkpoints, and behind them so many batches of one block
 /// each, in their order.
 fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
+    let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 16, 64);
     let volume = machine.volume(8 << 20);
     (0..30).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);

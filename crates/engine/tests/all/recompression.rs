@@ -5,12 +5,13 @@ use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
-use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::{
+use windrow_format::checkpoint::{Compression, Dedup};
+use windrow_format::superblock::{
     Features, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{Redundancy, VolumeId};
+use windrow_geometry::Redundancy;
+use windrow_io::*;
+use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 

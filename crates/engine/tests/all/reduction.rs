@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
+use windrow_format::checkpoint::Compression;
+use windrow_format::superblock::Features;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::Compression;
-use windrow_layout::superblock::Features;
-use windrow_units::{Redundancy, SegmentId, VolumeId};
+use windrow_types::{SegmentId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 

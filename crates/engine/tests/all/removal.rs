@@ -5,9 +5,10 @@ use crate::machine;
 
 use machine::{Machine, Memory, PROPERTIES, pass, verify, why, write};
 use windrow_engine::*;
+use windrow_format::superblock::{Features, Properties};
+use windrow_geometry::{Redundancy, ZoneMap};
 use windrow_io::*;
-use windrow_layout::superblock::{Features, Properties};
-use windrow_units::{MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
+use windrow_types::{MemberId, SegmentId, Uuid, VolumeId};
 
 const DONE: Option<Result<ControlReply, ControlError>> = Some(Ok(ControlReply::Done));
 

@@ -4,8 +4,9 @@ use crate::machine;
 
 use machine::Machine;
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberCommand, MemberOp, Op, Payload};
-use windrow_units::{Redundancy, SegmentId, VolumeId};
+use windrow_types::{SegmentId, VolumeId};
 
 const CODES: [(Redundancy, usize); 5] = [
     (Redundancy::Copies(2), 2),

@@ -5,8 +5,9 @@ use crate::machine;
 
 use machine::{Machine, Memory, pass, state, verify, why, write};
 use windrow_engine::*;
+use windrow_geometry::Redundancy;
 use windrow_io::Op;
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{MemberId, Uuid, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Copies(2), 2),

@@ -6,9 +6,10 @@ use crate::machine;
 use machine::{Machine, numbers::Numbers};
 use std::collections::BTreeSet;
 use windrow_engine::*;
+use windrow_format::checkpoint::{Compression, Dedup};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 
@@ -145,12 +146,12 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volumes = three(&mut machine);
     let mut machine = machine.crash();
-    let mut packer = windrow_reduce::Packer::default();
+    let mut packer = windrow_reduction::Packer::default();
     let mut bytes = |numbers: &mut dyn Iterator<Item = u64>| -> u64 {
         numbers
             .map(|n| {
                 packer
-                    .pack_stored(windrow_reduce::Codec::Lz4, &content(n), &mut Vec::new())
+                    .pack_stored(windrow_reduction::Codec::Lz4, &content(n), &mut Vec::new())
                     .unwrap_or(4096) as u64
             })
             .sum()

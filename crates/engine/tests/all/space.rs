@@ -5,9 +5,9 @@ use crate::machine;
 
 use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::Redundancy;
 
 /// Bytes that differ from block to block and are never all alike.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -572,7 +572,7 @@ fn requests_that_step_aside_count_as_waiting() {
 
 /// A pool without a block to spare, in which block 0 is all ones: no payload, until a part of it
 /// becomes zeroes.
-fn full_to_the_last_block() -> (Machine, windrow_units::VolumeId) {
+fn full_to_the_last_block() -> (Machine, windrow_types::VolumeId) {
     let mut machine = Machine::new(3, 24, 100);
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume((usable + 64) * 4096);
@@ -607,7 +607,7 @@ fn full_to_the_last_block() -> (Machine, windrow_units::VolumeId) {
 
 fn answer(
     machine: &mut Machine,
-    volume: windrow_units::VolumeId,
+    volume: windrow_types::VolumeId,
     op: Op,
 ) -> Result<Reply, RequestError> {
     machine.completions.clear();

@@ -3,8 +3,9 @@
 use crate::machine;
 
 use machine::{Machine, numbers::Numbers, pass};
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 /// Blocks of one leaf of the map.
 const LEAF_BLOCKS: u64 = 256 * 256;

@@ -5,12 +5,13 @@ use crate::machine;
 
 use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
-use windrow_io::*;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     PoolState, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
     slot_offset,
 };
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_geometry::Redundancy;
+use windrow_io::*;
+use windrow_types::{MemberId, VolumeId};
 
 /// A checkpoint began while the walk of a large write-zeroes was half done: its pages showed the
 /// old bytes, and replay began behind the record. After a clean shutdown zeroed blocks were back.
@@ -715,7 +716,7 @@ impl Discarding {
 
     fn is_released(&self) -> bool {
         let superblock = self.machine.memory.superblock();
-        superblock.state == PoolState::Exported && superblock.host == windrow_units::Uuid::default()
+        superblock.state == PoolState::Exported && superblock.host == windrow_types::Uuid::default()
     }
 }
 

@@ -5,10 +5,11 @@ use crate::machine;
 
 use machine::Machine;
 use windrow_engine::*;
+use windrow_format::checkpoint::{Compression, Dedup};
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 fn set(machine: &mut Machine, warn_at: [u8; 4]) -> Option<Result<ControlReply, ControlError>> {
     let properties = machine.engine.status().properties;

@@ -2,8 +2,9 @@
 
 use super::{Machine, Memory};
 use windrow_engine::Event;
-use windrow_layout::superblock::{Superblock, slot_offset};
-use windrow_units::{Redundancy, SegmentId, VolumeId};
+use windrow_format::superblock::{Superblock, slot_offset};
+use windrow_geometry::Redundancy;
+use windrow_types::{SegmentId, VolumeId};
 
 /// A pool in which a start refused batches of so many writes each, as this row of the first one had
 /// not come. The next ones, of so many blocks of 2s, got their numbers and their places, and were

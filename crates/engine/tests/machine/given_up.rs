@@ -2,9 +2,10 @@
 
 use super::{Machine, Memory, numbers::Numbers, pass};
 use windrow_engine::*;
+use windrow_format::checkpoint::Dedup;
+use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, MemberIo, Op, Payload};
-use windrow_layout::checkpoint::Dedup;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 /// The blocks, in two runs.
 pub const GIVEN_UP: [u64; 5] = [0, 1, 2, 3, 10];

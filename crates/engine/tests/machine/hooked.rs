@@ -2,7 +2,7 @@
 
 use super::Memory;
 use windrow_io::*;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What is asked of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,15 +8,14 @@ pub mod numbers;
 
 use std::ops::Range;
 use windrow_engine::*;
-use windrow_io::*;
-use windrow_layout::batch::{BatchHeader, decode_header};
-use windrow_layout::superblock::{
+use windrow_format::batch::{BatchHeader, decode_header};
+use windrow_format::superblock::{
     FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT,
     SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{
-    BLOCK_BYTES, Column, MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap,
-};
+use windrow_geometry::{Column, Redundancy, ZoneMap};
+use windrow_io::*;
+use windrow_types::{BLOCK_BYTES, MemberId, SegmentId, Uuid, VolumeId};
 
 /// Members.
 #[derive(Clone)]

@@ -154,15 +154,15 @@ fn one_of_each() -> Vec<Command> {
         },
         VolumeSync {
             name: name(),
-            sync: windrow_layout::checkpoint::SyncMode::Always,
+            sync: windrow_format::checkpoint::SyncMode::Always,
         },
         VolumeCompression {
             name: name(),
-            compression: windrow_layout::checkpoint::Compression::Lz4,
+            compression: windrow_format::checkpoint::Compression::Lz4,
         },
         VolumeDedup {
             name: name(),
-            dedup: windrow_layout::checkpoint::Dedup::Hash,
+            dedup: windrow_format::checkpoint::Dedup::Hash,
         },
         VolumeRename {
             name: name(),

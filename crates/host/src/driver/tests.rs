@@ -5,9 +5,9 @@ use super::*;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use windrow_engine::api::{Limits, PoolPlan, ScrubStatus, VolumeStatus, WrittenBytes};
-use windrow_export::Sink;
+use windrow_frontend::Sink;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp, Op, Payload, Reply, RequestId};
-use windrow_units::{MemberId, Order, Uuid, VolumeId};
+use windrow_types::{MemberId, Order, Uuid, VolumeId};
 
 pub(crate) struct FakeMachine {
     pub(crate) applied: Arc<AtomicU64>,
@@ -179,7 +179,7 @@ impl StateMachine for FakeMachine {
             overflowed_blocks: 0,
             victim_policy: "greedy".into(),
             discard: false,
-            properties: windrow_layout::superblock::Properties::DEFAULT,
+            properties: windrow_format::superblock::Properties::DEFAULT,
             plan: PoolPlan {
                 index_pages: 0,
                 overhead: Default::default(),

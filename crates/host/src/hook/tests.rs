@@ -1,5 +1,5 @@
 use super::*;
-use windrow_units::{MemberId, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 fn names() -> Arc<Directory> {
     let names = Directory::named("tank", Uuid([5; 16]));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::report::tests::sample;
 use windrow_engine::api::RebuildStatus;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 #[test]
 fn names_are_escaped_and_every_kind_of_metric_is_there() {

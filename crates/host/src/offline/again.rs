@@ -15,8 +15,8 @@ use std::path::Path;
 use std::time::Duration;
 use windrow_device::probe::signature::Mark;
 use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
-use windrow_units::{MemberId, Uuid};
+use windrow_format::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
+use windrow_types::{MemberId, Uuid};
 
 /// What a device bears; `None` if that is no member.
 ///

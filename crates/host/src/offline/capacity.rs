@@ -4,7 +4,7 @@
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use windrow_engine::api::PoolPlan;
-use windrow_units::{Redundancy, Zone};
+use windrow_geometry::{Redundancy, Zone};
 
 /// From the bytes of all data members to those that data may fill. `raw_bytes` is the sum of all
 /// others.

@@ -23,8 +23,9 @@ use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers};
 use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
 use windrow_engine::{Engine, FormatError};
-use windrow_layout::superblock::{Label, Properties};
-use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
+use windrow_format::superblock::{Label, Properties};
+use windrow_geometry::Redundancy;
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 /// What is to be created.
 #[derive(Clone, Debug)]

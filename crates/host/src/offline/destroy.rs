@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{FileMember, Member, OpenOptions, SyncMembers};
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
     SuperblockError, slot_offset,
 };
-use windrow_units::{MemberId, Uuid};
+use windrow_io::MemberIo;
+use windrow_types::{MemberId, Uuid};
 
 /// Marks the pool as destroyed on all members that were found.
 ///

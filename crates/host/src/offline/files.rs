@@ -10,7 +10,7 @@ use crate::failure::{Failure, id};
 use std::path::Path;
 use windrow_device::place::{self, Keeps, Place};
 use windrow_device::{Allocation, CreateError, create_file_with_progress};
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Use of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, SLOT_BYTES, SLOT_COUNT,
     SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
 };
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// What to do about a pool that newer software made or went on with: no command of this version can
 /// do anything with it.

@@ -20,12 +20,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use windrow_device::disk::Disk;
 use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
-use windrow_io::Buf;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET,
     SLOT_STRIDE, Superblock, SuperblockError,
 };
-use windrow_units::{MemberId, PoolUuid, Uuid};
+use windrow_io::Buf;
+use windrow_types::{MemberId, PoolUuid, Uuid};
 
 /// Bytes zeroed at once; between two such pieces is told how far it is, and whether it is to go on.
 const PIECE_BYTES: u64 = 64 << 20;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use windrow_device::probe::signature::{self, HEAD_BYTES, Mark};
 use windrow_device::probe::{Target, probe};
 use windrow_device::{DeviceError, Member};
-use windrow_io::Buf;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES,
 };
-use windrow_units::{MemberId, PoolUuid, Uuid};
+use windrow_io::Buf;
+use windrow_types::{MemberId, PoolUuid, Uuid};
 
 /// What comes in.
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@ use windrow_device::{
 };
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
+use windrow_format::superblock::{MemberState, PoolState, Superblock};
 use windrow_io::BufPool;
-use windrow_layout::superblock::{MemberState, PoolState, Superblock};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What stands between the engine and the members.
 #[derive(Clone, Debug, Default)]
@@ -713,7 +713,7 @@ mod tests {
     fn only_what_is_damaged_is_rebuilt() {
         let found = FoundPool {
             name: "tank".to_owned(),
-            pool: windrow_units::Uuid([1; 16]),
+            pool: windrow_types::Uuid([1; 16]),
             members: Vec::new(),
             strays: Vec::new(),
             twins: None,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use windrow_device::disk::{Disk, PartitionError};
 use windrow_device::probe::signature::Mark;
 use windrow_device::{FileMember, LockMode, OpenOptions};
-use windrow_units::Zone;
+use windrow_geometry::Zone;
 
 /// Alignment of a partition at least.
 const ALIGN_MIN: u64 = 1 << 20;

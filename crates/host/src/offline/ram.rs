@@ -13,9 +13,10 @@ use windrow_engine::api::{
     Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec,
 };
 use windrow_engine::{Engine, RebuildReport, RebuildWork};
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::BufPool;
-use windrow_layout::superblock::Properties;
-use windrow_units::{MemberId, Redundancy, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// Who has a scratch pool.
 const SCRATCH_HOST: Uuid = Uuid([1; 16]);

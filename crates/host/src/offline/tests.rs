@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windrow_device::{Allocation, CountingMember, Member, RamAllocation, RamMember};
 use windrow_engine::api::Limits;
-use windrow_export::{ExportSource, Session};
+use windrow_format::superblock::Properties;
+use windrow_frontend::{ExportSource, Session};
+use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, Completion, Op, Payload, Reply, Request, RequestId};
-use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_types::VolumeId;
 
 const MEMBER_BYTES: u64 = 32 << 20;
 
@@ -227,7 +228,7 @@ fn what_others_left_at_the_end_is_erased() {
     bear(&newcomer);
     let opened = open_member(
         &newcomer,
-        windrow_units::MemberId(0),
+        windrow_types::MemberId(0),
         &OpenRequest::default(),
         "",
     )
@@ -370,7 +371,7 @@ fn an_identifier_is_not_the_name_of_another_pool() {
 #[test]
 fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
     use std::os::unix::fs::FileExt;
-    use windrow_layout::superblock::{SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+    use windrow_format::superblock::{SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let registry = Registry::new(state.path());
     let members = create_pool(dir.path());
@@ -566,7 +567,7 @@ fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
     let spare = dir.path().join("spare");
     windrow_device::create_file(&spare, MEMBER_BYTES, Allocation::Sparse).unwrap();
     let pool = open_again(&members, &registry);
-    pool.take_out(windrow_units::MemberId(2)).unwrap();
+    pool.take_out(windrow_types::MemberId(2)).unwrap();
     pool.add_spare(&Newcomer {
         path: spare.clone(),
         overwrite: false,

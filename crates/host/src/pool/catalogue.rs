@@ -10,8 +10,8 @@ use crate::exports::{ExportReport, ExportTable, VolumeView};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use windrow_engine::api::PoolStatus;
-use windrow_export::ExportInfo;
-use windrow_units::VolumeId;
+use windrow_frontend::ExportInfo;
+use windrow_types::VolumeId;
 
 /// Smallest request that clients may send, bytes: parts of blocks are changed by read-modify-write.
 const MIN_BLOCK: u32 = 1;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, id};
 use crate::sessions::{Client, SessionState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// How long a client that has closed its connection may take to go from the table before it counts
 /// as connected: its last requests may be in flight.

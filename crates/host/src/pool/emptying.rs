@@ -5,7 +5,7 @@
 use crate::sessions::lock;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 #[derive(Debug, Default)]
 pub(super) struct Emptying {

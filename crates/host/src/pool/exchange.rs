@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::probe::signature::Mark;
 use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
-use windrow_layout::superblock::{RESERVED_BYTES, Superblock};
-use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
+use windrow_format::superblock::{RESERVED_BYTES, Superblock};
+use windrow_geometry::MAX_MEMBERS;
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 /// A device, opened and locked for the slot that it is to have.
 pub(super) struct Opened {

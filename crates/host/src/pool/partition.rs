@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::offline::partition::{self, Partitioning, Planned};
 use crate::offline::{FoundMember, Newcomer};
 use windrow_engine::api::{MemberStatus, PoolStatus};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// The place that a disk is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use windrow_device::{DeviceError, Member};
 use windrow_engine::api::{Control, MemberChange, MemberStatus, PoolStatus};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// How long commands to the two devices may take to end; meanwhile what is for them waits. It is
 /// tried again later.

@@ -6,7 +6,7 @@ use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
 use std::time::{Duration, Instant};
 use windrow_engine::api::{Control, ControlError, MemberChange};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// How long commands to a device that is taken out may take to end. The kernel gives up on a dead
 /// one after half a minute or so.

@@ -8,7 +8,7 @@
 
 use super::Pool;
 use windrow_engine::api::{MemberChange, MemberStatus};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 impl Pool {
     /// Has members fail that have fewer bytes than their places need, and gives up copies of

@@ -284,7 +284,7 @@ fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     let other = pool.clone();
     // Left behind if it waits.
     std::thread::spawn(move || {
-        drop(sender.send(other.bring_back(windrow_units::MemberId(0), Some(&pipe))))
+        drop(sender.send(other.bring_back(windrow_types::MemberId(0), Some(&pipe))))
     });
     let refused = refused
         .recv_timeout(std::time::Duration::from_secs(10))
@@ -314,7 +314,7 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
                 pool.0
                     .driver
                     .lanes
-                    .exchange(windrow_units::MemberId(5), None)
+                    .exchange(windrow_types::MemberId(5), None)
                     .unwrap();
             }
         });
@@ -528,7 +528,7 @@ fn what_others_wrote_since_it_was_examined_is_not_erased() {
     let open = || {
         pool.open_probed(
             &status,
-            (windrow_units::MemberId(6), needs),
+            (windrow_types::MemberId(6), needs),
             &newcomer,
             probed,
             "cannot add it",

@@ -1,7 +1,7 @@
 use super::*;
 use crate::scrub::LostBlock;
 use windrow_engine::api::ScrubState;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// A report with a value in every corner that readers of it should handle.
 pub(crate) fn sample() -> PoolReport {
@@ -104,7 +104,7 @@ pub(crate) fn sample() -> PoolReport {
             seal_age_ms: 50,
             victim_policy: "greedy".to_owned(),
             discard: true,
-            ..PropertyReport::from(&windrow_layout::superblock::Properties::DEFAULT)
+            ..PropertyReport::from(&windrow_format::superblock::Properties::DEFAULT)
         },
         capacity: CapacityReport {
             data_bytes: 1000,
@@ -173,7 +173,7 @@ pub(crate) fn sample() -> PoolReport {
         journal: windrow_engine::JournalStatus::default(),
         stages: vec![windrow_engine::StageTimes {
             stage: "write_admission".to_owned(),
-            times: windrow_units::LatencySummary {
+            times: windrow_types::LatencySummary {
                 count: 3,
                 mean_ns: 7,
                 p50_ns: 6,

@@ -1,6 +1,6 @@
 use super::*;
 use windrow_io::Reply;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 struct Null;
 

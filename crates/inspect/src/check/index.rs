@@ -2,7 +2,7 @@
 //! is wrong with one loses duplicates, and never data.
 
 use super::*;
-use windrow_layout::index_page::{
+use windrow_format::index_page::{
     INDEX_PAGES_MAX, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page,
 };
 

@@ -3,9 +3,10 @@
 use super::*;
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
-use windrow_layout::batch::RangeState;
-use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
-use windrow_units::{BLOCK_BYTES, MemberId, Redundancy};
+use windrow_format::batch::RangeState;
+use windrow_format::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_geometry::Redundancy;
+use windrow_types::{BLOCK_BYTES, MemberId};
 
 /// With `verify_parity` alone rot in what lives was put right in memory, and redundancy that agreed
 /// with it was called sound.
@@ -173,7 +174,7 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
         let (member, at) = pool.address(batch, 0);
         let header = &pool.io.members[member.index()].as_ref().expect("a member")[at as usize..]
             [..BLOCK_SIZE];
-        let frame = windrow_layout::batch::decode_header(
+        let frame = windrow_format::batch::decode_header(
             header,
             &pool.superblock.pool,
             pool.batches[batch].0,

@@ -3,10 +3,10 @@
 
 use super::{Reference, SegmentCheck};
 use crate::reader::{Origin, Rows};
-use windrow_layout::batch::{DecodedBatch, payload_checksum};
-use windrow_layout::superblock::Features;
-use windrow_reduce::Made;
-use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_format::batch::{DecodedBatch, payload_checksum};
+use windrow_format::superblock::Features;
+use windrow_reduction::Made;
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 impl SegmentCheck<'_, '_, '_> {
     /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that

@@ -2,8 +2,8 @@
 //! entry is possible.
 
 use super::*;
-use windrow_layout::checkpoint::OBJECT_LEAF;
-use windrow_layout::map_entry::{BlockState, MapEntry};
+use windrow_format::checkpoint::OBJECT_LEAF;
+use windrow_format::map_entry::{BlockState, MapEntry};
 
 /// Who refers to a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +132,7 @@ pub(super) fn count_references(
             .entry(reader.codec.segment(page.pointer.place))
             .or_default() += 1;
     }
-    let volume = |v: &windrow_layout::checkpoint::VolumeRecord| VolumeReport {
+    let volume = |v: &windrow_format::checkpoint::VolumeRecord| VolumeReport {
         id: v.id,
         name: v.name.clone(),
         size_bytes: v.size_bytes,

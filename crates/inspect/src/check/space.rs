@@ -11,8 +11,8 @@
 use super::*;
 use crate::replay::is_void;
 use crate::report::SpaceReport;
-use windrow_layout::superblock::{Fence, MAX_FENCES, StreamPosition};
-use windrow_units::{MAX_STREAMS, PLACE_UNIT, StreamId};
+use windrow_format::superblock::{Fence, MAX_FENCES, StreamPosition};
+use windrow_types::{MAX_STREAMS, PLACE_UNIT, StreamId};
 
 /// Segments in which something lives.
 type Live = BTreeMap<SegmentId, u64>;

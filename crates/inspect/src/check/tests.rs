@@ -1,10 +1,11 @@
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
 use crate::{CheckOptions, check};
-use windrow_layout::batch::{Entry, VolumeChange};
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::MemberState;
-use windrow_units::*;
+use windrow_format::batch::{Entry, VolumeChange};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::MemberState;
+use windrow_geometry::*;
+use windrow_types::*;
 
 const REDUNDANCIES: [(Redundancy, u8); 6] = [
     (Redundancy::None, 1),
@@ -351,7 +352,7 @@ fn a_table_of_several_blocks_is_rebuilt_when_two_of_its_columns_are_wrong() {
                     volume: VolumeId(1),
                     lba: Lba(i * 104_729 % (1 << 28)),
                     birth,
-                    state: windrow_layout::batch::FillState::Ones,
+                    state: windrow_format::batch::FillState::Ones,
                 },
                 None,
             )
@@ -1214,7 +1215,7 @@ fn what_no_start_accepts_is_not_sound() {
     );
 
     let mut pool = used_pool(Redundancy::Single, 5);
-    pool.superblock.state = windrow_layout::superblock::PoolState::Destroyed;
+    pool.superblock.state = windrow_format::superblock::PoolState::Destroyed;
     pool.save();
     let report = pool.check();
     assert_eq!(
@@ -1279,7 +1280,7 @@ fn a_pool_that_newer_software_has_used_is_not_judged() {
     newer.generation = newer.generation.next();
     pool.put(
         MemberId(1),
-        windrow_layout::superblock::slot_offset(newer.generation),
+        windrow_format::superblock::slot_offset(newer.generation),
         &newer.encode(),
     );
     let report = pool.check();

@@ -4,10 +4,11 @@ use super::{DumpError, open_pool};
 use crate::journal::{Chunk, Record, areas, read_chunk};
 use crate::reader::PoolReader;
 use serde::Serialize;
+use windrow_format::batch::DecodedEntry;
+use windrow_format::journal::RecordHeader;
+use windrow_geometry::JournalArea;
 use windrow_io::MemberIo;
-use windrow_layout::batch::DecodedEntry;
-use windrow_layout::journal::RecordHeader;
-use windrow_units::{Epoch, JournalArea, MemberId};
+use windrow_types::{Epoch, MemberId};
 
 /// A copy of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::test_pool::*;
-use windrow_units::{Redundancy, Uuid};
+use windrow_geometry::Redundancy;
+use windrow_types::Uuid;
 
 fn pool() -> TestPool {
     let mut pool = TestPool::new(Redundancy::Double, 5);

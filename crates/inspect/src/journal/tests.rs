@@ -1,7 +1,8 @@
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
-use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_units::*;
+use windrow_format::batch::{Entry, FillState, RangeState, VolumeChange};
+use windrow_geometry::*;
+use windrow_types::*;
 
 const POOLS: [(Redundancy, u8); 4] = [
     (Redundancy::None, 2),
@@ -68,7 +69,7 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
 /// Every byte of the record verifies, and yet a start could not readmit the block.
 #[test]
 fn a_packed_block_of_the_journal_must_unpack() {
-    let packed = windrow_reduce::Packer::default()
+    let packed = windrow_reduction::Packer::default()
         .pack(&[7; 4096])
         .expect("it packs well")
         .to_vec();
@@ -113,9 +114,9 @@ fn what_the_log_has_is_not_needed_of_the_journal() {
     let places = pool.batch(USER, &[(entry, Some(content(birth)))]);
     pool.map.insert(
         (1, 4),
-        windrow_layout::map_entry::MapEntry::plain(
+        windrow_format::map_entry::MapEntry::plain(
             places[0],
-            windrow_layout::batch::payload_checksum(&content(birth)),
+            windrow_format::batch::payload_checksum(&content(birth)),
         ),
     );
     pool.journalled.clear();
@@ -277,7 +278,7 @@ fn each_wrong_copy_is_named_while_one_verifies() {
     );
     // Stale members are not read.
     pool.superblock.members[differs.index()].state =
-        windrow_layout::superblock::MemberState::Absent;
+        windrow_format::superblock::MemberState::Absent;
     pool.save();
     let kinds: Vec<_> = pool
         .check()
@@ -536,7 +537,7 @@ fn an_area_that_does_not_fit_is_reported() {
     assert_eq!(found, [(JournalMisplaced, Error, Some(MemberId(2)))]);
 }
 
-const RESERVED: u64 = windrow_layout::superblock::RESERVED_BYTES;
+const RESERVED: u64 = windrow_format::superblock::RESERVED_BYTES;
 
 /// Two devices with a journal beside four members; the devices hold nothing else.
 fn pool_with_devices() -> TestPool {
@@ -600,13 +601,13 @@ fn missing_journal_devices_are_damage_unless_that_is_on_record_or_the_pool_was_c
     };
     assert!(missing(&mut pool));
     let open = pool.superblock.clone();
-    pool.superblock.state = windrow_layout::superblock::PoolState::Exported;
+    pool.superblock.state = windrow_format::superblock::PoolState::Exported;
     pool.save();
     assert!(!missing(&mut pool));
     pool.superblock = open;
     pool.superblock.generation.0 += 1;
     for device in [4, 5] {
-        pool.superblock.members[device].state = windrow_layout::superblock::MemberState::Absent;
+        pool.superblock.members[device].state = windrow_format::superblock::MemberState::Absent;
     }
     pool.saved_hash = pool.superblock.content_hash();
     pool.save();

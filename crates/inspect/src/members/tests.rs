@@ -1,8 +1,9 @@
 use super::*;
 use crate::report::Severity;
 use crate::test_pool::TestPool;
-use windrow_layout::superblock::{FORMAT_VERSION, MemberRecord, RESERVED_BYTES, slot_offset};
-use windrow_units::{Generation, Redundancy, Uuid};
+use windrow_format::superblock::{FORMAT_VERSION, MemberRecord, RESERVED_BYTES, slot_offset};
+use windrow_geometry::Redundancy;
+use windrow_types::{Generation, Uuid};
 
 fn pool() -> TestPool {
     let mut pool = TestPool::new(Redundancy::Double, 6);

@@ -16,7 +16,7 @@ use super::wire::{
     SKIP_OPTION_BYTES, handshake_flag, info, option, option_reply, transmission_flag as flag,
 };
 use crate::server::Limit;
-use windrow_export::ExportInfo;
+use windrow_frontend::ExportInfo;
 use windrow_io::RequestError;
 
 /// Options that one client may send; beyond, it is not a client. (`qemu-nbd --list` sends two for

@@ -3,10 +3,10 @@
 use crate::support::{Fixture, eventually};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{Buf, BufPool, Completion, Op, Reply, Request, RequestError};
 use windrow_nbd::{Listen, Server, ServerOptions};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 const PIECE: u32 = 1 << 20;
 

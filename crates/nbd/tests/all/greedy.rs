@@ -10,11 +10,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use support::{Client, Fixture, READ, WRITE, eventually, header};
-use windrow_export::ram::RamSource;
-use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_frontend::ram::RamSource;
+use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{Buf, BufPool, Completion, Op, Payload, Reply, Request, RequestError};
 use windrow_nbd::{Listen, Server, ServerOptions};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 const GREEDY: usize = 6;
 const BLOCK: u32 = 4096;

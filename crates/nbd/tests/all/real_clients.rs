@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use support::Fixture;
-use windrow_export::ram::{Delivery, RamExport, RamSource};
+use windrow_frontend::ram::{Delivery, RamExport, RamSource};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
 const SKIPPED: i32 = 77;

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{DISCONNECT, FLUSH, Fixture, READ, WRITE, eventually, header};
-use windrow_export::ram::{Delivery, RamSource};
-use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_frontend::ram::{Delivery, RamSource};
+use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, RequestError};
 use windrow_nbd::{Ending, Event, Listen, Server, ServerOptions};
 

@@ -12,15 +12,15 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windrow_export::ExportInfo;
-use windrow_export::ram::{RamExport, RamSource};
+use windrow_frontend::ExportInfo;
+use windrow_frontend::ram::{RamExport, RamSource};
 use windrow_io::{BufPool, Extent, ExtentState, Op, Reply, RequestError};
 use windrow_nbd::protocol::{
     Action, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, MAX_OPTION_BYTES,
     MAX_REQUEST_BYTES, Refusal, ReplyQueue, RequestParser, RequestStep, Rules,
 };
 use windrow_nbd::{Event, Listen, Server, ServerOptions};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// Longest stream that a program may make.
 const WIRE_BYTES_MAX: usize = 4 << 20;

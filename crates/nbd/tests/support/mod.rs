@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windrow_export::ram::{RamExport, RamSource};
+use windrow_frontend::ram::{RamExport, RamSource};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
 pub const READ: u16 = 0;

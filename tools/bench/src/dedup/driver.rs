@@ -4,10 +4,11 @@
 use super::failed;
 use std::collections::HashMap;
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_host::Failure;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::{BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
 const MEMBERS: usize = 5;
 /// Ticks that are given to what goes on in the background, a twentieth of a second each.

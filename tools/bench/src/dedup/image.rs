@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use windrow_load::random::Random;
-use windrow_units::BLOCK_SIZE;
+use windrow_types::BLOCK_SIZE;
 
 /// A block of an image: of the file, or generated from its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,13 +7,13 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Session, Sink};
+use windrow_frontend::{ExportSource, Session, Sink};
 use windrow_host::Pool;
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Completion, Op, Request, RequestId};
 use windrow_load::random::Random;
 use windrow_load::session::LoadResult;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// What to read.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Session};
+use windrow_frontend::{ExportSource, Session};
 use windrow_host::Pool;
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Completion, Op, Payload, Request, RequestError, RequestId};
 use windrow_load::session::{Arrivals, NOISE_BYTES, collect, shared_noise};
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 use windrow_wa_sim::load::{Durability, Outcome};
 use windrow_wa_sim::mix::Mix;
 use windrow_wa_sim::rng::Rng;

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Sink};
+use windrow_frontend::{ExportSource, Sink};
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Request, RequestError, RequestId};

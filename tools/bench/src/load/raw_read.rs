@@ -8,7 +8,7 @@ use windrow_host::failure::{Failure, id};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_load::random::Random;
 use windrow_load::session::LoadResult;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What to read.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]

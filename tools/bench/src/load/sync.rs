@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Session};
+use windrow_frontend::{ExportSource, Session};
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Request, RequestError, RequestId};
 use windrow_load::random::Random;
 use windrow_load::session::{Arrivals, NOISE_BYTES, collect, diluted};
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// What is written before it is made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

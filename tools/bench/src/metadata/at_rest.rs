@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
 use windrow_host::Failure;
-use windrow_units::BLOCK_SIZE;
+use windrow_types::BLOCK_SIZE;
 
 /// A folder of the list that `mkfs.xfs` takes.
 #[derive(Default)]

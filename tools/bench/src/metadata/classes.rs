@@ -10,8 +10,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use windrow_estimate::{Plan, Tally};
-use windrow_reduce::{Codec, Print};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE};
+use windrow_reduction::{Codec, Print};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Kinds of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

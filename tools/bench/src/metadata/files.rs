@@ -7,7 +7,7 @@ use crate::metadata::cannot;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_reduce::Print;
+use windrow_reduction::Print;
 
 /// A file of the tree.
 pub struct Sample {

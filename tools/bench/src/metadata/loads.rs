@@ -22,7 +22,7 @@ use std::time::Duration;
 use windrow_console::progress::Progress;
 use windrow_host::Failure;
 use windrow_load::random::Random;
-use windrow_units::BLOCK_SIZE;
+use windrow_types::BLOCK_SIZE;
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use super::{cannot, tools};
 use std::ops::Range;
 use std::path::Path;
 use windrow_host::Failure;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// A file system of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

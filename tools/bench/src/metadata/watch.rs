@@ -7,9 +7,9 @@
 use super::classes::Classes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Extent, ExtentState, Op, Reply, Request, RequestError};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 /// Name of the export.
 pub const NAME: &str = "disk";

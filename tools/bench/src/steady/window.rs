@@ -8,7 +8,7 @@ use windrow_engine::api::WrittenBytes;
 use windrow_host::report::PoolReport;
 use windrow_host::{Failure, Pool, daemon};
 use windrow_load::session::{LoadResult, LoadSpec, run_watched};
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// What to overwrite.
 #[derive(Clone, Copy, Debug)]

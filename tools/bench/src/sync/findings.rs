@@ -12,7 +12,7 @@ use windrow_console::figures::{factor, nanoseconds};
 use windrow_console::table::Table;
 use windrow_engine::api::WrittenBytes;
 use windrow_host::Histogram;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Rate with a journal, as a multiple of that without; bytes to members, as a share.
 pub const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);

@@ -22,7 +22,7 @@ use windrow_console::values::Size;
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool, daemon};
 use windrow_load::machine::cpu_seconds;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Seconds of a measurement.
 const SECONDS: u64 = 5;

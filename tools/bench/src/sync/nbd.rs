@@ -18,7 +18,7 @@ use windrow_console::table::Table;
 use windrow_host::daemon;
 use windrow_host::failure::{Failure, id};
 use windrow_load::fio::{FioLoad, FioResult, fio};
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// A load of fio.
 struct Load {

@@ -6,9 +6,9 @@ use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO, observe_sector};
 use crate::violation::{Violation, ensure};
 use std::collections::BTreeMap;
 use windrow_engine::{ControlError, ControlId, ControlReply, OpenReport, PoolStatus};
+use windrow_format::superblock::Properties;
 use windrow_io::ExtentState;
-use windrow_layout::superblock::Properties;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 impl Model {
     /// The pool was shut down and said so: everything acknowledged must survive.

@@ -7,9 +7,9 @@ use crate::content::{
     observe_sector,
 };
 use crate::violation::{Broken, Violation, ensure};
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_io::{Completion, Extent, Op, Payload, Reply, RequestError, RequestId};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 /// Most extents of an answer to block status.
 pub const MAX_EXTENTS: u32 = 64;

@@ -7,8 +7,8 @@
 use super::{InFlight, Model};
 use crate::violation::{Violation, ensure};
 use windrow_engine::{ControlError, ControlId, ControlReply, VolumeStatus};
-use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
-use windrow_units::VolumeId;
+use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
+use windrow_types::VolumeId;
 
 /// What may be set.
 #[derive(Clone, Debug)]

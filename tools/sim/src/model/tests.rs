@@ -3,7 +3,7 @@ use crate::Broken;
 use crate::content::fill_sector;
 use windrow_engine::ControlReply;
 use windrow_io::{Completion, Payload, Reply, RequestError};
-use windrow_units::Order;
+use windrow_types::Order;
 
 const V: VolumeId = VolumeId(1);
 

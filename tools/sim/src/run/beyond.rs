@@ -20,11 +20,11 @@ use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use std::collections::BTreeSet;
 use windrow_engine::{Control, OpenError, OpenOptions, ScrubCommand, ScrubState};
-use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
+use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// What happens to one member more than the redundancy covers, or to more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

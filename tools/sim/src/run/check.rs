@@ -5,7 +5,7 @@ use super::Run;
 use crate::violation::{Violation, ensure};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
 use windrow_io::MemberIo;
-use windrow_units::{BLOCK_BYTES, MemberId, Order};
+use windrow_types::{BLOCK_BYTES, MemberId, Order};
 
 /// Findings beside the one that a run fails for.
 const SHOWN: usize = 8;

@@ -20,13 +20,13 @@ use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use std::collections::BTreeSet;
 use windrow_engine::{Engine, OpenError, OpenOptions};
-use windrow_inspect::{CheckOptions, Severity, check};
-use windrow_io::{BufPool, MemberIo};
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
+use windrow_inspect::{CheckOptions, Severity, check};
+use windrow_io::{BufPool, MemberIo};
 use windrow_random::Rng;
-use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 /// What a run knows of the journal devices.
 pub(super) struct Devices {
@@ -324,7 +324,7 @@ impl Run {
     }
 
     fn range_of_journal(&mut self, device: MemberId) -> (u64, u64) {
-        let start = windrow_layout::superblock::RESERVED_BYTES;
+        let start = windrow_format::superblock::RESERVED_BYTES;
         let blocks = (self.world.members.member(device).size() - start) / BLOCK_BYTES;
         let length = self.devices.rng.pick(&[1, 1, 4]).min(blocks);
         (

@@ -16,9 +16,9 @@
 use super::Run;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{Engine, Loss, OpenOptions, OpenReport, RebuildWork};
+use windrow_format::superblock::{Features, Superblock};
 use windrow_io::BufPool;
-use windrow_layout::superblock::{Features, Superblock};
-use windrow_units::Order;
+use windrow_types::Order;
 
 impl Run {
     /// Now and then before a start.

@@ -4,12 +4,12 @@ use super::Run;
 use crate::members::Ailment;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT,
     SLOT_OFFSET, SLOT_STRIDE, Superblock,
 };
-use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
+use windrow_io::MemberIo;
+use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
 /// Refusals one after the other, beyond which a device never leaves.
 const REFUSALS_MAX: u32 = 10;

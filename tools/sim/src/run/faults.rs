@@ -3,12 +3,12 @@
 use super::Run;
 use crate::members::Ailment;
 use crate::scenario::Fault;
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
     Superblock,
 };
-use windrow_units::{BLOCK_BYTES, MemberId};
+use windrow_io::MemberIo;
+use windrow_types::{BLOCK_BYTES, MemberId};
 
 impl Run {
     /// A member that may have a fault: one that has one already, or another while the redundancy

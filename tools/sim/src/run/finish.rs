@@ -8,8 +8,8 @@ use crate::model::{Asked, VolumeChange};
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, OpenOptions, ScrubCommand};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
-use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
+use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// Pages of the map of a volume that comes and goes.
 const PAGES: u64 = 4;

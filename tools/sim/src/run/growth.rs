@@ -10,7 +10,7 @@ use super::hangs::Hanging;
 use crate::members::VirtualMember;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// Turns that restriping may take at the end, and the time that goes by when nothing happens.
 const RESTRIPE_TURNS_MAX: u32 = 400_000;

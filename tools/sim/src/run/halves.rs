@@ -12,7 +12,7 @@ use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use windrow_engine::OpenOptions;
 use windrow_io::MemberIo;
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// One of the hosts, and what its clients know.
 struct Side {

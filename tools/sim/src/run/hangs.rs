@@ -10,7 +10,7 @@ use super::Run;
 use crate::violation::{Broken, Violation};
 use windrow_engine::{ControlError, ControlId};
 use windrow_random::Rng;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Which of the members that leave hang before.
 pub(super) struct Hangs {

@@ -14,7 +14,7 @@ use crate::scenario::Fault;
 use crate::violation::Violation;
 use windrow_engine::OpenOptions;
 use windrow_random::Rng;
-use windrow_units::{MemberId, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// Copies of one moment, each without other members.
 const COPIES_MAX: usize = 3;

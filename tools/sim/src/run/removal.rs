@@ -10,12 +10,12 @@ use crate::model::Asked;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{ControlError, ControlId};
-use windrow_io::MemberIo;
-use windrow_layout::superblock::{
+use windrow_format::superblock::{
     LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
 };
+use windrow_io::MemberIo;
 use windrow_random::Rng;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Requests that wait for an answer when no more trims are sent: far below what may wait in the
 /// engine.

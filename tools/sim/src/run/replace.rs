@@ -6,7 +6,7 @@ use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use windrow_engine::{Engine, OpenError, OpenOptions};
 use windrow_io::{BufPool, MemberIo};
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 impl Run {
     /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle.

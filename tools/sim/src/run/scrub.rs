@@ -15,10 +15,10 @@ use super::Run;
 use crate::members::Ailment;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, ScrubCommand, ScrubState};
+use windrow_format::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_inspect::{CheckOptions, Finding, FindingKind, Severity, check};
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_random::Rng;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Free segments beside those of two checkpoints with which no repair is given up for want of room.
 const ROOM_FOR_REPAIRS: u32 = 6;

@@ -13,7 +13,7 @@ use crate::members::VirtualMember;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_random::Rng;
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// What is waited for.
 enum Stage {

@@ -11,10 +11,10 @@ use super::devices::newest_on;
 use crate::members::{Ailment, VirtualMember};
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlId, MemberChange};
+use windrow_format::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_random::Rng;
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, PoolStatus, Sharing};
 use windrow_io::{Completion, MemberIo, Reply};
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 impl World {
     pub(super) fn completed(&mut self, completion: &Completion) -> Result<(), Violation> {

@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use windrow_engine::{OpenError, OpenOptions, OpenReport, PoolStatus};
 use windrow_io::{BufPool, MemberIo, MemberOp};
 use windrow_random::{Rng, mix};
-use windrow_units::{MemberId, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 /// Up to so many unflushed writes every set of them is tried.
 const ALL_SETS_WRITES_MAX: usize = 6;

@@ -5,8 +5,9 @@ use crate::model::shown_properties;
 use crate::spread::Spread;
 use crate::violation::{Violation, ensure};
 use windrow_engine::Reduction;
+use windrow_geometry::JournalArea;
 use windrow_io::{MemberCommand, MemberIo};
-use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, VolumeId};
+use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl World {
     /// True if so many pages of maps are in use, or may be when all requests have been admitted,

@@ -9,7 +9,7 @@ use windrow_engine::{
     Control, ControlError, ControlId, ControlReply, ControlRequest, Event, MemberChange,
 };
 use windrow_io::{MemberIo, Request, RequestId};
-use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl World {
     /// Submits a request.

@@ -4,7 +4,7 @@ use super::{Commanded, Pending, World};
 use crate::violation::{Violation, ensure};
 use windrow_io::MemberOp;
 use windrow_random::Rng;
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// While nothing is under way but commands of a member that is out of service, nobody waits for
 /// longer. (The engine has timers of a minute.)

@@ -9,9 +9,9 @@ use crate::mix::{DATA, TRANSACTION};
 use crate::timings::Timings;
 use std::collections::BTreeSet;
 use windrow_engine::JournalSpec;
-use windrow_layout::superblock::Properties;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_random::Rng;
-use windrow_units::Redundancy;
 
 const MIB: u64 = 32;
 

@@ -27,13 +27,14 @@ use windrow_engine::{
     Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event,
     JournalSpec, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus, WrittenBytes,
 };
+use windrow_format::superblock::{Properties, RESERVED_BYTES};
+use windrow_geometry::Redundancy;
 use windrow_io::{
     BufPool, MemberDone, MemberError, MemberIo, MemberOp, Op, Payload, Request, RequestError,
     RequestId,
 };
-use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_random::mix;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
 /// Requests that the engine gets at once.
 const GROUP: usize = 16;

@@ -18,14 +18,15 @@ use super::log::{Shape, Space, When};
 use super::operation::Operation;
 use super::run::{Outcome as Run, PlacementKind, Plan, Policy, drive};
 use windrow_engine::{Engine, PoolSpec};
-use windrow_layout::superblock::RESERVED_BYTES;
+use windrow_format::superblock::RESERVED_BYTES;
+use windrow_geometry::Redundancy;
 use windrow_policy::any::{Classes, MOVED_STREAMS_MAX, USER_STREAMS_MAX};
 use windrow_policy::learn::{Learned, LearnedOptions};
 use windrow_policy::place::{
     Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Place, Placement, Separate,
     Survey,
 };
-use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
+use windrow_types::{BLOCK_BYTES, Uuid};
 
 /// Most rows of a segment, and those of a chunk.
 const ROWS_MOST: u32 = 16_384;

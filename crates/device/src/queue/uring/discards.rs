@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use windrow_io::{MemberCommand, MemberDone};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// A discard, and the device that was in its member's place when it was submitted.
 type Discard = (MemberCommand, Arc<dyn Member>);

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// The ring of one thread. It has to be opened by the thread that uses it; only
 /// [`ReadLane::exchange`] may be called by others.

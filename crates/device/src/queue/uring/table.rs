@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 /// Most times that one command is started again after the kernel has turned it away (`EAGAIN`,
 /// `EINTR`, `ECANCELED`).

@@ -3,7 +3,7 @@ use crate::{Allocation, DiscardPolicy, FileMember, OpenOptions, create_file};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use windrow_io::{Buf, IoTag, MemberErrorKind};
-use windrow_units::MemberId;
+use windrow_types::MemberId;
 
 const SIZE: u64 = 4 << 20;
 /// What has not come by then never will.

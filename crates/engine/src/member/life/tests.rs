@@ -132,7 +132,7 @@ fn a_record_goes_where_the_table_says_and_comes_back_by_its_codes() {
 }
 
 fn record_of(life: Life) -> MemberRecord {
-    let mut record = MemberRecord::new(windrow_units::Uuid([1; 16]), MemberState::Online, 1 << 30);
+    let mut record = MemberRecord::new(windrow_types::Uuid([1; 16]), MemberState::Online, 1 << 30);
     (record.state, record.absence) = match life {
         Online => (MemberState::Online, Absence::Missing),
         Missing => (MemberState::Absent, Absence::Missing),

@@ -28,8 +28,8 @@ use crate::member::life::change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
+use windrow_format::superblock::{Features, MemberRecord, slot_offset};
 use windrow_io::{MemberError, MemberErrorKind};
-use windrow_layout::superblock::{Features, MemberRecord, slot_offset};
 
 mod slots;
 

@@ -22,8 +22,8 @@ use crate::segment::Segments;
 use crate::volume::Volumes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{MAX_STREAMS, Order, SegmentId, Seq};
+use windrow_format::superblock::{CheckpointRoot, Superblock};
+use windrow_types::{MAX_STREAMS, Order, SegmentId, Seq};
 
 /// Where what counts of batches begins.
 #[derive(Clone, Copy, Default)]
@@ -335,8 +335,8 @@ impl Former {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windrow_geometry::{Redundancy, Zone, ZoneMap};
     use windrow_policy::select::Rule;
-    use windrow_units::{Redundancy, Zone, ZoneMap};
 
     /// The header of a batch of users could not be read, and before it stood what was left of a
     /// checkpoint: the segment passed for one of checkpoints, and what lives in it was counted

@@ -23,9 +23,9 @@ use super::room::Room;
 use super::scan::Scan;
 use crate::limits::USER_STREAMS;
 use serde::Serialize;
+use windrow_format::superblock::Superblock;
 use windrow_io::BufPool;
-use windrow_layout::superblock::Superblock;
-use windrow_units::{MAX_STREAMS, Order, Seq, VolumeId};
+use windrow_types::{MAX_STREAMS, Order, Seq, VolumeId};
 
 /// Operations that were promised to be durable, are in no batch that can be read, and could not be
 /// taken from a journal: its records are lost as well, or speak of volumes that are known to be

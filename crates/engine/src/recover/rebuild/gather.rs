@@ -23,14 +23,14 @@ use super::scan::Scan;
 use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::batch::{DecodedBatch, Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{
+use windrow_format::batch::{DecodedBatch, Entry, FillState, RangeState, VolumeChange};
+use windrow_format::checkpoint::{
     Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord,
     VolumeState, decode_volumes,
 };
-use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
+use windrow_format::map_entry::MapEntry;
+use windrow_format::superblock::Superblock;
+use windrow_types::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
 
 /// What is known of a volume.
 #[derive(Clone, Debug, Default)]

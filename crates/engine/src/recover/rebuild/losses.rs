@@ -29,8 +29,8 @@ use super::scan::{Gap, Scan};
 use crate::limits::{STREAM_CHECKPOINT, STREAMS, USER_STREAMS};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq};
+use windrow_format::superblock::{CheckpointRoot, Superblock};
+use windrow_types::{FULL_BLOCK_UNITS, Order, SegmentId, Seq};
 
 /// A checkpoint that the pool stands on and of which not everything can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -11,7 +11,7 @@ use super::super::OpenError;
 use super::super::chain::Taken;
 use super::super::life::Life;
 use super::super::reader::Reader;
-use windrow_layout::batch::DecodedBatch;
+use windrow_format::batch::DecodedBatch;
 
 /// The next batch of a stream, and those behind it.
 struct Stream<'s> {
@@ -93,7 +93,7 @@ fn oldest(lives: &[&Life]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_units::{Epoch, MAX_STREAMS, Seq};
+    use windrow_types::{Epoch, MAX_STREAMS, Seq};
 
     fn life(epoch: u64, stream: usize, seq: u64, flushed: &[(usize, u64)]) -> Life {
         let mut all = [Seq(0); MAX_STREAMS];

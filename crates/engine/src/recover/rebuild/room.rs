@@ -12,9 +12,9 @@ use super::super::Tables;
 use super::gather::made_up_name;
 use crate::limits::MAX_VOLUME_BYTES;
 use std::collections::BTreeSet;
-use windrow_layout::batch::{Entry, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{VolumeRecord, VolumeState};
-use windrow_units::{BLOCK_BYTES, VolumeId};
+use windrow_format::batch::{Entry, RangeState, VolumeChange};
+use windrow_format::checkpoint::{VolumeRecord, VolumeState};
+use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// Makes room.
 pub(super) struct Room<'r> {

@@ -39,10 +39,11 @@ use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{REPLAY_TABLE_BYTES, STREAMS, USER_STREAMS};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use windrow_format::batch::HeaderFrame;
+use windrow_format::superblock::Superblock;
+use windrow_geometry::{Shape, ZoneMap};
 use windrow_io::Buf;
-use windrow_layout::batch::HeaderFrame;
-use windrow_layout::superblock::Superblock;
-use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq, Shape, ZoneMap};
+use windrow_types::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
 
 /// Rows of which nothing is known, inside the filled part of a segment.
 #[derive(Clone, Copy, Debug)]

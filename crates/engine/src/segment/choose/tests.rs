@@ -1,7 +1,8 @@
 use super::*;
+use windrow_geometry::{Code, Shape, Zone, ZoneMap};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::place::Survey;
-use windrow_units::{Code, FULL_BLOCK_UNITS, Order, Seq, Shape, Zone, ZoneMap};
+use windrow_types::{FULL_BLOCK_UNITS, Order, Seq};
 
 fn segments() -> Segments {
     let shape = Shape {

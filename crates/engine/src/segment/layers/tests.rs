@@ -1,6 +1,7 @@
 use super::*;
+use windrow_geometry::{Code, Shape, Zone};
 use windrow_policy::select::Rule;
-use windrow_units::{Code, MemberId, Shape, Zone};
+use windrow_types::MemberId;
 
 /// Two members with 8 segments; four members over the same bytes.
 fn grown() -> ZoneMap {
@@ -61,7 +62,11 @@ fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layou
 }
 
 /// Zones of pools of equal members, and of the others when one has left.
-fn without_one(redundancy: windrow_units::Redundancy, members: u8, small: Option<u64>) -> ZoneMap {
+fn without_one(
+    redundancy: windrow_geometry::Redundancy,
+    members: u8,
+    small: Option<u64>,
+) -> ZoneMap {
     use crate::format::{Layout, lay_out};
     let mut sizes: Vec<(MemberId, u64)> = (0..members).map(|m| (MemberId(m), 40 << 20)).collect();
     small.into_iter().for_each(|bytes| sizes[0].1 = bytes);
@@ -88,7 +93,7 @@ fn without_one(redundancy: windrow_units::Redundancy, members: u8, small: Option
 /// ([`largest_group`]).
 #[test]
 fn groups_are_small_where_members_are_equal() {
-    use windrow_units::Redundancy;
+    use windrow_geometry::Redundancy;
     for redundancy in [
         Redundancy::None,
         Redundancy::Copies(2),

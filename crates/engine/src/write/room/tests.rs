@@ -1,7 +1,7 @@
 //! The room of users does not need more segments than the reserve reckons with.
 
 use super::*;
-use windrow_units::{Redundancy, Zone};
+use windrow_geometry::{Redundancy, Zone};
 
 fn zone(
     redundancy: Redundancy,

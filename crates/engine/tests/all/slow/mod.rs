@@ -6,9 +6,10 @@ mod mute;
 
 use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
+use windrow_format::superblock::Properties;
+use windrow_geometry::Redundancy;
 use windrow_io::{MemberOp, Op, Reply, Request, RequestId};
-use windrow_layout::superblock::Properties;
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_types::{MemberId, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Copies(2), 2),

@@ -1,8 +1,8 @@
 use super::*;
 use windrow_engine::Engine;
 use windrow_engine::api::{JournalSpec, PoolSpec};
-use windrow_layout::superblock::{Properties, Reduction};
-use windrow_units::Uuid;
+use windrow_format::superblock::{Properties, Reduction};
+use windrow_types::Uuid;
 
 const MIB: u64 = 1 << 20;
 

@@ -5,7 +5,7 @@ use crate::offline::find::{examine, locate_beside};
 use crate::offline::tests::create_pool;
 use crate::offline::{OpenRequest, PoolTarget, open};
 use std::path::Path;
-use windrow_layout::superblock::Label;
+use windrow_format::superblock::Label;
 
 /// A pool of six in one folder, known to the registry, and an empty folder.
 struct World {
@@ -227,7 +227,7 @@ fn two_names_of_one_file_are_no_copy() {
 /// Gives a member the label that a newer version would write.
 fn make_newer(path: &Path) {
     use std::os::unix::fs::FileExt;
-    use windrow_layout::superblock::{FORMAT_VERSION, LABEL_OFFSET};
+    use windrow_format::superblock::{FORMAT_VERSION, LABEL_OFFSET};
     let label = Label {
         version: FORMAT_VERSION + 1,
         ..examine(path).unwrap().unwrap().label

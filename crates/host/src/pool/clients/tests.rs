@@ -5,7 +5,7 @@ use crate::offline::{ScratchSpec, ram_members, scratch_pool};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use windrow_engine::api::Control;
-use windrow_export::{ExportSource, Session, Sink};
+use windrow_frontend::{ExportSource, Session, Sink};
 use windrow_io::{Completion, Op, RequestError};
 
 fn pool() -> Pool {

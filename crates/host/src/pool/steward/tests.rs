@@ -9,9 +9,9 @@ use windrow_device::{
     RamMember, create_file,
 };
 use windrow_engine::api::{MemberStatus, PoolStatus};
-use windrow_export::ExportSource;
+use windrow_frontend::ExportSource;
 use windrow_io::{MemberErrorKind, Op, Payload};
-use windrow_units::{MemberId, Uuid};
+use windrow_types::{MemberId, Uuid};
 
 const MIB: u64 = 1 << 20;
 

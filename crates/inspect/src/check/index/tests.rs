@@ -1,10 +1,11 @@
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
 use crate::{CheckOptions, check};
-use windrow_layout::batch::{Entry, payload_checksum};
-use windrow_layout::index_page::{IndexEntry, NO_INDEX_PAGE, encode_index_page};
-use windrow_layout::map_entry::MapEntry;
-use windrow_units::*;
+use windrow_format::batch::{Entry, payload_checksum};
+use windrow_format::index_page::{IndexEntry, NO_INDEX_PAGE, encode_index_page};
+use windrow_format::map_entry::MapEntry;
+use windrow_geometry::*;
+use windrow_types::*;
 
 /// A pool with page `lba` of the index, behind a write. Returns the number of its batch.
 fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {

@@ -1,6 +1,7 @@
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
-use windrow_units::*;
+use windrow_geometry::*;
+use windrow_types::*;
 
 /// Two checkpoints, and between them a batch of which nothing lives. Returns its number among the
 /// batches.

@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 struct Two {
     stopping: bool,

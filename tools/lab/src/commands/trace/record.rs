@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use windrow_host::recorder::{Recorded, RecordedKind};
     use windrow_trace::Kind;
-    use windrow_units::VolumeId;
+    use windrow_types::VolumeId;
 
     #[test]
     fn times_and_requests() {

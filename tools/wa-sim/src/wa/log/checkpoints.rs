@@ -18,7 +18,7 @@ use windrow_engine::limits::{
     YOUNG_SAMPLES,
 };
 use windrow_policy::regret;
-use windrow_units::BLOCK_BYTES;
+use windrow_types::BLOCK_BYTES;
 
 /// Blocks that a page of the map has.
 const PAGE_BLOCKS: u32 = 256;

@@ -8,7 +8,7 @@ use windrow_host::control::{Command, ControlClient, Reply};
 use windrow_host::failure::id;
 use windrow_host::recorder::{Lot, Recorded, RecordedKind};
 use windrow_trace::{Kind, Request};
-use windrow_units::VolumeId;
+use windrow_types::VolumeId;
 
 /// One volume of a pool, or all of them.
 pub(super) struct VolumeTap {

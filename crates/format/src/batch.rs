@@ -1,0 +1,283 @@
+//! Batches: header + table + payload + footer, a whole number of rows, atomic.
+//!
+//! Data space of a batch of `R` rows with `k` data columns (`k*R` blocks):
+//! ```text
+//! block 0 .. H        header (first 256 bytes), then the table's first part
+//! block H .. H+n      payload blocks: whole payload in the order of its entries, then blocks of packed payload (`plan.rs`)
+//! block H+n .. k*R-1  padding, zero
+//! block k*R-1         the table's second part from byte 0, footer in the last 64 bytes
+//! ```
+//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each
+//! payload block, then one for each packed payload. Its first part fills the header blocks, the
+//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each packed
+//! payload counts as if it had a block of its own.
+
+mod frame;
+mod plan;
+mod table;
+
+pub use frame::{
+    BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame,
+    PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
+};
+pub use plan::{BatchPlan, PayloadPlaces, max_payload_blocks, plan_batch, plan_packed, tail_block};
+pub(crate) use table::TableReader;
+pub use table::TableWriter;
+
+use crate::checkpoint::{Compression, Dedup, SyncMode};
+use serde::Serialize;
+use windrow_geometry::Shape;
+use windrow_types::{
+    Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, StreamId, VolumeId,
+};
+
+/// Bytes of the header at the start of a batch.
+pub const HEADER_BYTES: usize = 256;
+/// Bytes of the footer at the end of a batch.
+pub const FOOTER_BYTES: usize = 64;
+
+/// CRC-32C of a stored block: the checksum of payload, of checkpoint pages and of map entries.
+#[inline]
+pub fn payload_checksum(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Why bytes are not a batch that this version can use. Every variant is an ordinary finding; which
+/// of them ends a stream's chain and which is damage is decided by the rules of recovery, not here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The slices are shorter or longer than the header says.
+    #[error("the bytes given are not the head and tail that the header describes")]
+    WrongLength,
+    /// No batch begins here.
+    #[error("no batch header")]
+    NoHeader,
+    /// A batch of another pool.
+    #[error("the batch belongs to pool {0}")]
+    OtherPool(PoolUuid),
+    /// The header does not verify.
+    #[error("the checksum of the header is wrong")]
+    HeaderChecksum,
+    /// Written by a version that this one can not read.
+    #[error("batch version {0} is not supported")]
+    Version(u16),
+    /// A valid header, but of another address.
+    #[error("the batch was written for segment {segment}, row {row}")]
+    Misplaced {
+        /// Where it belongs.
+        segment: SegmentId,
+        /// Its first row.
+        row: u32,
+    },
+    /// The table in the head blocks does not verify.
+    #[error("the checksum of the table is wrong")]
+    TableChecksum,
+    /// The tail holds no footer.
+    #[error("no batch footer")]
+    NoFooter,
+    /// The footer is of another batch: a torn write, or the rest of an older one.
+    #[error("the footer belongs to another batch")]
+    OtherFooter,
+    /// The tail does not verify.
+    #[error("the checksum of the footer is wrong")]
+    FooterChecksum,
+    /// Checksums verify but the content breaks the format: a fault of the software that wrote it.
+    #[error("malformed batch: {0}")]
+    Malformed(&'static str),
+}
+
+/// What a batch says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BatchHeader {
+    /// The pool.
+    pub pool: PoolUuid,
+    /// Epoch in which it was written.
+    pub epoch: Epoch,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its number in the stream.
+    pub seq: Seq,
+    /// Its segment.
+    pub segment: SegmentId,
+    /// First row.
+    pub row: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Shape of the segment.
+    pub shape: Shape,
+    /// Members of the segment's zone, as a bit mask.
+    pub members: u64,
+    /// The segment in which the stream goes on when this one is full.
+    pub next_segment: SegmentId,
+    /// Every order up to this one was durable when the batch was sealed.
+    pub flushed_through: Order,
+    /// For each stream: every batch up to this one was durable when the batch was sealed.
+    pub flushed_seq: [Seq; MAX_STREAMS],
+}
+
+/// Volume operations that travel in the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeChange {
+    /// A new volume (name at most 63 bytes of UTF-8).
+    Create {
+        /// Its name.
+        name: String,
+        /// Size in bytes, a multiple of 4096.
+        size_bytes: u64,
+    },
+    /// A new size. Blocks beyond it become holes.
+    Resize {
+        /// Size in bytes, a multiple of 4096.
+        size_bytes: u64,
+    },
+    /// The volume is gone; its blocks are freed step by step afterwards.
+    Delete,
+    /// Read-only flag.
+    SetReadOnly(bool),
+    /// What flushes do.
+    SetSync(SyncMode),
+    /// How blocks are stored from now on.
+    SetCompression(Compression),
+    /// Whether blocks are shared from now on.
+    SetDedup(Dedup),
+    /// A new name (at most 63 bytes of UTF-8); only with
+    /// [`Features::RENAMED`](crate::superblock::Features::RENAMED).
+    Rename {
+        /// It.
+        name: String,
+    },
+}
+
+/// State of all blocks of a range entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RangeState {
+    /// Trimmed.
+    Hole,
+    /// Written as zeroes.
+    Zero,
+}
+
+/// What of a block that has no payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FillState {
+    /// All bytes 0x00.
+    Zero,
+    /// All bytes 0xFF.
+    Ones,
+}
+
+/// One entry of a batch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A user block with payload.
+    Data {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+    },
+    /// A user block without payload.
+    Fill {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+        /// Content.
+        state: FillState,
+    },
+    /// A trim or write-zeroes of whole blocks, any length.
+    Range {
+        /// Volume.
+        volume: VolumeId,
+        /// First block.
+        lba: Lba,
+        /// Blocks.
+        count: u64,
+        /// Order of the operation.
+        order: Order,
+        /// Content.
+        state: RangeState,
+    },
+    /// A volume operation.
+    Volume {
+        /// Volume.
+        volume: VolumeId,
+        /// Order of the operation.
+        order: Order,
+        /// What changed.
+        change: VolumeChange,
+    },
+    /// A block moved by cleaning, with payload; it keeps its birth and names its old place.
+    Move {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the user write that made it.
+        birth: Order,
+        /// Installs only if the map still shows this place.
+        from: Place,
+    },
+    /// A user block with the content of a block of the shared volume.
+    Reference {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+        /// Block of the shared volume.
+        id: Lba,
+        /// The low half of the order that gave `id` its content.
+        life: u32,
+    },
+    /// Orders that this batch accounts for without content (absorbed or void),
+    /// `first .. first + count`.
+    Covered {
+        /// First order.
+        first: Order,
+        /// How many.
+        count: u64,
+    },
+    /// A checkpoint page with a payload block.
+    Page {
+        /// Object (see `checkpoint`).
+        object: u32,
+        /// Page number in the object.
+        index: u32,
+    },
+}
+
+impl Entry {
+    /// The first order that the entry accounts for, and how many; `None` for entries that have
+    /// none.
+    pub fn orders(&self) -> Option<(Order, u64)> {
+        match self {
+            Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => {
+                Some((*birth, 1))
+            }
+            Self::Range { order, .. } | Self::Volume { order, .. } => Some((*order, 1)),
+            Self::Covered { first, count } => Some((*first, *count)),
+            Self::Move { .. } | Self::Page { .. } => None,
+        }
+    }
+
+    /// True if payload belongs to the entry.
+    pub fn has_payload(&self) -> bool {
+        matches!(
+            self,
+            Self::Data { .. } | Self::Move { .. } | Self::Page { .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

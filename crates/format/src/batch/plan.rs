@@ -1,0 +1,230 @@
+//! How many rows a batch takes, and where its parts lie.
+//!
+//! Whole payload comes first, a block each; packed payload behind it, each piece at the next
+//! 16-byte unit, but never across the end of a column. (So it lies on one member.) What the ends of
+//! columns waste is less than a piece for each column, together less than a row: a batch takes as
+//! many rows as its pieces would without gaps, or one more. And `c` free blocks of a column take at
+//! least `c` pieces, so packed payload never takes more blocks than whole payload would.
+
+use super::{FOOTER_BYTES, HEADER_BYTES};
+use windrow_geometry::Shape;
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS};
+
+/// Units of a block.
+const BLOCK_UNITS: u64 = FULL_BLOCK_UNITS as u64;
+
+/// The division of a batch into its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct BatchPlan {
+    /// Blocks of header and table at the start.
+    pub head_blocks: u32,
+    /// Payload blocks that follow, whole ones and those with packed payload.
+    pub payload_blocks: u32,
+    /// Those of them with packed payload: the last ones.
+    pub packed_blocks: u32,
+    /// Rows of the batch.
+    pub rows: u32,
+    /// Blocks between the payload and the tail that hold nothing.
+    pub padding_blocks: u32,
+}
+
+impl BatchPlan {
+    /// Where the payloads lie.
+    pub fn places(&self) -> PayloadPlaces {
+        PayloadPlaces::new(
+            self.head_blocks,
+            self.payload_blocks - self.packed_blocks,
+            self.rows,
+        )
+    }
+}
+
+/// Gives the payloads of a batch their places, in the order of their entries.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadPlaces {
+    /// Next unit for whole payload, from the first of the batch.
+    whole: u64,
+    /// Next unit for packed payload.
+    packed: u64,
+    column: u64,
+}
+
+impl PayloadPlaces {
+    /// For a batch of `rows` rows with so many head blocks and whole payload blocks.
+    pub fn new(head_blocks: u32, whole_blocks: u32, rows: u32) -> Self {
+        let whole = u64::from(head_blocks) * BLOCK_UNITS;
+        Self {
+            whole,
+            packed: whole + u64::from(whole_blocks) * BLOCK_UNITS,
+            column: u64::from(rows.max(1)) * BLOCK_UNITS,
+        }
+    }
+
+    /// First unit of the next payload, of `units` units: whole if that is a block.
+    #[inline]
+    pub fn next(&mut self, units: u16) -> u64 {
+        if units == FULL_BLOCK_UNITS {
+            let at = self.whole;
+            self.whole += BLOCK_UNITS;
+            return at;
+        }
+        let units = u64::from(units);
+        let left = self.column - self.packed % self.column;
+        if units > left {
+            self.packed += left;
+        }
+        let at = self.packed;
+        self.packed += units;
+        at
+    }
+
+    /// The block behind the last packed payload so far.
+    pub fn end_block(&self) -> u64 {
+        self.packed.div_ceil(BLOCK_UNITS)
+    }
+}
+
+/// Table bytes that fit beside `head_blocks` head blocks.
+pub(super) fn table_capacity(head_blocks: u32) -> u64 {
+    let head = u64::from(head_blocks) * BLOCK_SIZE as u64;
+    (head + BLOCK_SIZE as u64).saturating_sub((HEADER_BYTES + FOOTER_BYTES) as u64)
+}
+
+/// The smallest number of head blocks for a table of `table_len` bytes.
+pub(super) fn head_blocks_for(table_len: u64) -> u64 {
+    (table_len + (HEADER_BYTES + FOOTER_BYTES) as u64)
+        .div_ceil(BLOCK_SIZE as u64)
+        .saturating_sub(1)
+        .max(1)
+}
+
+/// Rows from `row` to the end of its chunk, 0 if there is no such row.
+fn rows_left(shape: &Shape, row: u32) -> u32 {
+    if row >= shape.rows {
+        0
+    } else {
+        shape.chunk_end(row).min(shape.rows) - row
+    }
+}
+
+/// The smallest batch at `row` that holds a table of `table_len` bytes (see
+/// [`TableWriter::encoded_len`](super::TableWriter::encoded_len)) and `payload_blocks` whole
+/// payload blocks; `None` if it does not fit before the end of the chunk.
+///
+/// After a batch, no row of the chunk is left or enough for another batch: otherwise the batch
+/// takes them too, as padding.
+#[inline]
+pub fn plan_batch(
+    shape: &Shape,
+    row: u32,
+    table_len: usize,
+    payload_blocks: u32,
+) -> Option<BatchPlan> {
+    let left = rows_left(shape, row);
+    let head_blocks = head_blocks_for(table_len as u64);
+    let used = head_blocks + u64::from(payload_blocks) + 1;
+    let data = u64::from(shape.data);
+    let mut rows = used.div_ceil(data);
+    if rows > u64::from(left) {
+        return None;
+    }
+    if u64::from(left) - rows < u64::from(shape.min_batch_rows()) {
+        rows = u64::from(left);
+    }
+    let padding_blocks = (rows * data - used) as u32;
+    Some(BatchPlan {
+        head_blocks: head_blocks as u32,
+        payload_blocks,
+        packed_blocks: 0,
+        rows: rows as u32,
+        padding_blocks,
+    })
+}
+
+/// As [`plan_batch`], with packed payload of these units, in the order of their entries, behind
+/// `whole_blocks` whole payload blocks.
+pub fn plan_packed(
+    shape: &Shape,
+    row: u32,
+    table_len: usize,
+    whole_blocks: u32,
+    packed: &[u16],
+) -> Option<BatchPlan> {
+    if packed.is_empty() {
+        return plan_batch(shape, row, table_len, whole_blocks);
+    }
+    let left = rows_left(shape, row);
+    let head_blocks = head_blocks_for(table_len as u64) as u32;
+    let (data, before) = (
+        u64::from(shape.data),
+        u64::from(head_blocks) + u64::from(whole_blocks),
+    );
+    let units: u64 = packed.iter().map(|units| u64::from(*units)).sum();
+    let least = (before + units.div_ceil(BLOCK_UNITS) + 1).div_ceil(data);
+    let rows = (least..=least + 1)
+        .take_while(|rows| *rows <= u64::from(left))
+        .map(|rows| rows as u32);
+    let mut found = rows
+        .map(|rows| (rows, packed_end(head_blocks, whole_blocks, rows, packed)))
+        .find(|(rows, end)| *end < u64::from(*rows) * data)?;
+    if left - found.0 < shape.min_batch_rows() && found.0 < left {
+        found = (left, packed_end(head_blocks, whole_blocks, left, packed));
+    }
+    let (rows, end) = found;
+    debug_assert!(
+        end < u64::from(rows) * data,
+        "more rows take what fewer took"
+    );
+    let payload_blocks = (end - u64::from(head_blocks)) as u32;
+    let padding_blocks = (u64::from(rows) * data - end - 1) as u32;
+    Some(BatchPlan {
+        head_blocks,
+        payload_blocks,
+        packed_blocks: payload_blocks - whole_blocks,
+        rows,
+        padding_blocks,
+    })
+}
+
+/// True if what [`plan_packed`] is asked for surely fits in the chunk, or surely does not: then no
+/// length has to be looked at.
+pub fn packed_fits(
+    shape: &Shape,
+    row: u32,
+    table_len: usize,
+    whole_blocks: u32,
+    packed_units: u64,
+) -> Option<bool> {
+    let before = head_blocks_for(table_len as u64) + u64::from(whole_blocks);
+    let least = (before + packed_units.div_ceil(BLOCK_UNITS) + 1).div_ceil(u64::from(shape.data));
+    match u64::from(rows_left(shape, row)) {
+        left if least < left => Some(true),
+        left if least > left => Some(false),
+        _ => None,
+    }
+}
+
+/// The block behind the packed payload in a batch of so many rows.
+fn packed_end(head_blocks: u32, whole_blocks: u32, rows: u32, packed: &[u16]) -> u64 {
+    let mut places = PayloadPlaces::new(head_blocks, whole_blocks, rows);
+    packed.iter().for_each(|units| {
+        places.next(*units);
+    });
+    places.end_block()
+}
+
+/// No batch at `row` can hold more whole payload blocks than this (with a long table it holds
+/// fewer).
+pub fn max_payload_blocks(shape: &Shape, row: u32) -> u32 {
+    let blocks = u64::from(rows_left(shape, row)) * u64::from(shape.data);
+    u32::try_from(blocks.saturating_sub(2)).unwrap_or(u32::MAX)
+}
+
+/// Data block (within the batch) of the tail: the last one.
+#[inline]
+pub fn tail_block(shape: &Shape, rows: u32) -> u32 {
+    (rows * u32::from(shape.data)).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Pages of the index of deduplication: fingerprints of content, in the order in which it was
+//! written (`docs/on-disk-format.md`, section 8a).
+//!
+//! ```text
+//!  0 magic "WIDX"            4 entries n (16 bits), 0 (16 bits)
+//!  8 order of the oldest entry          16 order of the newest one
+//! 24 number of the page written before (0xffff_ffff: none)   28 zero
+//! 32 n entries of 24 bytes: fingerprint (128 bits), id (32), low half of the order that gave the id this content (32)
+//!    zero to the end
+//! ```
+//! A page is a hint: an entry counts only while the id has the content that this order gave it. It
+//! has no checksum of its own: it is a block, and its map entry has one.
+
+use crate::bytes::{self, is_zero, put, u32_at, u64_at};
+use windrow_types::{BLOCK_SIZE, Order};
+
+/// First bytes of a page.
+pub const INDEX_MAGIC: [u8; 4] = *b"WIDX";
+/// Most entries of a page.
+pub const INDEX_PAGE_ENTRIES: usize = (BLOCK_SIZE - HEAD) / ENTRY;
+/// No page.
+pub const NO_INDEX_PAGE: u32 = u32::MAX;
+/// First page number that no pool has.
+pub const INDEX_PAGES_MAX: u64 = 1 << 28;
+
+const HEAD: usize = 32;
+const ENTRY: usize = 24;
+
+/// Content with this fingerprint was given this id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexEntry {
+    /// Fingerprint.
+    pub print: u128,
+    /// Block of the shared volume.
+    pub id: u32,
+    /// Order that gave the id this content.
+    pub order: Order,
+}
+
+/// What a page says beside its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexPage {
+    /// Order of the oldest entry.
+    pub first: Order,
+    /// Order of the newest entry.
+    pub last: Order,
+    /// Number of the page that was written before it, or [`NO_INDEX_PAGE`].
+    pub previous: u32,
+}
+
+/// Encodes a page.
+///
+/// # Panics
+/// If there are no entries, more than [`INDEX_PAGE_ENTRIES`], or orders that do not ascend or are
+/// 2^32 apart.
+pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8]) {
+    assert!(
+        (1..=INDEX_PAGE_ENTRIES).contains(&entries.len()) && page.len() == BLOCK_SIZE,
+        "a page of {} entries",
+        entries.len()
+    );
+    let (first, last) = (entries[0].order.0, entries[entries.len() - 1].order.0);
+    assert!(
+        last.wrapping_sub(first) <= u64::from(u32::MAX)
+            && entries.is_sorted_by_key(|entry| entry.order),
+        "orders from {first} to {last} in a page"
+    );
+    page.fill(0);
+    put(page, 0, &INDEX_MAGIC);
+    put(page, 4, &(entries.len() as u16).to_le_bytes());
+    put(page, 8, &first.to_le_bytes());
+    put(page, 16, &last.to_le_bytes());
+    put(page, 24, &previous.to_le_bytes());
+    for (at, entry) in (HEAD..).step_by(ENTRY).zip(entries) {
+        put(page, at, &entry.print.to_le_bytes());
+        put(page, at + 16, &entry.id.to_le_bytes());
+        put(page, at + 20, &(entry.order.0 as u32).to_le_bytes());
+    }
+}
+
+/// Decodes a page; `entries` is emptied and takes what is in it. `None` if it is no page.
+pub fn decode_index_page(page: &[u8], entries: &mut Vec<IndexEntry>) -> Option<IndexPage> {
+    entries.clear();
+    let (count, first, last) = (
+        usize::from(bytes::u16_at(page, 4)),
+        u64_at(page, 8),
+        u64_at(page, 16),
+    );
+    let end = HEAD + count * ENTRY;
+    let whole = page.len() == BLOCK_SIZE
+        && page.starts_with(&INDEX_MAGIC)
+        && (1..=INDEX_PAGE_ENTRIES).contains(&count);
+    if !whole
+        || bytes::u16_at(page, 6) != 0
+        || u32_at(page, 28) != 0
+        || !is_zero(&page[end..])
+        || last.checked_sub(first)? > u64::from(u32::MAX)
+    {
+        return None;
+    }
+    for at in (HEAD..end).step_by(ENTRY) {
+        let print = u128::from(u64_at(page, at)) | u128::from(u64_at(page, at + 8)) << 64;
+        let behind = u32_at(page, at + 20).wrapping_sub(first as u32);
+        entries.push(IndexEntry {
+            print,
+            id: u32_at(page, at + 16),
+            order: Order(first.checked_add(u64::from(behind))?),
+        });
+    }
+    let ends = entries
+        .first()
+        .zip(entries.last())
+        .is_some_and(|(a, b)| a.order.0 == first && b.order.0 == last);
+    (ends && entries.is_sorted_by_key(|entry| entry.order)).then(|| IndexPage {
+        first: Order(first),
+        last: Order(last),
+        previous: u32_at(page, 24),
+    })
+}
+
+#[cfg(test)]
+mod tests;

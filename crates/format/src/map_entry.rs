@@ -1,0 +1,196 @@
+//! The map entry: 16 bytes for each block of a volume.
+//!
+//! ```text
+//! word 0   bits  0..46  place; of a shared block its id, the block of the shared volume
+//!          bits 46..55  stored length in 16-byte units (256 = a whole block)
+//!          bits 55..59  state
+//!          bits 59..64  reserved, zero
+//! word 1   bits  0..32  CRC-32C of the stored bytes
+//!          bits 32..64  life of shared content (shared blocks, and blocks of the shared volume), else zero
+//! ```
+//! An all-zero entry is a hole, so that a fresh page of the map is a page of zeroes.
+
+use windrow_types::{FULL_BLOCK_UNITS, Lba, Place};
+
+/// State of a block. Values are on-disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BlockState {
+    /// Never written, or trimmed.
+    Hole = 0,
+    /// All bytes 0x00; no payload.
+    Zero = 1,
+    /// All bytes 0xFF; no payload.
+    Ones = 2,
+    /// Payload stored as it is.
+    Plain = 3,
+    /// Payload stored packed: as LZ4 or zstd, which it tells itself.
+    Lz4 = 4,
+    /// Payload stored as Zstandard (reserved).
+    Zstd = 5,
+    /// Reached through the shared volume.
+    Shared = 6,
+    /// Part of a compression unit of several blocks (reserved).
+    Unit = 7,
+    /// Known to be lost: reads fail (set only by an explicit repair).
+    Lost = 8,
+}
+
+/// A map entry as it is on disk and in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MapEntry {
+    /// Place, length, state.
+    pub word0: u64,
+    /// Checksum.
+    pub word1: u64,
+}
+
+const LENGTH_SHIFT: u32 = Place::BITS;
+const STATE_SHIFT: u32 = LENGTH_SHIFT + 9;
+
+impl MapEntry {
+    /// A hole.
+    pub const HOLE: Self = Self { word0: 0, word1: 0 };
+    /// A block of zeroes.
+    pub const ZERO: Self = Self {
+        word0: (BlockState::Zero as u64) << STATE_SHIFT,
+        word1: 0,
+    };
+    /// A block of ones.
+    pub const ONES: Self = Self {
+        word0: (BlockState::Ones as u64) << STATE_SHIFT,
+        word1: 0,
+    };
+
+    /// A block that is known to be lost.
+    pub const LOST: Self = Self {
+        word0: (BlockState::Lost as u64) << STATE_SHIFT,
+        word1: 0,
+    };
+
+    /// An uncompressed block.
+    #[inline]
+    pub fn plain(place: Place, checksum: u32) -> Self {
+        let word0 = place.0
+            | u64::from(FULL_BLOCK_UNITS) << LENGTH_SHIFT
+            | (BlockState::Plain as u64) << STATE_SHIFT;
+        Self {
+            word0,
+            word1: u64::from(checksum),
+        }
+    }
+
+    /// A block stored in `units` units: as it is if these are a whole block, else packed.
+    #[inline]
+    pub fn stored(place: Place, units: u16, checksum: u32) -> Self {
+        debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
+        let state = if units == FULL_BLOCK_UNITS {
+            BlockState::Plain
+        } else {
+            BlockState::Lz4
+        };
+        Self {
+            word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT,
+            word1: u64::from(checksum),
+        }
+    }
+
+    /// A block with the content of `id`, a block of the shared volume, in its `life`.
+    #[inline]
+    pub fn shared(id: Lba, life: u32) -> Self {
+        debug_assert!(id.0 >> Place::BITS == 0);
+        Self {
+            word0: id.0 | (BlockState::Shared as u64) << STATE_SHIFT,
+            word1: u64::from(life) << 32,
+        }
+    }
+
+    /// The same entry of the shared volume, with the life of its content.
+    #[inline]
+    #[must_use]
+    pub fn with_life(self, life: u32) -> Self {
+        Self {
+            word1: u64::from(life) << 32 | self.word1 & u64::from(u32::MAX),
+            ..self
+        }
+    }
+
+    /// The life of shared content: of a shared block, or of a block of the shared volume.
+    #[inline]
+    pub fn life(&self) -> u32 {
+        (self.word1 >> 32) as u32
+    }
+
+    /// The id of a shared block.
+    #[inline]
+    pub fn shared_id(&self) -> Option<Lba> {
+        (self.word0 >> STATE_SHIFT == BlockState::Shared as u64).then(|| Lba(self.place().0))
+    }
+
+    /// True if the block holds data of its own or shared: it counts as space.
+    #[inline]
+    pub fn is_data(&self) -> bool {
+        matches!(self.word0 >> STATE_SHIFT, 3..=6)
+    }
+
+    /// The state, or `None` for a value that this version does not know.
+    #[inline]
+    pub fn state(&self) -> Option<BlockState> {
+        Some(match self.word0 >> STATE_SHIFT {
+            0 => BlockState::Hole,
+            1 => BlockState::Zero,
+            2 => BlockState::Ones,
+            3 => BlockState::Plain,
+            4 => BlockState::Lz4,
+            5 => BlockState::Zstd,
+            6 => BlockState::Shared,
+            7 => BlockState::Unit,
+            8 => BlockState::Lost,
+            _ => return None,
+        })
+    }
+
+    /// True if the entry refers to a stored payload.
+    #[inline]
+    pub fn has_payload(&self) -> bool {
+        matches!(self.word0 >> STATE_SHIFT, 3..=5)
+    }
+
+    /// The place of the payload.
+    #[inline]
+    pub fn place(&self) -> Place {
+        Place(self.word0 & ((1 << Place::BITS) - 1))
+    }
+
+    /// Stored length in 16-byte units.
+    #[inline]
+    pub fn length_units(&self) -> u16 {
+        (self.word0 >> LENGTH_SHIFT & 0x1ff) as u16
+    }
+
+    /// CRC-32C of the stored bytes.
+    #[inline]
+    pub fn checksum(&self) -> u32 {
+        self.word1 as u32
+    }
+
+    /// On-disk form.
+    pub fn to_bytes(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&self.word0.to_le_bytes());
+        out[8..].copy_from_slice(&self.word1.to_le_bytes());
+        out
+    }
+
+    /// From the on-disk form.
+    pub fn from_bytes(bytes: &[u8; 16]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        Self {
+            word0: word(0),
+            word1: word(8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
