@@ -71,18 +71,18 @@ impl MemberIo for Members {
 }
 
 /// Member and byte.
-type Place = (usize, usize);
+type Address = (usize, usize);
 
 /// A journal record: where its copies are, and how long it is.
 struct Record {
-    copies: Vec<Place>,
+    copies: Vec<Address>,
     bytes: usize,
 }
 
 /// The ends of a batch with a head of one block, and their copies.
 struct Ends {
-    heads: Vec<Place>,
-    tails: Vec<Place>,
+    heads: Vec<Address>,
+    tails: Vec<Address>,
 }
 
 /// A pool with two checkpoints, batches after them, and no clean end; with a journal also records
@@ -184,7 +184,7 @@ impl Pool {
             &options(true, false),
         )
         .expect("a start");
-        let has_more = found.log_order < found.accepted_order;
+        let has_more = found.log_lsn < found.recovery_lsn;
         assert_eq!(
             (has_more, records.is_empty(), batches.is_empty()),
             (has_journal, !has_journal, false),
@@ -247,11 +247,11 @@ fn records(memory: &Memory) -> Vec<Record> {
     let chunks = |area: JournalArea| (0..area.chunks).map(move |chunk| (area, chunk));
     let mut found = Vec::new();
     for (area, chunk) in superblock.journals.areas().copied().flat_map(chunks) {
-        let places: Vec<Place> = area
+        let addresses: Vec<Address> = area
             .copies_of(chunk)
             .map(|(member, at)| (member.index(), at as usize))
             .collect();
-        let (member, from) = places[0];
+        let (member, from) = addresses[0];
         let bytes = &memory.data[member][from..from + area.chunk_bytes as usize];
         let mut at = 0;
         while let Ok((_, length)) = decode_record_header(
@@ -261,7 +261,7 @@ fn records(memory: &Memory) -> Vec<Record> {
             at as u32,
             area.granule,
         ) {
-            let copies = places
+            let copies = addresses
                 .iter()
                 .map(|(member, from)| (*member, from + at))
                 .collect();
@@ -278,20 +278,20 @@ fn records(memory: &Memory) -> Vec<Record> {
 /// The batches of the pool whose heads have one block.
 fn batches(memory: &Memory) -> Vec<Ends> {
     let pool = memory.superblock().pool;
-    let block = |(member, at): &Place| &memory.data[*member][*at..at + BLOCK];
+    let block = |(member, at): &Address| &memory.data[*member][*at..at + BLOCK];
     let mut found = Vec::new();
     for (segment, row, header) in memory.headers() {
-        let is_head = |place: &Place| {
-            decode_header(block(place), &pool, segment, row)
+        let is_head = |address: &Address| {
+            decode_header(block(address), &pool, segment, row)
                 .is_ok_and(|frame| frame.head_blocks == 1)
         };
-        let heads: Vec<Place> = memory
+        let heads: Vec<Address> = memory
             .blocks(segment, row..row + 1)
             .into_iter()
             .filter(is_head)
             .collect();
-        let is_tail = |place: &Place| block(place)[FOOTER_AT..].starts_with(b"WNDRWEND");
-        let tails: Vec<Place> = memory
+        let is_tail = |address: &Address| block(address)[FOOTER_AT..].starts_with(b"WNDRWEND");
+        let tails: Vec<Address> = memory
             .blocks(segment, row..row + header.rows)
             .into_iter()
             .filter(is_tail)
@@ -310,62 +310,61 @@ pub fn garbled(input: &[u8]) -> Option<Members> {
     let mut memory = pool.memory.clone();
     while let [kind, which, low, high, length, more @ ..] = rest {
         let (bytes, behind) = more.split_at(usize::from(*length).min(more.len()));
-        let (which, place) = (
+        let (which, address) = (
             usize::from(*which),
             usize::from(*low) | usize::from(*high) << 8,
         );
         match kind % 12 {
-            8 | 9 => change_record(&mut memory, &pool.records, which, place, bytes),
-            10 | 11 => change_batch(&mut memory, &pool.batches, which, place, bytes),
-            kind => change_member(&mut memory, kind, which, place, bytes),
+            8 | 9 => change_record(&mut memory, &pool.records, which, address, bytes),
+            10 | 11 => change_batch(&mut memory, &pool.batches, which, address, bytes),
+            kind => change_member(&mut memory, kind, which, address, bytes),
         }
         rest = behind;
     }
     Some(Members(memory))
 }
 
-fn change_member(memory: &mut Memory, kind: u8, which: usize, place: usize, bytes: &[u8]) {
+fn change_member(memory: &mut Memory, kind: u8, which: usize, address: usize, bytes: &[u8]) {
     let member = which % memory.data.len();
     let data = &mut memory.data[member];
     match kind {
         // A superblock slot, signed.
         0..=2 => {
             let slot = &mut data
-                [(SLOT_OFFSET + (place as u64 % SLOT_COUNT) * SLOT_STRIDE) as usize..]
+                [(SLOT_OFFSET + (address as u64 % SLOT_COUNT) * SLOT_STRIDE) as usize..]
                 [..SLOT_BYTES];
             // What has a meaning is near the start.
-            let at = 16 + place / 4 % 2000;
+            let at = 16 + address / 4 % 2000;
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             signing::sign_superblock(slot);
         }
         // Bytes anywhere, as they are.
         3 => {
-            let at = place * 64 % (MEMBER_BYTES - 256);
+            let at = address * 64 % (MEMBER_BYTES - 256);
             data[at..at + bytes.len()].copy_from_slice(bytes);
         }
         // A block that never was, and one that belongs elsewhere.
-        4 => {
-            data[place * BLOCK % MEMBER_BYTES..][..BLOCK].fill(bytes.first().copied().unwrap_or(0))
-        }
+        4 => data[address * BLOCK % MEMBER_BYTES..][..BLOCK]
+            .fill(bytes.first().copied().unwrap_or(0)),
         5 => {
             let from = bytes.first().map_or(0, |byte| usize::from(*byte) * BLOCK) % MEMBER_BYTES;
-            data.copy_within(from..from + BLOCK, place * BLOCK % MEMBER_BYTES);
+            data.copy_within(from..from + BLOCK, address * BLOCK % MEMBER_BYTES);
         }
         6 => memory.present[member] = false,
-        _ => memory.bad.push((member, place * BLOCK % MEMBER_BYTES)),
+        _ => memory.bad.push((member, address * BLOCK % MEMBER_BYTES)),
     }
 }
 
 /// Puts `new` somewhere behind the magic number and the checksum.
-fn put(bytes: &mut [u8], place: usize, new: &[u8]) {
-    let at = 16 + place % ALL_COPIES % (bytes.len() - 16);
+fn put(bytes: &mut [u8], address: usize, new: &[u8]) {
+    let at = 16 + address % ALL_COPIES % (bytes.len() - 16);
     let count = new.len().min(bytes.len() - at);
     bytes[at..at + count].copy_from_slice(&new[..count]);
 }
 
 /// One copy, or all.
-fn chosen(copies: &[Place], place: usize) -> &[Place] {
-    if place & ALL_COPIES == 0 {
+fn chosen(copies: &[Address], address: usize) -> &[Address] {
+    if address & ALL_COPIES == 0 {
         &copies[..1]
     } else {
         copies
@@ -377,7 +376,7 @@ fn change_record(
     memory: &mut Memory,
     records: &[Record],
     which: usize,
-    place: usize,
+    address: usize,
     bytes: &[u8],
 ) {
     let Some(record) = which
@@ -386,22 +385,22 @@ fn change_record(
     else {
         return;
     };
-    for (member, at) in chosen(&record.copies, place) {
+    for (member, at) in chosen(&record.copies, address) {
         let copy = &mut memory.data[*member][*at..at + record.bytes];
-        put(copy, place, bytes);
+        put(copy, address, bytes);
         signing::sign_record(copy);
     }
 }
 
 /// Head and tail of a batch, signed.
-fn change_batch(memory: &mut Memory, batches: &[Ends], which: usize, place: usize, bytes: &[u8]) {
+fn change_batch(memory: &mut Memory, batches: &[Ends], which: usize, address: usize, bytes: &[u8]) {
     let ends = &batches[which % batches.len()];
     for ((head_on, head_at), (tail_on, tail_at)) in
-        chosen(&ends.heads, place).iter().zip(&ends.tails)
+        chosen(&ends.heads, address).iter().zip(&ends.tails)
     {
         let mut head = memory.data[*head_on][*head_at..head_at + BLOCK].to_vec();
         let mut tail = memory.data[*tail_on][*tail_at..tail_at + BLOCK].to_vec();
-        put(&mut head, place, bytes);
+        put(&mut head, address, bytes);
         signing::sign_batch(&mut head, &mut tail);
         memory.data[*head_on][*head_at..head_at + BLOCK].copy_from_slice(&head);
         memory.data[*tail_on][*tail_at..tail_at + BLOCK].copy_from_slice(&tail);

@@ -35,22 +35,22 @@ fuzz_target!(|data: &[u8]| {
 
     let frame = &batch.frame;
     let mut table = TableWriter::new();
-    let mut of_packed = Vec::new();
+    let mut of_compressed = Vec::new();
     for decoded in &batch.entries {
         match decoded.payload {
             Some(payload) if payload.units < FULL_BLOCK_UNITS => {
-                table.push_packed(&decoded.entry, payload.units);
-                of_packed.push(payload.checksum);
+                table.push_compressed(&decoded.entry, payload.units);
+                of_compressed.push(payload.checksum);
             }
             _ => table.push(&decoded.entry),
         }
     }
-    let checksums: Vec<u32> = batch.blocks.iter().copied().chain(of_packed).collect();
+    let checksums: Vec<u32> = batch.blocks.iter().copied().chain(of_compressed).collect();
     let padding_blocks = frame.padding_blocks();
     let plan = BatchPlan {
         head_blocks: frame.head_blocks,
         payload_blocks: frame.payload_blocks,
-        packed_blocks: frame.packed_blocks,
+        compressed_blocks: frame.compressed_blocks,
         rows: frame.header.rows,
         padding_blocks,
     };

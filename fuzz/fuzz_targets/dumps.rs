@@ -30,13 +30,13 @@ fn journals(members: &mut pools::Members) {
             .chain([u32::MAX])
             .map(move |chunk| (external, chunk))
     });
-    let places: BTreeSet<(bool, u32)> = records
+    let addresses: BTreeSet<(bool, u32)> = records
         .iter()
         .map(|record| (record.external, record.header.chunk))
         .chain(beside)
         .collect();
     let mut shown = Vec::new();
-    for (external, chunk) in places {
+    for (external, chunk) in addresses {
         let Ok(dump) = dump_chunk(members, external, chunk) else {
             continue;
         };

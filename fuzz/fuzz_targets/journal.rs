@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
         let mut next = record.header.first.0;
         let mut table = TableWriter::new();
         for entry in &record.entries {
-            let (first, count) = entry.entry.orders().expect("only entries with orders");
+            let (first, count) = entry.entry.lsns().expect("only entries with orders");
             assert_eq!(
                 (first.0, entry.payload.is_some()),
                 (next, entry.entry.has_payload())

@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let mut map = [MapEntry::HOLE; MAP_PAGE_ENTRIES];
     decode_map_page(&page, &mut map);
     for entry in &map {
-        let _ = (entry.state(), entry.place(), entry.checksum());
+        let _ = (entry.state(), entry.address(), entry.checksum());
     }
     encode_map_page(&map, &mut out);
     assert_eq!(out, page);

@@ -12,10 +12,10 @@ fuzz_target!(|data: &[u8]| {
         vec![0xaa; BLOCK_SIZE + 64],
         vec![0x55; BLOCK_SIZE + 64],
     );
-    let good = codecs.unpack_stored(data, &mut first[..BLOCK_SIZE]);
+    let good = codecs.decompress_stored(data, &mut first[..BLOCK_SIZE]);
     assert_eq!(
         good,
-        Codecs::default().unpack_stored(data, &mut second[..BLOCK_SIZE])
+        Codecs::default().decompress_stored(data, &mut second[..BLOCK_SIZE])
     );
     assert!(
         first[BLOCK_SIZE..].iter().all(|byte| *byte == 0xaa)

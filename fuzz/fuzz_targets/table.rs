@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, decode_batch, encode_ends};
 use windrow_geometry::{Code, Shape};
 use windrow_types::{
-    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, SegmentId, Seq, StreamId, Uuid,
+    BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lsn, MAX_STREAMS, SegmentId, StreamId, Uuid,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -27,21 +27,21 @@ fuzz_target!(|data: &[u8]| {
         pool: Uuid([7; 16]),
         epoch: Epoch(1),
         stream: StreamId(0),
-        seq: Seq(1),
+        seq: BatchSeq(1),
         segment: SegmentId(0),
         row: 0,
         rows: 64,
         shape,
         members: 63,
         next_segment: SegmentId(1),
-        flushed_through: Order(0),
-        flushed_seq: [Seq(0); MAX_STREAMS],
+        flushed_through: Lsn(0),
+        flushed_seq: [BatchSeq(0); MAX_STREAMS],
     };
     let (mut head, mut tail) = (vec![0; BLOCK_SIZE], vec![0; BLOCK_SIZE]);
     let plan = BatchPlan {
         head_blocks: 1,
         payload_blocks: 0,
-        packed_blocks: 0,
+        compressed_blocks: 0,
         rows: 64,
         padding_blocks: 254,
     };
@@ -69,7 +69,7 @@ fuzz_target!(|data: &[u8]| {
     for decoded in &batch.entries {
         match decoded.payload {
             Some(payload) if payload.units < FULL_BLOCK_UNITS => {
-                table.push_packed(&decoded.entry, payload.units)
+                table.push_compressed(&decoded.entry, payload.units)
             }
             _ => table.push(&decoded.entry),
         }

@@ -3,7 +3,7 @@
 //! memory that is not there (simulator, seeds 9640550 to 9640760).
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use windrow_reduction::Print;
+use windrow_reduction::Fingerprint;
 
 const BLOCK: usize = 4096;
 
@@ -65,22 +65,22 @@ fn nothing_is_read_behind_a_block() {
         }
         let singly: Vec<u128> = each
             .iter_mut()
-            .map(|block| Print::Strong.of(block.bytes()))
+            .map(|block| Fingerprint::Strong.of(block.bytes()))
             .collect();
         assert_eq!(
-            Print::of_all(
+            Fingerprint::of_all(
                 each.iter_mut()
-                    .map(|block| (Print::Strong, &block.bytes()[..]))
+                    .map(|block| (Fingerprint::Strong, &block.bytes()[..]))
             ),
             singly,
             "{count} blocks"
         );
         assert_eq!(
-            Print::of_all(
+            Fingerprint::of_all(
                 together
                     .bytes()
                     .chunks_exact(BLOCK)
-                    .map(|block| (Print::Strong, block))
+                    .map(|block| (Fingerprint::Strong, block))
             ),
             singly,
             "{count} blocks"

@@ -16,7 +16,7 @@ use crate::limits::{
 use serde::{Deserialize, Serialize};
 use windrow_geometry::Redundancy;
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
-use windrow_types::{MemberId, Order, Uuid, VolumeId};
+use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
 /// What a driver tells the engine.
 #[derive(Debug)]
@@ -132,13 +132,13 @@ pub enum Control {
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_format::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what
-    /// lies in the old one then moves over by itself, see [`PoolStatus::restripe`].
+    /// lies in the old one then moves over by itself, see [`PoolStatus::reshape`].
     Grow {
         /// Which: spares, at least one.
         members: Vec<MemberId>,
     },
     /// Take a member that holds data out of the pool for good. Answered when the layout over the
-    /// others is in force; what lies on it then moves over by itself, see [`PoolStatus::restripe`],
+    /// others is in force; what lies on it then moves over by itself, see [`PoolStatus::reshape`],
     /// and in the end there is [`Notice::Removed`].
     Remove {
         /// Which.
@@ -529,7 +529,7 @@ pub enum Notice {
         uuid: Uuid,
     },
     /// Nothing is left in old layouts.
-    Restriped,
+    Reshaped,
     /// The pool has stopped.
     Stopped {
         /// Why.
@@ -578,7 +578,7 @@ pub struct Limits {
     /// one, what does not fill rows.
     pub journal_device_bytes: u64,
     /// Payloads of journal records are packed (LZ4) where that makes them smaller.
-    pub packs_records: bool,
+    pub compresses_records: bool,
     /// Most of users' batches under way at one member while somebody reads or flushes
     /// (docs/latency.md, Windows).
     pub foreground_window_bytes: u64,
@@ -597,7 +597,7 @@ impl Default for Limits {
             waiting_requests: 65536,
             flush_cost_bytes: FLUSH_COST_BYTES,
             journal_device_bytes: JOURNAL_DEVICE_BYTES,
-            packs_records: true,
+            compresses_records: true,
             foreground_window_bytes: FOREGROUND_BESIDE_BYTES,
             background_window_bytes: BACKGROUND_BESIDE_BYTES,
         }
@@ -624,7 +624,7 @@ pub struct OpenReport {
     /// Number of the checkpoint it began with.
     pub checkpoint: u64,
     /// P: every order up to this one is in effect, none above.
-    pub accepted_order: Order,
+    pub recovery_lsn: Lsn,
     /// Batches replayed.
     pub batches: u64,
     /// Bytes of replayed batches on the members.
@@ -638,10 +638,10 @@ pub struct OpenReport {
     /// Map pages read.
     pub map_pages: u64,
     /// What of P the log has, without a gap; the rest was read from the journal.
-    pub log_order: Order,
+    pub log_lsn: Lsn,
     /// Orders in batches that count for nothing there: they lie behind the gap at which the log
     /// ends, or a fence calls them void. What of them was promised comes from the journal.
-    pub void_orders: u64,
+    pub void_lsns: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
     /// Damage that was found and lost nothing, and devices that are not used, in words.

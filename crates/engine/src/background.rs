@@ -4,7 +4,7 @@
 //! 1 Users are *about* for [`USERS_ABOUT_NS`] after each of their requests.
 //! 2 Nobody is about: batches are begun as long as [`AHEAD_BYTES`] allow, so that no member waits
 //!   for the next command.
-//! 3 Users are about: one batch at a time, column by column in pieces (`EXAMINE_PIECE_ROWS`), and
+//! 3 Users are about: one batch at a time, column by column in pieces (`VERIFY_PIECE_ROWS`), and
 //!   after it a pause of [`GIVE_WAY`] times what it took. So a member has at most one such piece of
 //!   background work in its queue, and none for most of the time, whatever its speed and whatever
 //!   users demand of it.

@@ -22,7 +22,7 @@ mod rewrite;
 
 use crate::limits::{
     CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS,
-    REGRET_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
+    OPPORTUNITY_COST_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::stream::Item;
@@ -37,7 +37,8 @@ use windrow_format::checkpoint::{
 use windrow_format::superblock::{CheckpointRoot, StreamPosition};
 use windrow_io::Buf;
 use windrow_types::{
-    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, Seq, StreamId, VolumeId,
+    Address, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS, Lsn, MAX_STREAMS, StreamId,
+    VolumeId,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +85,7 @@ enum Work {
 /// A checkpoint being built.
 #[derive(Debug)]
 struct Building {
-    order: Order,
+    lsn: Lsn,
     replay: [StreamPosition; MAX_STREAMS],
     work: VecDeque<Work>,
     /// Pages appended and not committed.
@@ -95,9 +96,9 @@ struct Building {
     list: Vec<PagePointer>,
     top: Vec<PagePointer>,
     /// What copied pages can show.
-    contained: Order,
-    contained_moves: Seq,
-    last_page: Seq,
+    contained: Lsn,
+    contained_moves: BatchSeq,
+    last_page: BatchSeq,
 }
 
 /// State of checkpointing.
@@ -113,15 +114,15 @@ pub(crate) struct CheckpointState {
     /// Table pages to be written although nothing changed in them (their segment is being cleaned).
     rewrite: BTreeSet<(u32, u32)>,
     list: Vec<PagePointer>,
-    retiring: Vec<Place>,
-    retired: Vec<Place>,
+    retiring: Vec<Address>,
+    retired: Vec<Address>,
     requested: bool,
     /// Pages wait for a segment.
     wants_segment: bool,
     user_bytes_at_last: u64,
     /// Bytes moved by cleaning since the last one began that would not have been if young segments
     /// could be cleaned.
-    regret: u64,
+    opportunity_cost: u64,
     /// Log bytes when the last one began, those of all checkpoints among them, and what the last
     /// one took.
     log_bytes_at_begin: u64,
@@ -131,7 +132,7 @@ pub(crate) struct CheckpointState {
     reserve_segments: u32,
     geometry: SegmentTableGeometry,
     /// Newest order whose effect the tables show.
-    pub(crate) applied: Order,
+    pub(crate) applied: Lsn,
     /// Wishes of control requests: answered when a checkpoint that began after them is durable.
     pub(crate) begun: u64,
     pub(crate) completed: u64,
@@ -154,7 +155,7 @@ impl CheckpointState {
         loaded: Loaded,
         max_rows: u32,
         plan: &crate::PoolPlan,
-        applied: Order,
+        applied: Lsn,
     ) -> Self {
         Self {
             current: id,
@@ -170,7 +171,7 @@ impl CheckpointState {
             requested: false,
             wants_segment: false,
             user_bytes_at_last: 0,
-            regret: 0,
+            opportunity_cost: 0,
             log_bytes_at_begin: 0,
             bytes_at_begin: 0,
             last_bytes: 0,
@@ -234,7 +235,7 @@ impl CheckpointState {
 
     fn retire(&mut self, pointer: PagePointer) {
         if pointer.present {
-            self.retiring.push(pointer.place);
+            self.retiring.push(pointer.address);
         }
     }
 }
@@ -287,8 +288,9 @@ impl Engine {
                 .checkpoint
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
-        let regretted = self.checkpoint.regret >= REGRET_RATIO * self.checkpoint_cost();
-        self.checkpoint.requested || (room && (due || regretted || self.victims_run_out()))
+        let is_overdue =
+            self.checkpoint.opportunity_cost >= OPPORTUNITY_COST_RATIO * self.checkpoint_cost();
+        self.checkpoint.requested || (room && (due || is_overdue || self.victims_run_out()))
     }
 
     /// True if there is hardly more left to clean than the log takes while a checkpoint is written:
@@ -312,12 +314,12 @@ impl Engine {
     /// A victim of which `gained` bytes come free is cleaned although the log of the last two
     /// checkpoints, which may not be cleaned yet, holds a better one. What is moved in vain for
     /// want of a checkpoint adds up; when it comes to the price of one, one begins
-    /// ([`REGRET_RATIO`] times, as two checkpoints have to pass, and moves also gain space for
+    /// ([`OPPORTUNITY_COST_RATIO`] times, as two checkpoints have to pass, and moves also gain space for
     /// later). What is partly alive counts for less: it would not wait in vain, as more of it dies
     /// meanwhile.
-    pub(crate) fn regret_victim(&mut self, gained: u64) {
+    pub(crate) fn opportunity_cost_victim(&mut self, gained: u64) {
         if self.checkpoint.is_idle() {
-            self.checkpoint.regret += self.segments.regret(gained);
+            self.checkpoint.opportunity_cost += self.segments.opportunity_cost(gained);
         }
     }
 
@@ -328,7 +330,7 @@ impl Engine {
         self.checkpoint.current += 1;
         self.checkpoint.begun = self.checkpoint.current;
         self.checkpoint.user_bytes_at_last = self.counters.committed_user_bytes;
-        self.checkpoint.regret = 0;
+        self.checkpoint.opportunity_cost = 0;
         self.checkpoint.bytes_at_begin = self.counters.checkpoint_log_bytes;
         self.checkpoint.log_bytes_at_begin = self.counters.log_bytes;
         let id = self.checkpoint.current;
@@ -353,7 +355,7 @@ impl Engine {
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
         self.take_dropped_pages();
         self.checkpoint.building = Some(Building {
-            order: self.orders.committed(),
+            lsn: self.lsns.committed(),
             replay,
             work,
             outstanding: 0,
@@ -361,9 +363,9 @@ impl Engine {
             records: Vec::new(),
             list: Vec::new(),
             top: Vec::new(),
-            contained: Order(0),
-            contained_moves: Seq(0),
-            last_page: Seq(0),
+            contained: Lsn(0),
+            contained_moves: BatchSeq(0),
+            last_page: BatchSeq(0),
         });
         self.checkpoint.stage = Stage::Maps;
     }
@@ -731,11 +733,11 @@ impl Engine {
             building.contained_moves,
             building.last_page,
         );
-        let durable = self.orders.durable() >= contained
+        let durable = self.lsns.durable() >= contained
             && self.cleaner.numbers.durable >= moves
             && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
-            if self.orders.committed() < contained {
+            if self.lsns.committed() < contained {
                 // A trim or a volume operation in an open batch, or with several streams the write
                 // of another one.
                 if self.users_are_written() {
@@ -749,17 +751,17 @@ impl Engine {
         let Some(building) = self.checkpoint.building.take() else {
             return;
         };
-        let mut flushed_seq = [Seq(0); MAX_STREAMS];
+        let mut flushed_seq = [BatchSeq(0); MAX_STREAMS];
         for id in STREAMS {
             flushed_seq[id] = self.stream(id).durable;
         }
         let root = CheckpointRoot {
             id: self.checkpoint.current,
-            order: building.order,
+            lsn: building.lsn,
             epoch: self.superblock.epoch,
             replay: building.replay,
             flushed_seq,
-            flushed_through: self.orders.durable(),
+            flushed_through: self.lsns.durable(),
             list: building.top.last().copied().unwrap_or_default(),
             list_pages: (building.list.len() + building.top.len()) as u32,
             last_volume: self.volumes.last_id,
@@ -788,12 +790,12 @@ impl Engine {
             &mut self.checkpoint.retired,
             std::mem::take(&mut self.checkpoint.retiring),
         );
-        for place in retired {
+        for address in retired {
             self.segments.remove_live(
-                self.codec.segment(place),
+                self.codec.segment(address),
                 FULL_BLOCK_UNITS,
-                Order(0),
-                Seq(0),
+                Lsn(0),
+                BatchSeq(0),
             );
         }
         self.checkpoint.stage = Stage::Idle;

@@ -40,7 +40,7 @@ use crate::slab::Slab;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
-use damage::{FRUITLESS_DEBT, Pass};
+use damage::{FUTILE_BACKLOG, Pass};
 pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
@@ -52,7 +52,8 @@ use windrow_format::checkpoint::OBJECT_MAP;
 use windrow_geometry::{Column, Shape};
 use windrow_io::Payload;
 use windrow_types::{
-    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, VolumeId,
+    Address, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS, Lsn, PoolUuid, SegmentId,
+    VolumeId,
 };
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
@@ -66,8 +67,8 @@ const READY_BOUND: usize = 4096;
 #[derive(Debug)]
 struct Move {
     key: BlockKey,
-    birth: Order,
-    from: Place,
+    birth: Lsn,
+    from: Address,
     /// Of a repair: the checksum that the map must still show. (The segment of a victim is not
     /// written again before its moves have their places.)
     checksum: Option<u32>,
@@ -83,8 +84,8 @@ struct LiveBlock {
     /// Its bytes in the run.
     piece: Piece,
     key: BlockKey,
-    birth: Order,
-    from: Place,
+    birth: Lsn,
+    from: Address,
 }
 
 /// Live blocks that are read together, with the dead ones between them.
@@ -154,7 +155,7 @@ pub(crate) struct Victim {
     /// Its blocks that are read and are with the workers.
     repacking: u32,
     /// Of each stream of moved blocks the number of the batch that takes the victim's last move.
-    last: [Seq; CLEANED_STREAMS.len()],
+    last: [BatchSeq; CLEANED_STREAMS.len()],
     /// Which way what lives in it is found.
     pass: Pass,
     /// Something in it could not be had on this way.
@@ -187,14 +188,14 @@ impl Victim {
 #[derive(Debug, Default)]
 pub(crate) struct MoveNumbers {
     /// The last one given.
-    pub(crate) given: Seq,
+    pub(crate) given: BatchSeq,
     /// All up to it are durable.
-    pub(crate) durable: Seq,
+    pub(crate) durable: BatchSeq,
 }
 
 impl MoveNumbers {
     /// The next one.
-    pub(crate) fn give(&mut self) -> Seq {
+    pub(crate) fn give(&mut self) -> BatchSeq {
         self.given = self.given.next();
         self.given
     }
@@ -212,11 +213,11 @@ pub(crate) struct Cleaner {
     moves_in_flight: u32,
     /// What victims that left something behind have taken, and others, or users who trim, have not
     /// given back since, in parts of a segment ([`force::GAIN_PARTS`]).
-    debt: u64,
+    backlog: u64,
     /// Segments that the data of users took when that was last looked at.
     data_segments: u64,
     /// A batch of a victim is being examined: one at a time, for the memory that it takes.
-    examining: bool,
+    verifying: bool,
     /// There is more to do, and nothing may be under way that would make it go on: it does at once.
     again: bool,
     rest: force::Rest<force::Seen>,
@@ -310,7 +311,7 @@ impl Engine {
         for at in &victims {
             self.read_victim(*at, out);
         }
-        self.examine_victims(out);
+        self.verify_victims(out);
         self.append_moves(out);
         for at in victims {
             self.end_victim(at);
@@ -453,7 +454,7 @@ impl Engine {
                 .iter_mut()
                 .filter(|e| e.row == row)
                 .for_each(|e| e.wrong = true);
-            self.examine_victims(out);
+            self.verify_victims(out);
         }
     }
 
@@ -477,19 +478,19 @@ impl Engine {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let place = place_in(&self.codec, segment, row, shape.data, payload);
+            let address = place_in(&self.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => (BlockKey::new(volume, lba), birth),
                 Entry::Page { object, index } => {
-                    self.rewrite_page(object, index, place);
+                    self.rewrite_page(object, index, address);
                     continue;
                 }
                 _ => continue,
             };
-            if let Some(checksum) = self.shown(key.volume(), key.lba(), place) {
+            if let Some(checksum) = self.shown(key.volume(), key.lba(), address) {
                 if checksum != payload.checksum {
                     return false;
                 }
@@ -499,12 +500,12 @@ impl Engine {
                         piece: Piece::row(0, 0),
                         key,
                         birth,
-                        from: place,
+                        from: address,
                     },
                 ));
             }
         }
-        if batch.frame.packed_blocks > 0 {
+        if batch.frame.compressed_blocks > 0 {
             // Packed payload lies behind the whole blocks, whatever the order of the entries.
             live.sort_unstable_by_key(|(payload, _)| payload.unit);
         }
@@ -701,7 +702,7 @@ impl Engine {
         if is_left && is_checkpoint && missed {
             // Nobody can tell which pages they are but those who point to them.
             let codec = self.codec;
-            self.rewrite_pages_where(|place| codec.segment(place) == segment);
+            self.rewrite_pages_where(|address| codec.segment(address) == segment);
         }
         let takes = self.in_parts(moved);
         self.admission.pace.earn_rest(&gain);
@@ -710,7 +711,7 @@ impl Engine {
         }
         self.cleaner.victims.remove(at);
         let left_bytes = self.live_bytes(segment);
-        self.restripe.victim_ended(segment, left_bytes, self.now_ns);
+        self.reshape.victim_ended(segment, left_bytes, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay
@@ -721,12 +722,12 @@ impl Engine {
                 self.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
-                self.cleaner.debt = (self.cleaner.debt + takes).min(2 * FRUITLESS_DEBT);
+                self.cleaner.backlog = (self.cleaner.backlog + takes).min(2 * FUTILE_BACKLOG);
             }
             // There may be other victims, and nothing else may come.
             self.cleaner.again = true;
         } else {
-            self.cleaner.debt = self.cleaner.debt.saturating_sub(gives);
+            self.cleaner.backlog = self.cleaner.backlog.saturating_sub(gives);
             self.segments.end_cleaning(segment, clock);
             self.counters.segments_cleaned += 1;
         }
@@ -734,9 +735,9 @@ impl Engine {
 
     /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written
     /// elsewhere if it is still in use. True if it is.
-    pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, place: Place) -> bool {
+    pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, address: Address) -> bool {
         if object < OBJECT_MAP {
-            return self.checkpoint.rewrite(object, index, place);
+            return self.checkpoint.rewrite(object, index, address);
         }
         let volume = windrow_types::VolumeId(object - OBJECT_MAP);
         let slot = self
@@ -747,7 +748,7 @@ impl Engine {
             self.volumes
                 .arena
                 .meta(*slot)
-                .is_some_and(|m| m.pointer.present && m.pointer.place == place)
+                .is_some_and(|m| m.pointer.present && m.pointer.address == address)
         });
         if let Some(slot) = used {
             self.volumes.arena.mark_dirty(slot);

@@ -19,7 +19,7 @@ use windrow_format::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
 use windrow_format::superblock::{Features, PoolState, Properties};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::select::Rule;
-use windrow_types::{BLOCK_BYTES, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lba, Lsn, VolumeId};
 
 const SPARE_PER_MILLE_MAX: u16 = 900;
 
@@ -43,7 +43,7 @@ pub(crate) struct ControlState {
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
     /// The last wish of the superblock writer that puts flags for packed payload in force.
-    packed_wish: u64,
+    compressed_wish: u64,
     /// The same for shared content.
     pub(crate) shared_wish: u64,
     /// Wait for a superblock generation.
@@ -67,7 +67,7 @@ impl ControlState {
     pub(crate) fn volumes_wait(&self) -> bool {
         self.waiting
             .iter()
-            .any(|request| request.command.takes_order())
+            .any(|request| request.command.takes_lsn())
     }
 
     /// True if a volume waits to be deleted.
@@ -82,7 +82,7 @@ impl ControlState {
     pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|request| request.command.takes_order());
+            .partition(|request| request.command.takes_lsn());
         self.waiting = others.into();
         refused.iter().for_each(|request| {
             control_answer(request.id, Err(ControlError::NoSpace(why.into())), out)
@@ -126,7 +126,7 @@ impl Engine {
                 out,
             );
         }
-        if request.command.takes_order()
+        if request.command.takes_lsn()
             && (self.admission.is_held_up()
                 || self.ranges.barrier
                 || self.ranges.is_full()
@@ -244,22 +244,22 @@ impl Engine {
                 "the pool has given all numbers of volumes".into(),
             ));
         }
-        let order = self.orders.take(1);
-        self.checkpoint.applied = order;
+        let lsn = self.lsns.take(1);
+        self.checkpoint.applied = lsn;
         self.volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.volumes.count_table_pages();
         self.queue_record(
             Entry::Volume {
                 volume,
-                order,
+                lsn,
                 change: VolumeChange::Create { name, size_bytes },
             },
-            order,
+            lsn,
         );
         self.report_promises(out);
         self.flush_through(
-            order,
+            lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Volume(volume),
@@ -287,31 +287,31 @@ impl Engine {
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
-        let order = self.orders.take(1);
+        let lsn = self.lsns.take(1);
         self.volumes
             .change(volume, |record| record.size_bytes = size_bytes);
-        self.checkpoint.applied = order;
+        self.checkpoint.applied = lsn;
         if size_bytes < old {
             self.volumes.cuts += 1;
             self.begin_range(
                 volume,
                 Lba(size_bytes / BLOCK_BYTES),
                 Lba(old / BLOCK_BYTES),
-                order,
+                lsn,
                 RangeState::Hole,
             );
         }
         self.queue_record(
             Entry::Volume {
                 volume,
-                order,
+                lsn,
                 change: VolumeChange::Resize { size_bytes },
             },
-            order,
+            lsn,
         );
         self.report_promises(out);
         self.flush_through(
-            order,
+            lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
@@ -328,19 +328,19 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        let order = self.orders.take(1);
-        self.begin_delete(volume, order);
+        let lsn = self.lsns.take(1);
+        self.begin_delete(volume, lsn);
         self.queue_record(
             Entry::Volume {
                 volume,
-                order,
+                lsn,
                 change: VolumeChange::Delete,
             },
-            order,
+            lsn,
         );
         self.report_promises(out);
         self.flush_through(
-            order,
+            lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
@@ -381,7 +381,7 @@ impl Engine {
         if self.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
-        if !self.may_pack(Features::RENAMED, out) {
+        if !self.may_compress(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
             self.control.waiting.push_back(ControlRequest {
                 id,
@@ -420,18 +420,18 @@ impl Engine {
         change: VolumeChange,
         out: &mut Outbox,
     ) {
-        let order = self.orders.take(1);
-        self.checkpoint.applied = order;
+        let lsn = self.lsns.take(1);
+        self.checkpoint.applied = lsn;
         self.queue_record(
             Entry::Volume {
                 volume,
-                order,
+                lsn,
                 change,
             },
-            order,
+            lsn,
         );
         self.flush_through(
-            order,
+            lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
@@ -449,7 +449,7 @@ impl Engine {
     ) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
         // Also for "off": the format has the operation only with the flag for it.
-        if !self.may_pack(Features::PACKED | compression.features(), out) {
+        if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
             // The format has the operation only behind a durable flag.
             self.control.waiting.push_back(ControlRequest {
                 id,
@@ -468,15 +468,15 @@ impl Engine {
 
     /// True if the superblock that is in force has these flags, such as those of packed payload;
     /// else it is made to.
-    fn may_pack(&mut self, flags: u64, out: &mut Outbox) -> bool {
+    fn may_compress(&mut self, flags: u64, out: &mut Outbox) -> bool {
         let features = &mut self.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
             self.superblock_writer.wanted += 1;
-            self.control.packed_wish = self.superblock_writer.wanted;
+            self.control.compressed_wish = self.superblock_writer.wanted;
             self.superblock_step(out);
         }
-        self.superblock_writer.done >= self.control.packed_wish
+        self.superblock_writer.done >= self.control.compressed_wish
     }
 
     fn volume_dedup(
@@ -496,7 +496,7 @@ impl Engine {
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing where there has never been anything else.
             self.flush_through(
-                self.orders.last(),
+                self.lsns.last(),
                 Waiter::Control {
                     id,
                     reply: ControlReply::Done,
@@ -649,7 +649,7 @@ impl Engine {
                     return;
                 }
                 self.close_index(out);
-                self.seal_users(Order(u64::MAX), out);
+                self.seal_users(Lsn(u64::MAX), out);
                 let sealed = USER_STREAMS
                     .iter()
                     .all(|id| self.stream(*id).open.is_empty());
@@ -658,7 +658,7 @@ impl Engine {
                     && self.pending.is_empty();
                 if quiet
                     && self.fetches_are_answered()
-                    && self.examinations.is_empty()
+                    && self.verifications.is_empty()
                     && self.scrub.is_at_rest()
                     && self.rebuild.is_at_rest()
                     && self.flush.is_idle()
@@ -727,8 +727,8 @@ impl Engine {
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
         // (What was acknowledged may still be in the open batch.)
-        self.seal_users(Order(u64::MAX), out);
-        if self.orders.durable() == self.orders.last() {
+        self.seal_users(Lsn(u64::MAX), out);
+        if self.lsns.durable() == self.lsns.last() {
             return self.end_as_is(id, out);
         }
         self.flush.wanted = true;
@@ -738,7 +738,7 @@ impl Engine {
     /// The pool has stopped: whoever waits is refused.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let waiting = std::mem::take(&mut self.control);
-        if let Some(id) = self.restripe.give_up_coming() {
+        if let Some(id) = self.reshape.give_up_coming() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         for (id, _) in std::mem::take(&mut self.exchanges.settling) {
@@ -775,7 +775,7 @@ impl Control {
     }
 
     /// True if it goes to the log as a record with an order of its own.
-    fn takes_order(&self) -> bool {
+    fn takes_lsn(&self) -> bool {
         matches!(
             self,
             Self::VolumeCreate { .. }

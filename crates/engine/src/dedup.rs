@@ -35,8 +35,8 @@ use std::collections::BTreeSet;
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::Payload;
-use windrow_reduction::Print;
-use windrow_types::{BLOCK_BYTES, Lba, Order, Seq, VolumeId};
+use windrow_reduction::Fingerprint;
+use windrow_types::{BLOCK_BYTES, BatchSeq, Lba, Lsn, VolumeId};
 
 /// What becomes of a block that may be shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,13 +44,13 @@ pub(crate) enum Sharing {
     /// It is not shared.
     Off,
     /// A worker takes its fingerprint.
-    Printing,
+    Fingerprinting,
     /// It waits for the blocks before it.
-    Printed(u128),
+    Fingerprinted(u128),
     /// It is compared with what has its fingerprint.
     Comparing,
-    /// New content. `print`: its fingerprint, unless the index names other content by it.
-    Content { id: u32, print: Option<u128> },
+    /// New content. `fingerprint`: its fingerprint, unless the index names other content by it.
+    Content { id: u32, fingerprint: Option<u128> },
     /// Content that is there already.
     Reference(u32),
 }
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     /// page of the index names them again.
     lost: BTreeSet<(u32, u32)>,
     /// What a start took for applied.
-    base: Order,
+    base: Lsn,
     /// Fingerprints are weak on purpose (tests).
     weak: bool,
     sums: DedupSums,
@@ -204,7 +204,7 @@ pub struct DedupStatus {
 
 impl Shared {
     /// After a start that took everything up to `base` for applied.
-    pub(crate) fn after(base: Order) -> Self {
+    pub(crate) fn after(base: Lsn) -> Self {
         Self {
             base,
             ..Self::default()
@@ -234,12 +234,12 @@ impl Engine {
     }
 
     /// The kind of fingerprint that a volume's blocks get.
-    pub(crate) fn print_of(&self, dedup: Dedup) -> Option<Print> {
+    pub(crate) fn fingerprint_of(&self, dedup: Dedup) -> Option<Fingerprint> {
         match dedup {
             Dedup::Off => None,
-            Dedup::Verify if self.shared.weak => Some(Print::Weak),
-            Dedup::Verify => Some(Print::Fast),
-            Dedup::Hash => Some(Print::Strong),
+            Dedup::Verify if self.shared.weak => Some(Fingerprint::Weak),
+            Dedup::Verify => Some(Fingerprint::Fast),
+            Dedup::Hash => Some(Fingerprint::Strong),
         }
     }
 
@@ -299,17 +299,17 @@ impl Engine {
             };
             if let Placing::Data {
                 key,
-                order,
+                lsn,
                 payload,
                 sharing,
                 ..
             } = entry
             {
                 match *sharing {
-                    Sharing::Printing => return,
-                    Sharing::Printed(print) => {
-                        let (key, order, payload) = (*key, *order, payload.clone());
-                        self.look_up(number, key.volume(), order, print, payload);
+                    Sharing::Fingerprinting => return,
+                    Sharing::Fingerprinted(fingerprint) => {
+                        let (key, lsn, payload) = (*key, *lsn, payload.clone());
+                        self.look_up(number, key.volume(), lsn, fingerprint, payload);
                     }
                     _ => {}
                 }
@@ -322,21 +322,21 @@ impl Engine {
         &mut self,
         number: u64,
         volume: VolumeId,
-        order: Order,
-        print: u128,
+        lsn: Lsn,
+        fingerprint: u128,
         payload: Payload,
     ) {
         self.shared.sums.looked_up += 1;
-        let known = self.shared.index.find(print);
+        let known = self.shared.index.find(fingerprint);
         let known = known.or_else(|| {
             self.shared
                 .pages
-                .find_unwritten(print, &self.shared.index, &self.volumes.ids)
+                .find_unwritten(fingerprint, &self.shared.index, &self.volumes.ids)
         });
         let Some(id) = known.filter(|id| !self.is_lost(*id) && self.volumes.ids.refer(*id)) else {
-            return self.becomes_content(number, volume, order, Some(print), payload);
+            return self.becomes_content(number, volume, lsn, Some(fingerprint), payload);
         };
-        if print & 1 == 1 && self.is_trusted(id) {
+        if fingerprint & 1 == 1 && self.is_trusted(id) {
             return self.becomes_reference(number, id);
         }
         self.shared.sums.compared += 1;
@@ -359,9 +359,9 @@ impl Engine {
             .ids
             .slot(id)
             .is_some_and(|slot| self.shared.index.is_proven(slot));
-        let last = self.orders.last().0;
+        let last = self.lsns.last().0;
         // The life is the low half of an order that is not above the last one.
-        let age = (last as u32).wrapping_sub(self.volumes.ids.life(id));
+        let age = (last as u32).wrapping_sub(self.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
     }
 
@@ -378,7 +378,9 @@ impl Engine {
             self.shared.index.remove(slot);
         }
         if self.shared.lost.len() < SURVEY_LOST_MAX {
-            self.shared.lost.insert((id, self.volumes.ids.life(id)));
+            self.shared
+                .lost
+                .insert((id, self.volumes.ids.incarnation(id)));
         }
     }
 
@@ -386,7 +388,10 @@ impl Engine {
     /// back there.
     fn is_lost(&mut self, id: u32) -> bool {
         let lost = !self.shared.lost.is_empty()
-            && self.shared.lost.contains(&(id, self.volumes.ids.life(id)));
+            && self
+                .shared
+                .lost
+                .contains(&(id, self.volumes.ids.incarnation(id)));
         if lost && let Some(slot) = self.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
@@ -412,45 +417,42 @@ impl Engine {
     /// The block with this number in the queue is not what its fingerprint found: it lets go of it.
     fn is_another(&mut self, number: u64, id: u32) {
         self.shared.sums.mismatched += 1;
-        self.release_content(id, Order(0));
+        self.release_content(id, Lsn(0));
         let Some(Placing::Data {
-            key,
-            order,
-            payload,
-            ..
+            key, lsn, payload, ..
         }) = self.admission.queued(number)
         else {
             return;
         };
-        let (volume, order, payload) = (key.volume(), *order, payload.clone());
+        let (volume, lsn, payload) = (key.volume(), *lsn, payload.clone());
         // The index goes on to name the other one.
-        self.becomes_content(number, volume, order, None, payload);
+        self.becomes_content(number, volume, lsn, None, payload);
     }
 
     fn becomes_content(
         &mut self,
         number: u64,
         volume: VolumeId,
-        order: Order,
-        print: Option<u128>,
+        lsn: Lsn,
+        fingerprint: Option<u128>,
         payload: Payload,
     ) {
         self.shared.undecided -= 1;
-        let id = self.volumes.ids.take(order);
-        if let Some(print) = print {
-            let (slot, former) = self.shared.index.insert(print, id);
+        let id = self.volumes.ids.take(lsn);
+        if let Some(fingerprint) = fingerprint {
+            let (slot, former) = self.shared.index.insert(fingerprint, id);
             self.volumes.ids.set_slot(id, slot);
             if let Some(former) = former {
                 self.shared.sums.evicted += 1;
                 self.volumes.ids.take_slot(former);
             }
         }
-        if print.is_some_and(|print| print & 1 == 0) {
+        if fingerprint.is_some_and(|fingerprint| fingerprint & 1 == 0) {
             self.shared.fresh.insert(id, payload.clone());
         }
-        self.set_sharing(number, Sharing::Content { id, print });
+        self.set_sharing(number, Sharing::Content { id, fingerprint });
         if let Some(codec) = self.packs(volume) {
-            self.pack_queued(number, codec, payload);
+            self.compress_queued(number, codec, payload);
         }
     }
 
@@ -467,7 +469,7 @@ impl Engine {
             .get(VolumeId::SHARED)?
             .map
             .get(&self.volumes.arena, id);
-        (content.has_payload() && content.life() == entry.life()).then_some(content)
+        (content.has_payload() && content.incarnation() == entry.incarnation()).then_some(content)
     }
 
     /// A block can not be had any more. If it is shared content, or refers to some, nothing that is
@@ -488,14 +490,14 @@ impl Engine {
             return;
         };
         self.distrust(id);
-        self.survey.name(id, self.volumes.ids.life(id));
+        self.survey.name(id, self.volumes.ids.incarnation(id));
     }
 
     /// One reference less. The last one makes the content a hole. What the maps do not show any
     /// more was taken from them by orders up to *applied*, not all of them durable: until they are,
     /// the place is not written again, and only a block with a higher order gets the id. `by`: the
     /// order at work, if it is not counted as applied yet.
-    pub(crate) fn release_content(&mut self, id: u32, by: Order) {
+    pub(crate) fn release_content(&mut self, id: u32, by: Lsn) {
         if !self.volumes.ids.release(id) {
             return;
         }
@@ -508,10 +510,10 @@ impl Engine {
             self.volumes.charge -= weight(&old);
             if old.has_payload() {
                 self.segments.remove_live(
-                    self.codec.segment(old.place()),
+                    self.codec.segment(old.address()),
                     old.length_units(),
                     applied,
-                    Seq(0),
+                    BatchSeq(0),
                 );
             }
         }
@@ -543,7 +545,7 @@ impl Engine {
                 .sum::<u64>()
                 * BLOCK_BYTES,
             unique_bytes: content.0 * BLOCK_BYTES,
-            stored_bytes: content.1 * windrow_types::PLACE_UNIT as u64,
+            stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
             index_entries,
             index_entries_max,
             index_pages: self.index_pages_mapped(),
@@ -560,7 +562,7 @@ impl Engine {
     /// Makes fingerprints weak on purpose, so that different blocks have the same one: for tests of
     /// volumes that compare.
     #[doc(hidden)]
-    pub fn plant_weak_fingerprints(&mut self) {
+    pub fn inject_weak_fingerprints(&mut self) {
         self.shared.weak = true;
     }
 

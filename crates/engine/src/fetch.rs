@@ -10,11 +10,11 @@
 //! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it
 //!   is not used again under the read.
 
-use crate::jobs::{Job, VerifyWork, Work, verify};
+use crate::hedge::Watch;
+use crate::jobs::{ChecksumWork, Job, Work, checksums_agree};
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
 use crate::piece::Piece;
-use crate::slow::Watch;
 use crate::stages::Stage as Times;
 use crate::{Engine, Outbox};
 use gather::Gathered;
@@ -36,7 +36,7 @@ pub(crate) enum FetchGoal {
     Edge {
         write: u32,
         edge: u32,
-        packed: Option<Piece>,
+        compressed: Option<Piece>,
     },
     /// Shared content that blocks are compared with.
     Compare { at: u32 },
@@ -206,7 +206,8 @@ impl Engine {
     /// there.
     fn is_passed_over(&mut self, at: u32, member: MemberId) -> bool {
         let is_bounded = self.superblock.properties.read_latency_bound_ms > 0;
-        let is_passed_over = is_bounded && self.slow.owes_much(member) && self.can_ask_more(at);
+        let is_passed_over =
+            is_bounded && self.slow.has_many_outstanding(member) && self.can_ask_more(at);
         if is_passed_over {
             self.slow.pass_over(member);
             self.members.list[member.index()].stats.slow_reads += 1;
@@ -298,7 +299,7 @@ impl Engine {
             // Others have been asked meanwhile: the first right answer counts. It is looked at
             // here, few reads come this way.
             (Stage::Gathering | Stage::Rebuilding, Some(bytes))
-                if verify(&bytes, &fetch.spec.pieces) =>
+                if checksums_agree(&bytes, &fetch.spec.pieces) =>
             {
                 self.finish_fetch(at, Some(bytes), out)
             }
@@ -342,12 +343,12 @@ impl Engine {
             return self.finish_fetch(at, Some(bytes), out);
         }
         if pieces.len() <= INLINE_VERIFY_BLOCKS {
-            if verify(&bytes, pieces) {
+            if checksums_agree(&bytes, pieces) {
                 return self.finish_fetch(at, Some(bytes), out);
             }
             return self.own_is_bad(at, Some(bytes), out);
         }
-        let work = VerifyWork {
+        let work = ChecksumWork {
             fetch: at,
             blocks: bytes.clone(),
             pieces: pieces.clone(),
@@ -355,7 +356,7 @@ impl Engine {
         };
         fetch.stage = Stage::Verifying(bytes);
         fetch.since_ns = Some(self.now_ns);
-        out.jobs.push(Job(Work::Verify(Box::new(work))));
+        out.jobs.push(Job(Work::Checksum(Box::new(work))));
     }
 
     /// A verify job has run.
@@ -378,13 +379,17 @@ impl Engine {
 
     /// What a user gets of a stored block: itself, or what it was before it was packed. `None` if
     /// it does not unpack (the software that wrote it was at fault: its checksum is right).
-    pub(crate) fn unpacked(&self, bytes: Payload, packed: Option<Piece>) -> Option<Payload> {
-        let Some(piece) = packed else {
+    pub(crate) fn decompressed(
+        &self,
+        bytes: Payload,
+        compressed: Option<Piece>,
+    ) -> Option<Payload> {
+        let Some(piece) = compressed else {
             return Some(bytes);
         };
         let mut block = self.buffers.get(BLOCK_SIZE);
         self.codecs
-            .unpack_stored(&bytes[piece.range()], &mut block)
+            .decompress_stored(&bytes[piece.range()], &mut block)
             .then(|| block.freeze())
     }
 
@@ -440,9 +445,11 @@ impl Engine {
             FetchGoal::Edge {
                 write,
                 edge,
-                packed,
+                compressed,
             } => {
-                let bytes = fetched.ok().and_then(|bytes| self.unpacked(bytes, packed));
+                let bytes = fetched
+                    .ok()
+                    .and_then(|bytes| self.decompressed(bytes, compressed));
                 self.edge_read(write, edge, bytes);
             }
             FetchGoal::Compare { at } => self.contents_read(at, fetched),

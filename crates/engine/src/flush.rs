@@ -23,7 +23,7 @@ use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_s
 use std::collections::VecDeque;
 use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
-use windrow_types::{MemberId, Order, Seq, VolumeId};
+use windrow_types::{BatchSeq, Lsn, MemberId, VolumeId};
 
 /// Who waits for durability.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum Waiter {
     /// A flush or FUA request.
     Request {
         id: RequestId,
-        orders: Option<(Order, Order)>,
+        lsns: Option<(Lsn, Lsn)>,
     },
     /// A control request.
     Control { id: ControlId, reply: ControlReply },
@@ -42,7 +42,7 @@ pub(crate) enum Waiter {
 /// A waiter and its horizon.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) horizon: Order,
+    pub(crate) horizon: Lsn,
     waiter: Waiter,
     /// When it came, until a round begins that is for it.
     since_ns: Option<u64>,
@@ -51,10 +51,10 @@ pub(crate) struct Waiting {
 impl Waiting {
     fn answer(self, out: &mut Outbox) {
         match self.waiter {
-            Waiter::Request { id, orders } => out.completions.push(Completion {
+            Waiter::Request { id, lsns } => out.completions.push(Completion {
                 id,
                 result: Ok(Reply::Done),
-                orders,
+                lsns,
             }),
             Waiter::Control { id, reply } => out.control.push(ControlCompletion {
                 id,
@@ -69,7 +69,7 @@ impl Waiting {
             Waiter::Request { id, .. } => out.completions.push(Completion {
                 id,
                 result: Err(RequestError::Stopped),
-                orders: None,
+                lsns: None,
             }),
             Waiter::Control { id, .. } => out.control.push(ControlCompletion {
                 id,
@@ -83,10 +83,10 @@ impl Waiting {
 /// A round under way.
 #[derive(Debug)]
 struct Round {
-    through: Order,
-    seqs: [Seq; STREAMS.len()],
+    through: Lsn,
+    seqs: [BatchSeq; STREAMS.len()],
     /// Number of the batches of moved blocks.
-    moves: Seq,
+    moves: BatchSeq,
     left: u32,
     /// When its members began to be flushed, if there are any.
     since_ns: Option<u64>,
@@ -106,7 +106,7 @@ pub(crate) struct FlushState {
     /// Bytes of log when the last round began.
     log_bytes_at_round: u64,
     /// Orders up to this one are at risk since this time, or are durable.
-    aging: Option<(Order, u64)>,
+    aging: Option<(Lsn, u64)>,
 }
 
 impl FlushState {
@@ -137,12 +137,12 @@ impl Engine {
         if self.read_only || self.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
         }
-        let horizon = self.orders.last();
-        self.flush_through(horizon, Waiter::Request { id, orders: None }, out);
+        let horizon = self.lsns.last();
+        self.flush_through(horizon, Waiter::Request { id, lsns: None }, out);
     }
 
     /// Answers `waiter` when everything up to `horizon` is durable.
-    pub(crate) fn flush_through(&mut self, horizon: Order, waiter: Waiter, out: &mut Outbox) {
+    pub(crate) fn flush_through(&mut self, horizon: Lsn, waiter: Waiter, out: &mut Outbox) {
         if matches!(waiter, Waiter::Request { .. }) {
             self.note_prompt();
         }
@@ -152,7 +152,7 @@ impl Engine {
             since_ns: Some(self.now_ns),
         };
         self.listen();
-        if horizon <= self.promised() && !self.members.unrecorded_loss {
+        if horizon <= self.durable_lsn() && !self.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
         // Horizons are given in ascending order, but a FUA write answers for its own order only.
@@ -169,15 +169,15 @@ impl Engine {
 
     /// Flushes what has been at risk for as long as the pool allows.
     pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
-        let (newest, promised) = (self.orders.last(), self.promised());
-        if newest <= promised || self.read_only {
+        let (newest, durable_lsn) = (self.lsns.last(), self.durable_lsn());
+        if newest <= durable_lsn || self.read_only {
             self.flush.aging = None;
             return;
         }
         let (through, since_ns) = self
             .flush
             .aging
-            .filter(|(through, _)| *through > promised)
+            .filter(|(through, _)| *through > durable_lsn)
             .unwrap_or((newest, self.now_ns));
         self.flush.aging = Some((through, since_ns));
         if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) {
@@ -230,7 +230,7 @@ impl Engine {
         if self.flush.round.is_some() || self.members.unrecorded_loss {
             return;
         }
-        let committed = self.orders.committed();
+        let committed = self.lsns.committed();
         let waited = |w: &Waiting| w.horizon <= committed && self.is_served_by_log(w.horizon);
         let due = self.flush.waiters.front().is_some_and(waited)
             || log_needs.is_some_and(|needed| needed <= committed);
@@ -251,9 +251,9 @@ impl Engine {
             .into_iter()
             .filter(|m| self.members.list[m.index()].dirty)
             .collect();
-        self.note_round_for(self.orders.committed());
+        self.note_round_for(self.lsns.committed());
         self.flush.round = Some(Round {
-            through: self.orders.committed(),
+            through: self.lsns.committed(),
             seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
             moves: self.moves_committed_through(),
             left: dirty.len() as u32,
@@ -296,7 +296,7 @@ impl Engine {
             self.stages.record(Stage::LogFlush, since_ns, self.now_ns);
         }
         self.flush.ended = self.flush.begun;
-        self.orders.set_durable(round.through);
+        self.lsns.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
             let s = self.stream_mut(stream);
             s.durable = s.durable.max(seq);
@@ -312,12 +312,12 @@ impl Engine {
 
     /// Answers those whose horizon is durable.
     pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
-        let promised = self.promised();
+        let durable_lsn = self.durable_lsn();
         while self
             .flush
             .waiters
             .front()
-            .is_some_and(|w| w.horizon <= promised)
+            .is_some_and(|w| w.horizon <= durable_lsn)
         {
             if let Some(waiting) = self.flush.waiters.pop_front() {
                 self.answer_waiting(waiting, out);
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// A round begins that is for the waiters up to this order.
-    pub(crate) fn note_round_for(&mut self, through: Order) {
+    pub(crate) fn note_round_for(&mut self, through: Lsn) {
         for waiting in self
             .flush
             .waiters

@@ -18,10 +18,10 @@
 use crate::api::Overhead;
 use crate::limits::{
     BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX,
-    CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS, JOURNAL_BYTES_MAX,
-    JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX,
-    MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS,
-    PACKED_UNITS_MAX, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
+    CLEANING_AHEAD_MIN, COMPRESSED_UNITS_MAX, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
+    JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX,
+    JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS,
+    MIN_SEGMENT_ROWS, MIN_SEGMENTS, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -40,8 +40,8 @@ use windrow_geometry::{
 };
 use windrow_io::{MemberError, MemberIo};
 use windrow_types::{
-    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, MAX_STREAMS, MemberId, Order, PlaceCodec,
-    SegmentId, Seq, Uuid,
+    AddressCodec, BLOCK_BYTES, BatchSeq, Epoch, FULL_BLOCK_UNITS, Generation, Lsn, MAX_STREAMS,
+    MemberId, SegmentId, Uuid,
 };
 
 /// Why a pool can not be made.
@@ -324,7 +324,7 @@ fn all_members(spec: &PoolSpec) -> impl Iterator<Item = &(Uuid, u64)> {
 
 /// How places of a pool with these zones are packed, with room for the widest segments that the
 /// redundancy has.
-fn place_codec(redundancy: Redundancy, zones: &ZoneMap) -> PlaceCodec {
+fn address_codec(redundancy: Redundancy, zones: &ZoneMap) -> AddressCodec {
     let own = zones.max_data_blocks();
     // No zone at all: the members are too small, as will be said soon.
     let of = |zone: &Zone| {
@@ -337,7 +337,7 @@ fn place_codec(redundancy: Redundancy, zones: &ZoneMap) -> PlaceCodec {
         .first()
         .and_then(of)
         .map_or(own, |shape| shape.data_blocks());
-    PlaceCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
+    AddressCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
 }
 
 /// Payload blocks of a segment of full batches of moves (whose entries are the longest).
@@ -431,7 +431,7 @@ impl Kept {
 fn without_column_ends<'s>(usable: u64, shapes: impl Iterator<Item = &'s Shape>) -> u64 {
     let of = |shape: &Shape| {
         let batch = payload_blocks(shape) / u64::from(shape.rows / shape.chunk_rows).max(1);
-        let lost = (u64::from(PACKED_UNITS_MAX - 1) * u64::from(shape.data))
+        let lost = (u64::from(COMPRESSED_UNITS_MAX - 1) * u64::from(shape.data))
             .div_ceil(u64::from(FULL_BLOCK_UNITS));
         u128::from(usable) * u128::from(batch.saturating_sub(lost)) / u128::from(batch.max(1))
     };
@@ -641,7 +641,8 @@ impl Engine {
         // Too few members are told of before a journal that they have no room for.
         let zones = ZoneMap::new(zones(spec)?);
         journals(spec)?;
-        if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
+        if u64::from(zones.segment_count()) > address_codec(spec.redundancy, &zones).max_segments()
+        {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
         let mut plan = plan_zones(
@@ -728,17 +729,17 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
         replay[stream] = StreamPosition {
             segment: SegmentId(segment as u32),
             row: 0,
-            seq: Seq(1),
+            seq: BatchSeq(1),
             next_segment: SegmentId::NONE,
         };
     }
     let root = CheckpointRoot {
         id: 1,
-        order: Order(0),
+        lsn: Lsn(0),
         epoch: Epoch(1),
         replay,
-        flushed_seq: [Seq(0); MAX_STREAMS],
-        flushed_through: Order(0),
+        flushed_seq: [BatchSeq(0); MAX_STREAMS],
+        flushed_through: Lsn(0),
         list: PagePointer::default(),
         list_pages: 0,
         last_volume: 0,
@@ -760,7 +761,8 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
         host: Uuid::default(),
         state: PoolState::Exported,
         redundancy: spec.redundancy,
-        place_offset_bits: place_codec(spec.redundancy, &ZoneMap::new(zones.clone())).offset_bits(),
+        address_offset_bits: address_codec(spec.redundancy, &ZoneMap::new(zones.clone()))
+            .offset_bits(),
         created_unix_s: spec.created_unix_s,
         members: members
             .map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size))

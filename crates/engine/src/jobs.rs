@@ -7,15 +7,15 @@
 
 use crate::api::WrittenBytes;
 use crate::dedup::CompareWork;
-use crate::examine::ExamineWork;
 use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
-use crate::write::{PrintWork, ReduceWork};
+use crate::verify::VerifyWork;
+use crate::write::{FingerprintWork, ReduceWork};
 use windrow_format::batch::{self, BatchHeader, BatchPlan, TableWriter};
 use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, BufPool, Payload};
-use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT, Seq};
+use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS};
 
 /// A piece of work. Made by the engine, run once by the driver, handed back.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub struct Job(pub(crate) Work);
 #[derive(Debug)]
 pub(crate) enum Work {
     Seal(Box<SealWork>),
-    Verify(Box<VerifyWork>),
+    Checksum(Box<ChecksumWork>),
     Rebuild(Box<RebuildWork>),
-    Examine(Box<ExamineWork>),
+    Verify(Box<VerifyWork>),
     Journal(Box<crate::journal::JournalWork>),
     Unpack(Box<crate::read::UnpackWork>),
     Reduce(Box<ReduceWork>),
-    Print(Box<PrintWork>),
+    Fingerprint(Box<FingerprintWork>),
     Compare(Box<CompareWork>),
     Repack(Box<crate::clean::RepackWork>),
 }
@@ -40,13 +40,13 @@ impl Job {
     pub fn run(&mut self) {
         match &mut self.0 {
             Work::Seal(work) => work.run(),
-            Work::Verify(work) => work.run(),
+            Work::Checksum(work) => work.run(),
             Work::Rebuild(work) => work.run(),
-            Work::Examine(work) => work.run(),
+            Work::Verify(work) => work.run(),
             Work::Journal(work) => work.run(),
             Work::Unpack(work) => work.run(),
             Work::Reduce(work) => work.run(),
-            Work::Print(work) => work.run(),
+            Work::Fingerprint(work) => work.run(),
             Work::Compare(work) => work.run(),
             Work::Repack(work) => work.run(),
         }
@@ -58,13 +58,13 @@ impl Job {
             Work::Seal(work) => {
                 work.plan.rows as usize * usize::from(work.header.shape.width) * BLOCK_SIZE
             }
-            Work::Verify(work) => work.blocks.len(),
+            Work::Checksum(work) => work.blocks.len(),
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
-            Work::Examine(work) => work.bytes(),
+            Work::Verify(work) => work.bytes(),
             Work::Journal(work) => work.bytes_at_most() as usize,
             Work::Unpack(work) => work.bytes(),
             Work::Reduce(work) => work.bytes(),
-            Work::Print(work) => work.bytes(),
+            Work::Fingerprint(work) => work.bytes(),
             Work::Compare(work) => work.bytes(),
             Work::Repack(work) => work.bytes(),
         }
@@ -76,7 +76,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct SealWork {
     pub stream: usize,
-    pub seq: Seq,
+    pub seq: BatchSeq,
     pub header: BatchHeader,
     pub plan: BatchPlan,
     pub table: TableWriter,
@@ -136,7 +136,7 @@ impl SealWork {
             }
         };
         self.checksums.clear();
-        let whole = (self.plan.payload_blocks - self.plan.packed_blocks) as usize;
+        let whole = (self.plan.payload_blocks - self.plan.compressed_blocks) as usize;
         for (i, (number, payload)) in (0..)
             .zip(&self.payloads)
             .filter(|(_, payload)| payload.len() == BLOCK_SIZE)
@@ -153,7 +153,7 @@ impl SealWork {
         debug_assert_eq!(self.checksums.len(), whole);
         let mut of_table = Vec::new();
         if whole < self.payloads.len() {
-            of_table = self.put_packed(rows);
+            of_table = self.put_compressed(rows);
         }
         for block in head + self.plan.payload_blocks as usize..last {
             put(
@@ -207,17 +207,17 @@ impl SealWork {
     /// Puts the packed payload behind the whole blocks. `checksums`, which has those of the whole
     /// blocks, becomes that of all payload in order; returned are those of the table: of all
     /// payload blocks, then of the packed payload.
-    fn put_packed(&mut self, rows: usize) -> Vec<u32> {
-        let column_units = (rows * BLOCK_SIZE / PLACE_UNIT) as u64;
-        let mut places = self.plan.places();
+    fn put_compressed(&mut self, rows: usize) -> Vec<u32> {
+        let column_units = (rows * BLOCK_SIZE / ADDRESS_UNIT) as u64;
+        let mut addresses = self.plan.places();
         let whole = std::mem::take(&mut self.checksums);
-        let (mut of_whole, mut packed) = (
+        let (mut of_whole, mut compressed) = (
             whole.iter(),
             Vec::with_capacity(self.payloads.len() - whole.len()),
         );
-        let first =
-            u64::from(self.plan.head_blocks + self.plan.payload_blocks - self.plan.packed_blocks)
-                * u64::from(FULL_BLOCK_UNITS);
+        let first = u64::from(
+            self.plan.head_blocks + self.plan.payload_blocks - self.plan.compressed_blocks,
+        ) * u64::from(FULL_BLOCK_UNITS);
         let end = u64::from(self.plan.head_blocks + self.plan.payload_blocks)
             * u64::from(FULL_BLOCK_UNITS);
         let mut behind = first;
@@ -226,7 +226,7 @@ impl SealWork {
                 self.checksums.extend(of_whole.next());
                 continue;
             }
-            let at = places.next(units_of(payload));
+            let at = addresses.next(units_of(payload));
             fill_gap(
                 &mut self.columns,
                 &mut self.written,
@@ -235,7 +235,7 @@ impl SealWork {
             );
             let (column, byte) = (
                 (at / column_units) as usize,
-                (at % column_units) as usize * PLACE_UNIT,
+                (at % column_units) as usize * ADDRESS_UNIT,
             );
             let sum = windrow_reduction::copy_and_checksum(
                 &mut self.columns[column][byte..byte + payload.len()],
@@ -244,7 +244,7 @@ impl SealWork {
             self.cause
                 .add(payload.len() as u64, &mut self.written[column]);
             behind = at + u64::from(units_of(payload));
-            packed.push(sum);
+            compressed.push(sum);
             self.checksums.push(sum);
         }
         fill_gap(
@@ -260,7 +260,7 @@ impl SealWork {
                 &self.columns[column][row * BLOCK_SIZE..][..BLOCK_SIZE],
             ));
         }
-        of_table.extend(packed);
+        of_table.extend(compressed);
         of_table
     }
 }
@@ -278,9 +278,9 @@ fn fill_gap(
         let end = gap.end.min((at / column_units + 1) * column_units);
         let (column, byte) = (
             (at / column_units) as usize,
-            (at % column_units) as usize * PLACE_UNIT,
+            (at % column_units) as usize * ADDRESS_UNIT,
         );
-        let bytes = (end - at) as usize * PLACE_UNIT;
+        let bytes = (end - at) as usize * ADDRESS_UNIT;
         columns[column][byte..byte + bytes].fill(0);
         BlockCause::Padding.add(bytes as u64, &mut written[column]);
         at = end;
@@ -312,7 +312,7 @@ pub(crate) fn encode_redundancy(shape: &Shape, columns: &mut [Buf]) {
 
 /// Compares blocks with their checksums.
 #[derive(Debug)]
-pub(crate) struct VerifyWork {
+pub(crate) struct ChecksumWork {
     pub fetch: u32,
     pub blocks: Payload,
     pub pieces: Vec<Piece>,
@@ -320,14 +320,14 @@ pub(crate) struct VerifyWork {
     pub good: bool,
 }
 
-impl VerifyWork {
+impl ChecksumWork {
     fn run(&mut self) {
-        self.good = verify(&self.blocks, &self.pieces);
+        self.good = checksums_agree(&self.blocks, &self.pieces);
     }
 }
 
 /// True if each piece of `bytes` has its checksum.
-pub(crate) fn verify(bytes: &[u8], pieces: &[Piece]) -> bool {
+pub(crate) fn checksums_agree(bytes: &[u8], pieces: &[Piece]) -> bool {
     pieces.iter().all(|piece| piece.is_in(bytes))
 }
 
@@ -363,7 +363,7 @@ impl RebuildWork {
         // once.
         let mut good = self.lost.is_empty()
             && rebuild(&self.shape, wanted, &columns, None, &mut out)
-            && verify(&out, &self.pieces);
+            && checksums_agree(&out, &self.pieces);
         if !good && !self.pieces.is_empty() {
             columns[wanted] = self.own.as_deref();
             let of_row = |row: u32| {

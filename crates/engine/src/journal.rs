@@ -10,9 +10,9 @@
 //! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last
 //!   order in it is durable in the log.
 //!
-//! Invariants: the backlog has no gap in its orders; `promised` never falls, and every order up to
+//! Invariants: the backlog has no gap in its orders; `durable_lsn` never falls, and every order up to
 //! it is durable in the log or in a record whose chunk is not free; nothing that is decided by
-//! places in the log (reuse of segments, checkpoint roots) looks at `promised`.
+//! places in the log (reuse of segments, checkpoint roots) looks at `durable_lsn`.
 
 mod backlog;
 mod choice;
@@ -36,18 +36,18 @@ use round::Round;
 use windrow_format::superblock::Journals;
 use windrow_geometry::JournalArea;
 use windrow_io::MemberIo;
-use windrow_types::{BLOCK_BYTES, MemberId, Order, Seq};
+use windrow_types::{BLOCK_BYTES, BatchSeq, Lsn, MemberId};
 
 /// Where a pool's journals go on after a start.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
     /// For each journal, in the order of [`Journals::areas`]: what is needed of each chunk, and the
     /// chunk that was filled last.
-    pub(crate) rings: Vec<(Vec<Order>, u32)>,
+    pub(crate) rings: Vec<(Vec<Lsn>, u32)>,
     /// The highest number of a record.
-    pub(crate) seq: Seq,
+    pub(crate) seq: BatchSeq,
     /// P: everything up to it is promised, and to be durable in the log before a checkpoint begins.
-    pub(crate) accepted: Order,
+    pub(crate) accepted: Lsn,
 }
 
 /// State of the journals; of a pool without one, all flushes go to the log.
@@ -58,19 +58,19 @@ pub(crate) struct Journal {
     /// The one in use; none if there are no more.
     at: usize,
     /// The number of the next record.
-    seq: Seq,
+    seq: BatchSeq,
     backlog: Backlog,
     round: Option<Round>,
     /// Every order up to this one is durable, in the log or in records.
-    promised: Order,
+    durable_lsn: Lsn,
     /// Flushes up to this order are served by the log.
-    by_log: Order,
+    by_log: Lsn,
     /// No checkpoint begins before the log is durable up to here.
-    settle: Order,
+    settle: Lsn,
     /// Journals that were left had promised everything up to here.
-    left: Order,
+    left: Lsn,
     /// No member is whole before the log is durable up to here.
-    whole_from: Order,
+    whole_from: Lsn,
     /// The one inside the members is about to lie on fewer of them: until then flushes go to the
     /// log.
     pub(crate) moves: bool,
@@ -93,19 +93,19 @@ impl Journal {
             })
             .collect();
         let settle = if rings.is_empty() {
-            Order(0)
+            Lsn(0)
         } else {
             resume.accepted
         };
         let by_log = if rings.is_empty() {
-            Order(u64::MAX)
+            Lsn(u64::MAX)
         } else {
             settle
         };
         Self {
             rings,
             seq: resume.seq.next(),
-            promised: resume.accepted,
+            durable_lsn: resume.accepted,
             by_log,
             settle,
             left: settle,
@@ -116,8 +116,8 @@ impl Journal {
 
     /// After a start that had records from devices which could not be flushed: what they brought is
     /// promised when the log has it.
-    pub(crate) fn promise_no_more_than(&mut self, covered: Order) {
-        self.promised = self.promised.min(covered);
+    pub(crate) fn promise_no_more_than(&mut self, covered: Lsn) {
+        self.durable_lsn = self.durable_lsn.min(covered);
     }
 
     fn ring(&self) -> Option<&Ring> {
@@ -152,7 +152,7 @@ impl Journal {
         );
         format!(
             "journal {ring:?} promised {} by log {} settle {} backlog {backlog:?} round {:?}",
-            self.promised, self.by_log, self.settle, self.round
+            self.durable_lsn, self.by_log, self.settle, self.round
         )
     }
 }
@@ -165,10 +165,10 @@ impl Engine {
 
     /// Every order up to the first one is durable in the log, up to the second one in the log or in
     /// a journal.
-    pub fn durable_orders(&self) -> (Order, Order) {
+    pub fn durable_lsns(&self) -> (Lsn, Lsn) {
         (
-            self.orders.used(self.orders.durable()),
-            self.orders.used(self.promised()),
+            self.lsns.used(self.lsns.durable()),
+            self.lsns.used(self.durable_lsn()),
         )
     }
 
@@ -201,8 +201,8 @@ impl Engine {
             return;
         }
         if at > self.journal.at {
-            self.journal.by_log = self.journal.by_log.max(self.journal.promised);
-            self.journal.left = self.journal.promised;
+            self.journal.by_log = self.journal.by_log.max(self.journal.durable_lsn);
+            self.journal.left = self.journal.durable_lsn;
         }
         self.journal.at = at;
         self.journal
@@ -247,7 +247,7 @@ impl Engine {
         let Some(ring) = self.journal.ring() else {
             return JournalStatus::default();
         };
-        let (area, chunks_used) = (&ring.area, ring.used(self.orders.durable()));
+        let (area, chunks_used) = (&ring.area, ring.used(self.lsns.durable()));
         let external = self.uses_journal_devices();
         JournalStatus {
             bytes: area.capacity_bytes(),
@@ -261,8 +261,8 @@ impl Engine {
 
     /// Every order up to this one is durable, in the log or in the journal: what flushes are
     /// answered by.
-    pub(crate) fn promised(&self) -> Order {
-        self.orders.durable().max(self.journal.promised)
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        self.lsns.durable().max(self.journal.durable_lsn)
     }
 
     /// Something was admitted: it is kept for the journal, if flushes come.
@@ -280,12 +280,12 @@ impl Engine {
 
     /// Forgets what is durable, and everything if no flushes come any more.
     pub(crate) fn trim_backlog(&mut self) {
-        let promised = self.promised();
+        let durable_lsn = self.durable_lsn();
         let backlog = &mut self.journal.backlog;
         if backlog.listening && self.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
             backlog.clear();
         }
-        backlog.release(promised);
+        backlog.release(durable_lsn);
     }
 
     /// A flush has come: what is admitted from now on is kept. What was admitted before is taken
@@ -320,13 +320,13 @@ impl Engine {
             };
             // Records are packed in their own way.
             let payload = payload.map(|payload| {
-                let packed = Some(Piece {
+                let compressed = Some(Piece {
                     at: 0,
                     length: payload.len() as u32,
                     checksum: 0,
                 })
-                .filter(Piece::is_packed);
-                self.unpacked(payload.clone(), packed)
+                .filter(Piece::is_compressed);
+                self.decompressed(payload.clone(), compressed)
             });
             match payload {
                 Some(None) => return self.journal.backlog.clear(),
@@ -342,7 +342,7 @@ impl Engine {
 
     /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for
     /// others.
-    pub(crate) fn serve_waiters(&mut self, horizon: Order, out: &mut Outbox) {
+    pub(crate) fn serve_waiters(&mut self, horizon: Lsn, out: &mut Outbox) {
         if self.journal.round.is_some()
             || self.control.members_wait()
             || self.members.unrecorded_loss
@@ -350,15 +350,15 @@ impl Engine {
             return;
         }
         self.choose_journal();
-        if horizon > self.promised() && self.orders.durable() >= self.journal.by_log {
+        if horizon > self.durable_lsn() && self.lsns.durable() >= self.journal.by_log {
             self.serve(horizon, out);
         }
     }
 
     /// What the log is to make durable: for the waiters that it serves, for what was readmitted,
     /// for chunks to be won back, for members that are to be whole. `None`: nothing.
-    pub(crate) fn log_needs(&mut self) -> Option<Order> {
-        let durable = self.orders.durable();
+    pub(crate) fn log_needs(&mut self) -> Option<Lsn> {
+        let durable = self.lsns.durable();
         if self.journal.rings.is_empty() {
             return None;
         }
@@ -367,7 +367,7 @@ impl Engine {
             let used = ring.used(durable);
             // Packed records hold more than their bytes; of what they hold no more than one block
             // for each order.
-            let blocks = self.journal.promised.0.saturating_sub(durable.0);
+            let blocks = self.journal.durable_lsn.0.saturating_sub(durable.0);
             let much = (u64::from(used) * u64::from(ring.area.chunk_bytes))
                 .max(blocks * BLOCK_BYTES)
                 > JOURNAL_LIVE_BYTES_MAX / 2;
@@ -376,13 +376,13 @@ impl Engine {
                 much || 4 * used > 3 * ring.area.chunks,
             );
         }
-        if self.orders.committed() > durable {
+        if self.lsns.committed() > durable {
             self.flush.wanted |= half;
         } else if most && self.waits_for_open_batch() {
             // The oldest chunk waits for that.
             let open = USER_STREAMS
                 .iter()
-                .filter_map(|id| self.stream(*id).open.orders)
+                .filter_map(|id| self.stream(*id).open.lsns)
                 .map(|(_, last)| last)
                 .max()
                 .unwrap_or_default();
@@ -393,36 +393,36 @@ impl Engine {
 
     /// True if what is not committed begins in an open batch of users, not in one on its way.
     fn waits_for_open_batch(&self) -> bool {
-        let next = self.orders.committed().next();
+        let next = self.lsns.committed().next();
         self.users_are_written()
             || USER_STREAMS.iter().any(|id| {
                 self.stream(*id)
                     .open
-                    .orders
+                    .lsns
                     .is_some_and(|(first, _)| first <= next)
             })
     }
 
     /// True if the order was not in the log at the start, but in the journal.
-    pub(crate) fn was_readmitted(&self, order: Order) -> bool {
-        order <= self.journal.settle
+    pub(crate) fn was_readmitted(&self, lsn: Lsn) -> bool {
+        lsn <= self.journal.settle
     }
 
     /// True if a flush up to this order is a matter of the log.
-    pub(crate) fn is_served_by_log(&self, horizon: Order) -> bool {
+    pub(crate) fn is_served_by_log(&self, horizon: Lsn) -> bool {
         horizon <= self.journal.by_log
     }
 
     /// False as long as what was readmitted at the start is not durable in the log.
     pub(crate) fn is_settled_after_start(&self) -> bool {
-        self.orders.durable() >= self.journal.settle
+        self.lsns.durable() >= self.journal.settle
     }
 
     /// A member has come back, or another one is in its place: the records that were written before
     /// have no copy on it.
     pub(crate) fn journal_lost_copies(&mut self) {
         if !self.journal.rings.is_empty() {
-            self.journal.whole_from = self.orders.last();
+            self.journal.whole_from = self.lsns.last();
         }
         // What is written from now on must not be reached through records that the newcomer does
         // not have.
@@ -432,7 +432,7 @@ impl Engine {
     /// True if no record that is needed was written before the last member came back. If not, it
     /// asks for that.
     pub(crate) fn journal_is_whole(&mut self) -> bool {
-        let whole = self.orders.durable() >= self.journal.whole_from;
+        let whole = self.lsns.durable() >= self.journal.whole_from;
         if !whole {
             self.journal.by_log = self.journal.by_log.max(self.journal.whole_from);
         }
@@ -449,13 +449,12 @@ impl Engine {
                 .journal
                 .ring()
                 .is_some_and(|ring| !self.is_usable(ring));
-        is_device
-            && (undecided || self.orders.durable() < self.journal.left.max(self.journal.settle))
+        is_device && (undecided || self.lsns.durable() < self.journal.left.max(self.journal.settle))
     }
 
     /// What only the journal may have.
-    pub(crate) fn journal_promised(&self) -> Order {
-        self.journal.promised
+    pub(crate) fn journal_durable_lsn(&self) -> Lsn {
+        self.journal.durable_lsn
     }
 
     /// When the open batch of a stream is to be sealed at the latest: what is promised is not at
@@ -466,11 +465,11 @@ impl Engine {
         if !is_user(stream) {
             return open.since_ns + age;
         }
-        let promised = open
-            .orders
-            .is_some_and(|(_, last)| last <= self.journal.promised);
+        let durable_lsn = open
+            .lsns
+            .is_some_and(|(_, last)| last <= self.journal.durable_lsn);
         let latest = open.since_ns + age * PROMISED_AGE;
-        if promised {
+        if durable_lsn {
             latest
         } else {
             latest.min(open.at_risk_since_ns + age)

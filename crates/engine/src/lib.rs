@@ -1,18 +1,18 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement),
-//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open batch),
+//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/address.rs` (the open batch),
 //! `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters),
 //! `flush.rs` (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map,
 //! runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
-//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which
+//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/scheduler.rs` (which
 //! of them wait for others). Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves),
 //! `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables),
 //! `weight.rs` and `reduction.rs` (what data is reckoned with, and what reduction saves is used
-//! for). Health: `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs`
+//! for). Health: `verification.rs` and `verify.rs` (what each block of a batch must be), `scrub.rs`
 //! (one batch after the other), `rebuild.rs` (members that come back), `background.rs` (the pace of
 //! both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
-//! `restripe.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
+//! `reshape.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by
 //! [`Engine`]; no locks, no clock, no randomness, no threads.
 
@@ -24,20 +24,19 @@ mod control;
 mod damage;
 mod dedup;
 mod ends;
-mod examination;
-mod examine;
+mod fault_injection;
 mod fetch;
 mod flush;
 mod format;
+mod hedge;
 mod jobs;
 mod journal;
 pub mod limits;
+mod lsn;
 mod map;
 mod member;
-mod order;
 mod pending;
 mod piece;
-mod planted;
 mod policy;
 mod ranges;
 mod read;
@@ -46,15 +45,16 @@ mod reconstruct;
 mod recover;
 mod reduction;
 mod reserve;
-mod restripe;
+mod reshape;
 mod scrub;
 mod segment;
 mod slab;
-mod slow;
 mod stages;
 mod status;
 mod stream;
 mod survey;
+mod verification;
+mod verify;
 mod volume;
 mod warm;
 mod weight;
@@ -62,27 +62,27 @@ mod write;
 
 pub use api::*;
 pub use dedup::{DedupStatus, DedupSums};
+pub use fault_injection::InjectedFault;
 pub use format::FormatError;
 pub use jobs::Job;
-pub use planted::Plant;
 pub use recover::{
-    Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport,
+    Loss, Losses, LostBlocks, LostLsns, OpenError, RebuildPhase, RebuildProgress, RebuildReport,
     RebuildWork, RebuiltVolume, UnreadCheckpoint,
 };
 pub use reduction::ReductionUse;
-pub use restripe::{RestripeStatus, RestripeWait};
+pub use reshape::{ReshapeStatus, ReshapeWait};
 pub use stages::StageTimes;
 pub use windrow_format::superblock::Reduction;
 pub use windrow_policy::kind::PlacementKind;
 pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
 
-use order::Orders;
+use lsn::LsnClock;
 use std::collections::VecDeque;
 use windrow_format::superblock::Superblock;
 use windrow_geometry::ZoneMap;
 use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
-use windrow_types::{MAX_STREAMS, Order, PlaceCodec, Seq};
+use windrow_types::{AddressCodec, BatchSeq, Lsn, MAX_STREAMS};
 use write::Arrived;
 
 /// Why the pool stopped. It never starts again by itself.
@@ -101,7 +101,7 @@ pub(crate) enum StopReason {
 pub struct Engine {
     superblock: Superblock,
     zones: ZoneMap,
-    codec: PlaceCodec,
+    codec: AddressCodec,
     plan: PoolPlan,
     limits: Limits,
     read_only: bool,
@@ -118,7 +118,7 @@ pub struct Engine {
     segments: segment::Segments,
     volumes: volume::Volumes,
     pending: pending::Pending,
-    orders: Orders,
+    lsns: LsnClock,
     streams: Vec<stream::Stream>,
     admission: write::Admission,
     ranges: ranges::Ranges,
@@ -133,22 +133,22 @@ pub struct Engine {
     ledger: reserve::Ledger,
     control: control::ControlState,
     reduction: reduction::ReductionState,
-    examinations: slab::Slab<examination::Examination>,
+    verifications: slab::Slab<verification::Verification>,
     scrub: scrub::Scrub,
     rebuild: rebuild::Rebuild,
     exchanges: member::Exchanges,
     users: background::Users,
-    slow: slow::SlowReads,
-    dispatch: member::Dispatch,
+    slow: hedge::HedgedReads,
+    scheduler: member::Schedule,
     stages: stages::Stages,
     wall: background::WallClock,
-    restripe: restripe::Restripe,
+    reshape: reshape::Reshape,
     policy: policy::Policy,
     counters: status::Counters,
     warmth: warm::Warmth,
     survey: survey::Survey,
     damage: damage::Damage,
-    planted: Plant,
+    fault: InjectedFault,
 }
 
 impl Engine {
@@ -158,7 +158,7 @@ impl Engine {
         if let Some(Event::Tick(now)) = events.last() {
             self.now_ns = self.now_ns.max(*now);
         }
-        self.look_at_company();
+        self.look_at_load();
         self.warm_events(events);
         for event in events.drain(..) {
             match event {
@@ -177,7 +177,7 @@ impl Engine {
                 break;
             }
         }
-        self.dispatch(out);
+        self.scheduler(out);
     }
 
     /// Everything that may go on after a group of events, in the order of the data's way.
@@ -199,7 +199,7 @@ impl Engine {
             self.slow_step(out);
             self.rebuild_step(out);
             self.scrub_step(out);
-            self.restripe_step(out);
+            self.reshape_step(out);
             self.open_streams();
             self.clean_step(out);
             // (Behind what cleaning has just added: a batch that is due would wait for the next
@@ -230,13 +230,13 @@ impl Engine {
     fn job_done(&mut self, job: Job, out: &mut Outbox) {
         match job.0 {
             jobs::Work::Seal(work) => self.sealed(*work, out),
-            jobs::Work::Verify(work) => self.fetch_verified(work.fetch, work.good, out),
+            jobs::Work::Checksum(work) => self.fetch_verified(work.fetch, work.good, out),
             jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
-            jobs::Work::Examine(work) => self.examined(*work, out),
+            jobs::Work::Verify(work) => self.verified(*work, out),
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
-            jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
+            jobs::Work::Unpack(work) => self.part_decompressed(*work, out),
             jobs::Work::Reduce(work) => self.reduced(*work),
-            jobs::Work::Print(work) => self.printed(*work),
+            jobs::Work::Fingerprint(work) => self.printed(*work),
             jobs::Work::Compare(work) => self.compared(*work),
             jobs::Work::Repack(work) => self.repacked(*work),
         }
@@ -293,15 +293,15 @@ impl Engine {
         out.completions.push(Completion {
             id,
             result: Err(error),
-            orders: None,
+            lsns: None,
         });
     }
 
-    fn answer(&self, id: RequestId, orders: Option<(Order, Order)>, out: &mut Outbox) {
+    fn answer(&self, id: RequestId, lsns: Option<(Lsn, Lsn)>, out: &mut Outbox) {
         out.completions.push(Completion {
             id,
             result: Ok(Reply::Done),
-            orders,
+            lsns,
         });
     }
 
@@ -324,8 +324,8 @@ impl Engine {
     }
 
     /// What a batch header says of durability.
-    pub(crate) fn flushed_seqs(&self) -> [Seq; MAX_STREAMS] {
-        let mut seqs = [Seq(0); MAX_STREAMS];
+    pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
+        let mut seqs = [BatchSeq(0); MAX_STREAMS];
         for stream in &self.streams {
             seqs[stream.id] = stream.durable;
         }
@@ -356,7 +356,7 @@ impl Engine {
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
             .chain(self.cleaning_goes_on().then_some(self.now_ns))
-            .chain(self.restripe.wake_at_ns(self.now_ns))
+            .chain(self.reshape.wake_at_ns(self.now_ns))
             .chain(self.slow_wake_ns())
             .chain(self.hang_wake_ns())
             .chain(self.journal.wake_at_ns())

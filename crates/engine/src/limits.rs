@@ -35,7 +35,7 @@ pub const EXTRA_STREAM_SPARE: u64 = 8 * EXTRA_STREAM_SEGMENTS;
 pub const SPARE_PER_MILLE_MIN: u16 = 30;
 /// Orders that users may be given while an open batch holds an older one, with several streams of
 /// users.
-pub const ORDERS_OPEN_MAX: u64 = 16384;
+pub const LSNS_OPEN_MAX: u64 = 16384;
 /// What a placement keeps beside what it keeps for each block: tables of lives and plans.
 pub const PLACEMENT_FIXED_BYTES: u64 = 2 << 20;
 
@@ -122,7 +122,7 @@ pub const AHEAD_BATCHES: usize = 64;
 pub const USERS_ABOUT_NS: u64 = 1_000_000_000;
 /// While users are about, a scrub or rebuild reads and writes columns in pieces of so many rows,
 /// one after the other: a user's read that comes meanwhile waits for one.
-pub const EXAMINE_PIECE_ROWS: u32 = 16;
+pub const VERIFY_PIECE_ROWS: u32 = 16;
 /// While users are about, a scrub or rebuild pauses for so many times what its last batch took.
 pub const GIVE_WAY: u64 = 4;
 /// Most time for which a rate is made up for.
@@ -144,10 +144,10 @@ pub const AROUND_BURST: u32 = 64;
 pub const AROUND_EVERY_NS: u64 = 10_000_000;
 /// A member that owes so many reads which others have answered is asked for nothing that can be had
 /// without it: what it never answers must not pile up.
-pub const OWED_READS_MAX: u32 = 64;
+pub const OUTSTANDING_LATE_READS_MAX: u32 = 64;
 // When a full budget has been spent on a mute member it owes enough, so what waits for the budget
 // goes on without.
-const _: () = assert!(OWED_READS_MAX <= AROUND_BURST);
+const _: () = assert!(OUTSTANDING_LATE_READS_MAX <= AROUND_BURST);
 /// Late reads of a member are counted in spans of this length.
 pub const SLOW_SPAN_NS: u64 = 5_000_000_000;
 /// It takes so many spans one after the other to call a member slow, or not slow any more.
@@ -163,7 +163,7 @@ pub const HANGS_NS: u64 = 10_000_000_000;
 pub const DISCARD_HANGS_NS: u64 = 120_000_000_000;
 /// Members that hang are looked for after this time.
 pub const HANG_LOOK_NS: u64 = 5_000_000_000;
-/// What a small member command takes of a window (`member/dispatch.rs`): it keeps a drive about as
+/// What a small member command takes of a window (`member/scheduler.rs`): it keeps a drive about as
 /// busy as so many bytes.
 pub const COMMAND_COST_BYTES: u64 = 32 << 10;
 /// What a discard takes of it, whatever its length.
@@ -202,7 +202,7 @@ pub const SCRUB_DOUBTS_MAX: usize = 256;
 pub const MAP_PAGES_PER_STEP: u32 = 256;
 /// Victims that left lost blocks behind, and for which others have not made up, after which they
 /// are begun one at a time while space is short.
-pub const FRUITLESS_VICTIMS: u32 = 2;
+pub const FUTILE_VICTIMS: u32 = 2;
 /// Checkpoints that repairs without room ask for before they are given up: after two the log before
 /// them can be cleaned and used again.
 pub const REPAIR_CHECKPOINTS: u32 = 3;
@@ -241,7 +241,7 @@ pub const INLINE_VERIFY_BLOCKS: usize = 8;
 pub const REDUCE_BLOCKS: usize = 32;
 
 /// After so many blocks of a group that could not be packed, those that look random are not tried,
-pub const REDUCE_IN_VAIN: u32 = 2;
+pub const REDUCE_WITHOUT_PROGRESS: u32 = 2;
 
 /// but for each one of so many.
 pub const REDUCE_TRY_AGAIN: usize = 8;
@@ -250,7 +250,7 @@ pub const REDUCE_TRY_AGAIN: usize = 8;
 pub const REPACK_AGAIN: u32 = 8;
 
 /// Packed blocks that are unpacked where they come; more of them by a job.
-pub const INLINE_UNPACK_BLOCKS: usize = 4;
+pub const INLINE_DECOMPRESS_BLOCKS: usize = 4;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve; more if they
 /// are very small (`write/room.rs`).
 pub const RESERVED_AHEAD: u32 = 3;
@@ -277,7 +277,7 @@ pub const MIN_SEGMENTS: u32 = 16;
 /// that fit unpacked: part of the format, as it says how many pages a checkpoint may have.
 pub const CAPACITY_MAP_FACTOR: u64 = 3;
 /// Most units of a packed payload.
-pub const PACKED_UNITS_MAX: u32 = 224;
+pub const COMPRESSED_UNITS_MAX: u32 = 224;
 
 /// Under a lasting load users rest at one part in so many of the garbage there is
 /// (`write/pace.rs`): what is kept free is missing to cleaning. With 1/64 cleaning was measured to
@@ -302,7 +302,7 @@ pub const CHECKPOINT_COST_RATIO: u64 = 29;
 /// A checkpoint begins when cleaning has moved so many times its cost in vain for want of one: near
 /// the least of what cleaning and checkpoints write together, on uniform and skewed writes and
 /// those of a journal (docs/policies.md).
-pub const REGRET_RATIO: u64 = 8;
+pub const OPPORTUNITY_COST_RATIO: u64 = 8;
 /// No checkpoint for want of victims before the log has grown by one part in so many of the pool
 /// since the last one began.
 pub const VICTIMS_LOG_SHARE: u64 = 16;
@@ -372,4 +372,4 @@ const _: () = assert!(
 );
 const _: () = assert!(BACKGROUND_BESIDE_BYTES <= FOREGROUND_BESIDE_BYTES);
 // Victims that give nothing back stop before they take a checkpoint's segments.
-const _: () = assert!(FRUITLESS_VICTIMS <= CHECKPOINT_RESERVE);
+const _: () = assert!(FUTILE_VICTIMS <= CHECKPOINT_RESERVE);

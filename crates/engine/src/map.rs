@@ -8,7 +8,7 @@
 //! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed
 //! since.
 
-use crate::weight::is_packed;
+use crate::weight::is_compressed;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::Table;
@@ -246,7 +246,7 @@ pub struct VolumeMap {
     /// Units that these are stored in.
     pub stored_units: u64,
     /// Those that are packed.
-    pub packed_blocks: u64,
+    pub compressed_blocks: u64,
 }
 
 impl VolumeMap {
@@ -324,8 +324,8 @@ impl VolumeMap {
         arena.reference_changes += refers[0] | refers[1];
         self.stored_units += u64::from(entry.length_units());
         self.stored_units -= u64::from(old.length_units());
-        self.packed_blocks += u64::from(is_packed(&entry));
-        self.packed_blocks -= u64::from(is_packed(&old));
+        self.compressed_blocks += u64::from(is_compressed(&entry));
+        self.compressed_blocks -= u64::from(is_compressed(&old));
         arena.mark_dirty(slot);
         old
     }
@@ -344,7 +344,7 @@ impl VolumeMap {
             .iter()
             .map(|e| u64::from(e.length_units()))
             .sum::<u64>();
-        self.packed_blocks += entries.iter().filter(|e| is_packed(e)).count() as u64;
+        self.compressed_blocks += entries.iter().filter(|e| is_compressed(e)).count() as u64;
     }
 
     /// The entries of all its pages.
@@ -381,13 +381,13 @@ impl VolumeMap {
         let slot = self.slot(index)?;
         let pointer = arena.meta(slot).map(|m| m.pointer);
         arena.release(slot);
-        if let Some(place) = self.nodes.get_mut(index as usize / NODE_PAGES)
-            && let Some(node) = place
+        if let Some(address) = self.nodes.get_mut(index as usize / NODE_PAGES)
+            && let Some(node) = address
         {
             node.pages[index as usize % NODE_PAGES] = 0;
             node.used -= 1;
             if node.used == 0 {
-                *place = None;
+                *address = None;
                 arena.nodes -= 1;
             }
         }

@@ -1,6 +1,6 @@
-//! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states
+//! Members: state, commands in flight, exact accounting. `member/slot_state.rs` is the table of states
 //! and events, `member/exchange.rs` what the administrator can do with members, `member/writer.rs`
-//! the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait
+//! the superblock writer, `member/send.rs` how commands go, `member/scheduler.rs` which of them wait
 //! for others, `member/hangs.rs` which have no answer for long.
 //!
 //! **A failed write or flush latches the member** at once: nothing is sent to it any more, and
@@ -8,30 +8,30 @@
 //! flush) the loss is recorded in a new superblock generation on all others. Failed reads only
 //! count; the reader rebuilds.
 
-mod dispatch;
 mod exchange;
 mod hangs;
-pub(crate) mod life;
+mod scheduler;
 mod send;
 mod shadow;
+pub(crate) mod slot_state;
 mod writer;
 
 pub(crate) use exchange::{
     Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max,
 };
-pub(crate) use send::{Dispatch, UnderWay};
+pub(crate) use send::{Schedule, UnderWay};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
-use crate::restripe::AfterLoss;
+use crate::reshape::AfterLoss;
 use crate::scrub::LabelStep;
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
-use life::Change;
+use slot_state::Change;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};
 use windrow_io::{Buf, MemberDone, MemberOp};
-use windrow_types::{MemberId, SegmentId, Seq};
+use windrow_types::{BatchSeq, MemberId, SegmentId};
 
 /// What a member command was for.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub enum Purpose {
         /// Stream.
         stream: usize,
         /// Batch.
-        seq: Seq,
+        seq: BatchSeq,
         /// Column.
         column: u8,
     },
@@ -50,7 +50,7 @@ pub enum Purpose {
         /// Stream.
         stream: usize,
         /// Batch.
-        seq: Seq,
+        seq: BatchSeq,
         /// Column.
         column: u8,
     },
@@ -64,9 +64,9 @@ pub enum Purpose {
         row: Option<u8>,
     },
     /// Rows of one column of a batch that is examined.
-    Examine {
+    Verify {
         /// Examination.
-        examination: u32,
+        verification: u32,
         /// Column.
         column: u8,
         /// The first of them in the batch.
@@ -110,7 +110,7 @@ impl Purpose {
         matches!(
             self,
             Self::Fetch { .. }
-                | Self::Examine { .. }
+                | Self::Verify { .. }
                 | Self::Label(LabelStep::Read | LabelStep::ReadAgain)
                 | Self::Disowned { changes: false }
         )
@@ -196,7 +196,7 @@ impl Engine {
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
-                self.latch_member(done.member, Change::Fault, error.to_string(), out);
+                self.latch_member(done.member, Change::InjectedFault, error.to_string(), out);
             }
         }
         self.command_ended(done.member, purpose, done.buf, failed, out);
@@ -231,13 +231,13 @@ impl Engine {
             Purpose::Fetch { fetch, column, row } => {
                 self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out)
             }
-            Purpose::Examine {
-                examination,
+            Purpose::Verify {
+                verification,
                 column,
                 first,
                 rows,
-            } => self.examine_read(
-                examination,
+            } => self.verify_read(
+                verification,
                 column,
                 first..first + rows,
                 buf.filter(|_| !failed),
@@ -273,7 +273,7 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
-        let has_failed = matches!(change, Change::Fault | Change::CutShort);
+        let has_failed = matches!(change, Change::InjectedFault | Change::CutShort);
         let why = if has_failed {
             error.clone()
         } else {
@@ -314,7 +314,7 @@ impl Engine {
     ) -> Result<(), &'static str> {
         let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
         let generation = self.superblock.generation.next();
-        life::change(
+        slot_state::change(
             &mut self.superblock.members[member.index()],
             change,
             newest,

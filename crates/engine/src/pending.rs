@@ -10,7 +10,7 @@ mod index;
 use crate::limits::LBA_BITS;
 use index::{Index, Link, NONE};
 use windrow_io::Payload;
-use windrow_types::{Lba, Order, VolumeId};
+use windrow_types::{Lba, Lsn, VolumeId};
 
 /// (volume, block) packed into 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,7 +62,7 @@ pub struct PendingSlot(u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
     /// The order that superseded it already; `None`: it is to be installed.
-    pub superseded: Option<Order>,
+    pub superseded: Option<Lsn>,
     /// It was the last one on its way: whether the newest version was data. `None`: others follow.
     pub last: Option<bool>,
 }
@@ -74,7 +74,7 @@ pub struct PendingBlock {
     /// What a read returns.
     pub newest: Content,
     /// Newest order whose effect the map shows.
-    pub installed: Order,
+    pub installed: Lsn,
     /// Versions on their way; 0 while the record is free.
     pub in_flight: u32,
     /// The next record of its chain in the index.
@@ -155,7 +155,7 @@ impl Pending {
         let record = PendingBlock {
             key,
             newest: content,
-            installed: Order(0),
+            installed: Lsn(0),
             in_flight: 1,
             next: NONE,
         };
@@ -173,14 +173,14 @@ impl Pending {
         PendingSlot(at)
     }
 
-    /// The version with order `order` of the record in `slot` commits. Forgets the record after the
+    /// The version with order `lsn` of the record in `slot` commits. Forgets the record after the
     /// last version.
     #[inline]
-    pub fn commit(&mut self, slot: PendingSlot, order: Order) -> Committed {
+    pub fn commit(&mut self, slot: PendingSlot, lsn: Lsn) -> Committed {
         let record = &mut self.records[slot.0 as usize];
-        let superseded = (order <= record.installed).then_some(record.installed);
+        let superseded = (lsn <= record.installed).then_some(record.installed);
         if superseded.is_none() {
-            record.installed = order;
+            record.installed = lsn;
         }
         record.in_flight -= 1;
         if record.in_flight > 0 {
@@ -267,7 +267,7 @@ mod tests {
             .collect();
         slots[3..]
             .iter()
-            .for_each(|slot| _ = pending.commit(*slot, Order(1)));
+            .for_each(|slot| _ = pending.commit(*slot, Lsn(1)));
         assert!(pending.is_shorter_by_block(256));
         let found = |pending: &mut Pending, first, end| {
             let mut found = Vec::new();
@@ -283,7 +283,7 @@ mod tests {
         );
         slots[..3]
             .iter()
-            .for_each(|slot| _ = pending.commit(*slot, Order(2)));
+            .for_each(|slot| _ = pending.commit(*slot, Lsn(2)));
         assert!(
             found(&mut pending, 0, 256).is_empty() && found(&mut pending, 0, 1 << 40).is_empty()
         );

@@ -3,7 +3,7 @@
 //! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two
 //! neighbouring ones of one column.
 
-use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_types::{ADDRESS_UNIT, BLOCK_SIZE, FULL_BLOCK_UNITS};
 
 /// Payload in a run of rows of one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +29,8 @@ impl Piece {
     /// `units` units from unit `unit` of the run on.
     pub(crate) fn of_units(unit: u32, units: u16, checksum: u32) -> Self {
         Self {
-            at: unit * PLACE_UNIT as u32,
-            length: u32::from(units) * PLACE_UNIT as u32,
+            at: unit * ADDRESS_UNIT as u32,
+            length: u32::from(units) * ADDRESS_UNIT as u32,
             checksum,
         }
     }
@@ -62,7 +62,7 @@ impl Piece {
     }
 
     /// True if it is not a block as it is.
-    pub(crate) fn is_packed(&self) -> bool {
+    pub(crate) fn is_compressed(&self) -> bool {
         (self.length as usize) < BLOCK_SIZE
     }
 }
@@ -73,6 +73,6 @@ pub(crate) fn units_of(payload: &[u8]) -> u16 {
     if payload.len() == BLOCK_SIZE {
         FULL_BLOCK_UNITS
     } else {
-        (payload.len() / PLACE_UNIT) as u16
+        (payload.len() / ADDRESS_UNIT) as u16
     }
 }

@@ -15,7 +15,7 @@
 //!   start begins to learn anew.
 
 use crate::limits::{
-    CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, ORDERS_OPEN_MAX,
+    CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
     PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
     is_cleaned, is_user,
 };
@@ -27,7 +27,7 @@ use windrow_format::superblock::{Features, Properties, StreamPosition};
 use windrow_policy::any::{AnyPlacement, Classes};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::place::{Place, Placement, Survey};
-use windrow_types::{FULL_BLOCK_UNITS, Order, SegmentId};
+use windrow_types::{FULL_BLOCK_UNITS, Lsn, SegmentId};
 
 /// State of the policy.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Policy {
     /// Blocks that went to further streams.
     pub(crate) further: u64,
     /// The highest order of a user that went to one.
-    last_further: Order,
+    last_further: Lsn,
 }
 
 /// Why a further stream does not take a block.
@@ -163,7 +163,7 @@ impl Policy {
             next_user: None,
             overflowed: 0,
             further: 0,
-            last_further: Order(0),
+            last_further: Lsn(0),
         })
     }
 
@@ -182,7 +182,7 @@ impl Policy {
             next_user: None,
             overflowed: 0,
             further: 0,
-            last_further: Order(0),
+            last_further: Lsn(0),
         }
     }
 
@@ -342,9 +342,9 @@ impl Engine {
     }
 
     /// The block whose stream was asked for has been placed in `stream`.
-    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, order: Order) {
+    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, lsn: Lsn) {
         if stream != STREAM_USER {
-            self.policy.last_further = order;
+            self.policy.last_further = lsn;
         }
         let meant = self.policy.next_user.take();
         self.policy.overflowed += u64::from(meant.is_some_and(|meant| meant != stream));
@@ -385,7 +385,7 @@ impl Engine {
             .map(|v| v.map.get(&self.volumes.arena, key.lba()));
         let place = entry
             .filter(|entry| entry.has_payload() && !flying)
-            .map(|entry| self.segments.spot(self.codec.segment(entry.place())));
+            .map(|entry| self.segments.spot(self.codec.segment(entry.address())));
         if place.is_some() || flying {
             let place = place.unwrap_or(Place {
                 segment: 0,
@@ -583,11 +583,11 @@ impl Engine {
     /// True if everything in further streams of users is durable: then a power cut leaves no gap in
     /// the orders of the first one.
     pub(crate) fn is_further_durable(&self) -> bool {
-        self.policy.last_further <= self.orders.durable()
+        self.policy.last_further <= self.lsns.durable()
     }
 
     /// True if further streams of users hold orders that are not settled.
-    pub(crate) fn has_further_orders(&self) -> bool {
+    pub(crate) fn has_further_lsns(&self) -> bool {
         !self.is_one_user_stream()
     }
 
@@ -601,20 +601,20 @@ impl Engine {
     }
 
     /// The last order up to which everything is committed: what lies before whatever is not.
-    pub(crate) fn committed_through(&self) -> Order {
-        let mut first = self.orders.last().next();
+    pub(crate) fn committed_through(&self) -> Lsn {
+        let mut first = self.lsns.last().next();
         for id in USER_STREAMS {
             let s = self.stream(id);
-            let flying = s.in_flight.iter().find_map(|batch| batch.orders);
+            let flying = s.in_flight.iter().find_map(|batch| batch.lsns);
             first = flying
-                .or(s.open.orders)
+                .or(s.open.lsns)
                 .map_or(first, |(begin, _)| first.min(begin));
         }
         if let Some((begin, _)) = self
             .admission
             .placing
             .front()
-            .and_then(|placing| placing.entry().orders())
+            .and_then(|placing| placing.entry().lsns())
         {
             first = first.min(begin);
         }
@@ -622,12 +622,12 @@ impl Engine {
             .admission
             .next_of_part()
             .map_or(first, |begin| first.min(begin));
-        Order(first.0 - 1)
+        Lsn(first.0 - 1)
     }
 
     /// Forgets where batches lie whose orders are all committed.
     pub(crate) fn settle_unsettled(&mut self) {
-        let committed = self.orders.committed();
+        let committed = self.lsns.committed();
         for id in USER_STREAMS {
             let s = self.stream_mut(id);
             while s
@@ -642,7 +642,7 @@ impl Engine {
 
     /// An open batch of users that holds back the orders of too many others is sealed: until it is
     /// committed, all of them have to be replayed.
-    pub(crate) fn seal_laggards(&mut self, newest: Order, out: &mut Outbox) {
+    pub(crate) fn seal_slow_streams(&mut self, newest: Lsn, out: &mut Outbox) {
         if self.policy.classes.users == 1 {
             return;
         }
@@ -650,8 +650,8 @@ impl Engine {
             if self
                 .stream(id)
                 .open
-                .orders
-                .is_some_and(|(first, _)| first.0 + ORDERS_OPEN_MAX < newest.0)
+                .lsns
+                .is_some_and(|(first, _)| first.0 + LSNS_OPEN_MAX < newest.0)
             {
                 self.seal(id, out);
             }
@@ -659,13 +659,13 @@ impl Engine {
     }
 
     /// Seals every open batch of users that has orders up to `horizon`. False if one could not be.
-    pub(crate) fn seal_users(&mut self, horizon: Order, out: &mut Outbox) -> bool {
+    pub(crate) fn seal_users(&mut self, horizon: Lsn, out: &mut Outbox) -> bool {
         let mut sealed = true;
         for id in USER_STREAMS {
             if self
                 .stream(id)
                 .open
-                .orders
+                .lsns
                 .is_some_and(|(first, _)| first <= horizon)
             {
                 sealed &= self.seal(id, out);
@@ -689,12 +689,12 @@ impl Engine {
     }
 
     /// The number up to which all batches of moved blocks are committed, whatever their stream.
-    pub(crate) fn moves_committed_through(&self) -> windrow_types::Seq {
+    pub(crate) fn moves_committed_through(&self) -> windrow_types::BatchSeq {
         let flying = CLEANED_STREAMS
             .iter()
             .filter_map(|id| self.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
-        windrow_types::Seq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
+        windrow_types::BatchSeq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
     }
 }

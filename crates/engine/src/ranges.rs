@@ -18,18 +18,18 @@
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
 use crate::weight::weight;
-use crate::{Engine, Plant};
+use crate::{Engine, InjectedFault};
 use std::collections::{BTreeMap, VecDeque};
 use windrow_format::batch::RangeState;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_format::map_entry::MapEntry;
-use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
+use windrow_types::{BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 /// One walk.
 #[derive(Debug)]
 struct Walk {
     volume: VolumeId,
-    order: Order,
+    lsn: Lsn,
     state: RangeState,
     /// What is left: intervals that do not overlap, first block -> end.
     left: BTreeMap<u64, u64>,
@@ -85,20 +85,20 @@ impl Ranges {
 }
 
 impl Engine {
-    /// Begins the effect of a range operation of order `order` on blocks `first .. end`.
+    /// Begins the effect of a range operation of order `lsn` on blocks `first .. end`.
     pub(crate) fn begin_range(
         &mut self,
         volume: VolumeId,
         first: Lba,
         end: Lba,
-        order: Order,
+        lsn: Lsn,
         state: RangeState,
     ) {
         if first >= end {
             return;
         }
         self.damage.clear(volume, first, end);
-        self.checkpoint.applied = self.checkpoint.applied.max(order);
+        self.checkpoint.applied = self.checkpoint.applied.max(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
         self.pending.for_range(volume, first, end, |key, record| {
@@ -108,17 +108,17 @@ impl Engine {
                 RangeState::Hole => Content::Hole,
                 RangeState::Zero => Content::Zero,
             };
-            record.installed = order;
+            record.installed = lsn;
         });
         self.volumes.used_blocks -= freed;
         self.volumes.charge -= freed * u64::from(FULL_BLOCK_UNITS);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
-            return self.apply_small(volume, first.0, end.0, order, state);
+            return self.apply_small(volume, first.0, end.0, lsn, state);
         }
         self.ranges.walks.push_back(Walk {
             volume,
-            order,
+            lsn,
             state,
             left: BTreeMap::from([(first.0, end.0)]),
         });
@@ -130,20 +130,13 @@ impl Engine {
     }
 
     /// Applies a range of few pages at once, after what older walks have left to do there.
-    fn apply_small(
-        &mut self,
-        volume: VolumeId,
-        first: u64,
-        end: u64,
-        order: Order,
-        state: RangeState,
-    ) {
+    fn apply_small(&mut self, volume: VolumeId, first: u64, end: u64, lsn: Lsn, state: RangeState) {
         let page = MAP_PAGE_ENTRIES as u64;
         let mut at = first;
         while at < end {
             let stop = end.min((at / page + 1) * page);
             self.settle_range(volume, Lba(at));
-            self.apply_to_page(volume, at, stop, order, state);
+            self.apply_to_page(volume, at, stop, lsn, state);
             at = stop;
         }
     }
@@ -164,9 +157,9 @@ impl Engine {
             if walk.volume != volume {
                 continue;
             }
-            let (order, state) = (walk.order, walk.state);
+            let (lsn, state) = (walk.lsn, walk.state);
             while let Some((first, end)) = self.ranges.walks[at].take(low, high) {
-                self.apply_to_page(volume, first, end, order, state);
+                self.apply_to_page(volume, first, end, lsn, state);
             }
         }
     }
@@ -177,7 +170,7 @@ impl Engine {
         volume: VolumeId,
         first: u64,
         end: u64,
-        order: Order,
+        lsn: Lsn,
         state: RangeState,
     ) {
         let index = first / MAP_PAGE_ENTRIES as u64;
@@ -208,13 +201,13 @@ impl Engine {
             }
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
-                let segment = self.codec.segment(old.place());
+                let segment = self.codec.segment(old.address());
                 self.segments
-                    .remove_live(segment, old.length_units(), order, Seq(0));
+                    .remove_live(segment, old.length_units(), lsn, BatchSeq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
             }
             if let Some(id) = old.shared_id() {
-                self.release_content(id.0 as u32, order);
+                self.release_content(id.0 as u32, lsn);
             }
             if old.is_data() && self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
                 self.volumes.used_blocks -= 1;
@@ -237,7 +230,7 @@ impl Engine {
     /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that
     /// was trimmed will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
-        if self.planted == Plant::KeptPages && index % 2 == 1 {
+        if self.fault == InjectedFault::KeptPages && index % 2 == 1 {
             return;
         }
         let Some((v, arena)) = self.volumes.get_mut(volume) else {
@@ -283,7 +276,7 @@ impl Engine {
                 self.ranges.walks.pop_front();
                 continue;
             };
-            let (volume, order, state) = (walk.volume, walk.order, walk.state);
+            let (volume, lsn, state) = (walk.volume, walk.lsn, walk.state);
             let page = MAP_PAGE_ENTRIES as u64;
             // Skip to the first page that exists: only zeroed ranges need pages of their own.
             let start = match (state, self.volumes.get(volume)) {
@@ -301,7 +294,7 @@ impl Engine {
                 walk.left.insert(stop, end);
             }
             if start < end {
-                self.apply_to_page(volume, start, stop, order, state);
+                self.apply_to_page(volume, start, stop, lsn, state);
             }
             budget -= 1;
         }
@@ -351,14 +344,14 @@ impl Engine {
     }
 
     /// Begins the background work of a deleted volume.
-    pub(crate) fn begin_delete(&mut self, volume: VolumeId, order: Order) {
+    pub(crate) fn begin_delete(&mut self, volume: VolumeId, lsn: Lsn) {
         let Some(v) = self.volumes.get(volume) else {
             return;
         };
         let end = Lba(v.blocks().max(1));
         self.volumes
             .change(volume, |record| record.state = VolumeState::Deleting);
-        self.begin_range(volume, Lba(0), end, order, RangeState::Hole);
+        self.begin_range(volume, Lba(0), end, lsn, RangeState::Hole);
         self.ranges.deleting.push(volume);
     }
 }

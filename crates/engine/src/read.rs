@@ -10,7 +10,7 @@
 use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
 use crate::jobs::{Job, Work};
-use crate::limits::{INLINE_UNPACK_BLOCKS, STATUS_BLOCKS};
+use crate::limits::{INLINE_DECOMPRESS_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
 use crate::{Engine, Notice, Outbox};
@@ -23,7 +23,7 @@ use windrow_io::{
 };
 use windrow_reduction::Codecs;
 use windrow_types::{
-    BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place, PlaceCodec,
+    ADDRESS_UNIT, Address, AddressCodec, BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, MemberId,
     SegmentId, VolumeId,
 };
 
@@ -42,8 +42,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn is_packed(&self) -> bool {
-        self.pieces.first().is_some_and(Piece::is_packed)
+    fn is_compressed(&self) -> bool {
+        self.pieces.first().is_some_and(Piece::is_compressed)
     }
 
     pub(crate) fn spec(self, goal: FetchGoal) -> FetchSpec {
@@ -68,20 +68,20 @@ struct PartInfo {
     segment: SegmentId,
     block: u64,
     /// Its pieces, if they are packed.
-    packed: Vec<Piece>,
+    compressed: Vec<Piece>,
 }
 
 impl PartInfo {
     /// Where the block with this number is.
-    fn place(&self, codec: &PlaceCodec, number: u32) -> Place {
+    fn place(&self, codec: &AddressCodec, number: u32) -> Address {
         let piece = self
-            .packed
+            .compressed
             .get(number as usize)
             .copied()
             .unwrap_or_else(|| Piece::row(number, 0));
         codec.pack(
             self.segment,
-            self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / PLACE_UNIT as u64,
+            self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / ADDRESS_UNIT as u64,
         )
     }
 }
@@ -96,28 +96,28 @@ pub(crate) struct UnpackWork {
     buffers: BufPool,
     codecs: Codecs,
     /// Result: the blocks, or those that do not unpack.
-    unpacked: Fetched,
+    decompressed: Fetched,
 }
 
 impl UnpackWork {
     pub(crate) fn run(&mut self) {
         let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
-        let unpack = |(piece, block): (&Piece, &mut [u8])| {
+        let decompress = |(piece, block): (&Piece, &mut [u8])| {
             self.codecs
-                .unpack_stored(&self.stored[piece.range()], block)
+                .decompress_stored(&self.stored[piece.range()], block)
         };
         let good: Vec<bool> = self
             .pieces
             .iter()
             .zip(blocks.chunks_exact_mut(BLOCK_SIZE))
-            .map(unpack)
+            .map(decompress)
             .collect();
         let bad: Vec<u32> = (0..)
             .zip(good)
             .filter(|(_, good)| !good)
             .map(|(number, _)| number)
             .collect();
-        self.unpacked = if bad.is_empty() {
+        self.decompressed = if bad.is_empty() {
             Ok(blocks.freeze())
         } else {
             Err(bad)
@@ -200,12 +200,12 @@ impl Engine {
                         first: Lba(0),
                         segment: SegmentId::NONE,
                         block: 0,
-                        packed: Vec::new(),
+                        compressed: Vec::new(),
                     });
                 }
                 Part::Fetch(run) => {
                     read.parts.push(None);
-                    let packed = if run.is_packed() {
+                    let compressed = if run.is_compressed() {
                         run.pieces.clone()
                     } else {
                         Vec::new()
@@ -214,7 +214,7 @@ impl Engine {
                         first: run.first,
                         segment: run.segment,
                         block: run.block,
-                        packed,
+                        compressed,
                     });
                     runs.push((i as u32, run));
                 }
@@ -280,10 +280,11 @@ impl Engine {
     }
 
     pub(crate) fn push_mapped(&self, lba: Lba, entry: MapEntry, parts: &mut Vec<Part>) {
-        let segment = self.codec.segment(entry.place());
-        let block = self.codec.block(entry.place());
+        let segment = self.codec.segment(entry.address());
+        let block = self.codec.block(entry.address());
         let (column, row, batch_end) = self.locate_block(segment, block);
-        let within = (self.codec.offset_units(entry.place()) % u64::from(FULL_BLOCK_UNITS)) as u32;
+        let within =
+            (self.codec.offset_units(entry.address()) % u64::from(FULL_BLOCK_UNITS)) as u32;
         let piece = |row: u32| {
             Piece::of_units(
                 row * u32::from(FULL_BLOCK_UNITS) + within,
@@ -302,7 +303,7 @@ impl Engine {
                 piece(row - run.row),
                 run.pieces.last().map_or(0, |last| last.at + last.length),
             );
-            if next.at >= end && next.is_packed() == run.is_packed() {
+            if next.at >= end && next.is_compressed() == run.is_compressed() {
                 run.rows = next.rows().1 + 1;
                 run.pieces.push(next);
                 return;
@@ -336,11 +337,11 @@ impl Engine {
         };
         let info = &mut read.infos[part as usize];
         if let Ok(stored) = &fetched
-            && !info.packed.is_empty()
+            && !info.compressed.is_empty()
         {
             // (Repairs are noted before.)
-            let pieces = std::mem::take(&mut info.packed);
-            let is_small = pieces.len() <= INLINE_UNPACK_BLOCKS;
+            let pieces = std::mem::take(&mut info.compressed);
+            let is_small = pieces.len() <= INLINE_DECOMPRESS_BLOCKS;
             let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
             let mut work = UnpackWork {
                 read: at,
@@ -349,13 +350,13 @@ impl Engine {
                 pieces,
                 buffers,
                 codecs,
-                unpacked: Err(Vec::new()),
+                decompressed: Err(Vec::new()),
             };
             if !is_small {
                 return out.jobs.push(Job(Work::Unpack(Box::new(work))));
             }
             work.run();
-            return self.part_unpacked(work, out);
+            return self.part_decompressed(work, out);
         }
         let (volume, first) = (read.volume, info.first);
         read.failed |= fetched.is_err();
@@ -368,7 +369,7 @@ impl Engine {
                 self.damage.clear(volume, first, end);
             }
             Err(lost) => {
-                let places: Vec<(BlockKey, Place)> = lost
+                let addresses: Vec<(BlockKey, Address)> = lost
                     .into_iter()
                     .map(|number| {
                         (
@@ -378,9 +379,9 @@ impl Engine {
                     })
                     .collect();
                 // What has been written anew since is not lost.
-                for (key, _) in places
+                for (key, _) in addresses
                     .into_iter()
-                    .filter(|(key, place)| self.is_newest(*key, *place))
+                    .filter(|(key, address)| self.is_newest(*key, *address))
                     .collect::<Vec<_>>()
                 {
                     self.note_lost(key, out);
@@ -393,7 +394,7 @@ impl Engine {
     }
 
     /// True if the newest version of a block is the one at this place.
-    fn is_newest(&mut self, key: BlockKey, place: Place) -> bool {
+    fn is_newest(&mut self, key: BlockKey, address: Address) -> bool {
         self.settle_range(key.volume(), key.lba());
         let of = |volume, lba| {
             self.volumes
@@ -402,17 +403,17 @@ impl Engine {
         };
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
-        self.pending.get(key).is_none() && stored.has_payload() && stored.place() == place
+        self.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
     }
 
     /// Part of a read has been unpacked.
-    pub(crate) fn part_unpacked(&mut self, work: UnpackWork, out: &mut Outbox) {
-        if work.unpacked.is_err()
+    pub(crate) fn part_decompressed(&mut self, work: UnpackWork, out: &mut Outbox) {
+        if work.decompressed.is_err()
             && let Some(read) = self.reads.get_mut(work.read)
         {
-            read.infos[work.part as usize].packed = work.pieces;
+            read.infos[work.part as usize].compressed = work.pieces;
         }
-        self.read_part(work.read, work.part, work.unpacked, out);
+        self.read_part(work.read, work.part, work.decompressed, out);
     }
 
     fn finish_read(&mut self, read: ReadRequest, out: &mut Outbox) {
@@ -434,7 +435,7 @@ impl Engine {
         out.completions.push(Completion {
             id: read.id,
             result: Ok(Reply::Data(parts)),
-            orders: None,
+            lsns: None,
         });
     }
 
@@ -457,7 +458,7 @@ impl Engine {
         };
         let (volume, info) = (read.volume, &read.infos[part as usize]);
         let first = Lba(info.first.0 + u64::from(number));
-        let places: Vec<Place> = (number..)
+        let addresses: Vec<Address> = (number..)
             .take(pieces.len())
             .map(|number| info.place(&self.codec, number))
             .collect();
@@ -467,12 +468,12 @@ impl Engine {
             member,
         });
         let Some(bytes) = bytes else { return };
-        for ((i, piece), from) in (0..).zip(pieces).zip(places) {
+        for ((i, piece), from) in (0..).zip(pieces).zip(addresses) {
             let key = BlockKey::new(volume, Lba(first.0 + i));
             let stored = bytes.slice(piece.at as usize, piece.length as usize);
             self.queue_repair(
                 RepairFor::Read,
-                (key, windrow_types::Order(0), from),
+                (key, windrow_types::Lsn(0), from),
                 piece.checksum,
                 stored,
             );
@@ -487,12 +488,12 @@ impl Engine {
             Ok(()) => match parts.pop() {
                 Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
-                    let packed = run.pieces.first().copied().filter(Piece::is_packed);
+                    let compressed = run.pieces.first().copied().filter(Piece::is_compressed);
                     self.start_fetch(
                         run.spec(FetchGoal::Edge {
                             write,
                             edge,
-                            packed,
+                            compressed,
                         }),
                         out,
                     );
@@ -539,7 +540,7 @@ impl Engine {
         out.completions.push(Completion {
             id,
             result: Ok(Reply::Extents(extents)),
-            orders: None,
+            lsns: None,
         });
     }
 

@@ -12,16 +12,16 @@
 mod columns;
 
 use crate::background::{Meter, Throttle, time_at};
-use crate::examination::ExamineGoal;
-use crate::examine::Examined;
 use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
     REBUILD_RETRY_NS, RESTRIPE_VICTIMS,
 };
-use crate::member::life::Change;
+use crate::member::slot_state::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
-use crate::{Engine, Notice, Outbox, Plant, RebuildStatus};
+use crate::verification::VerifyGoal;
+use crate::verify::Verified;
+use crate::{Engine, InjectedFault, Notice, Outbox, RebuildStatus};
 use columns::ColumnWrite;
 use std::collections::BTreeMap;
 use windrow_format::superblock::MemberState;
@@ -40,7 +40,7 @@ struct Current {
     members: u64,
     /// Bytes of members that are to be rebuilt of it, and have not been yet.
     left_bytes: u64,
-    examinations: usize,
+    verifications: usize,
     writes: usize,
     /// Something of it could not be had.
     damaged: bool,
@@ -337,7 +337,7 @@ impl Engine {
                     end,
                     left_bytes,
                     members,
-                    examinations: 0,
+                    verifications: 0,
                     writes: 0,
                     damaged: false,
                     again,
@@ -362,14 +362,14 @@ impl Engine {
             .get(segment)
             .batch_at(self.rebuild.current[at].row);
         self.rebuild.current[at].row = row + rows;
-        let read = self.examine(ExamineGoal::Rebuild, segment, row, rows, out);
+        let read = self.verify(VerifyGoal::Rebuild, segment, row, rows, out);
         if read == 0 {
             // No column is there.
             self.rebuild.current[at].damaged = true;
             return;
         }
         self.rebuild.sums.read_bytes += read;
-        self.rebuild.current[at].examinations += 1;
+        self.rebuild.current[at].verifications += 1;
         let properties = &self.superblock.properties;
         let of_member = u64::from(rows) * BLOCK_BYTES;
         let (bound, floor) = (
@@ -390,7 +390,9 @@ impl Engine {
     /// Lets go of the segments of which nothing is under way and nothing is left to begin.
     fn close_rebuilt(&mut self, stop: bool) {
         let is_closed = |current: &mut Current| {
-            (current.row >= current.end || stop) && current.examinations == 0 && current.writes == 0
+            (current.row >= current.end || stop)
+                && current.verifications == 0
+                && current.writes == 0
         };
         for current in self.rebuild.current.extract_if(.., is_closed) {
             self.segments.unpin(current.segment);
@@ -419,12 +421,12 @@ impl Engine {
 
     /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt
     /// are written.
-    pub(crate) fn rebuild_examined(
+    pub(crate) fn rebuild_verified(
         &mut self,
         segment: SegmentId,
         row: u32,
         rows: u32,
-        found: Option<Examined>,
+        found: Option<Verified>,
         out: &mut Outbox,
     ) {
         // One that came in after the segment was begun gets it later.
@@ -443,7 +445,7 @@ impl Engine {
             // verified is written over it.
             _ if damaged => self.rebuild.sums.damaged_batches += 1,
             None => {}
-            Some(_) if self.planted == Plant::HollowRebuild && row == 0 => {}
+            Some(_) if self.fault == InjectedFault::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
@@ -475,7 +477,7 @@ impl Engine {
             .iter_mut()
             .find(|current| current.segment == segment)
         {
-            current.examinations -= 1;
+            current.verifications -= 1;
             current.writes += writes;
             current.damaged |= damaged;
             if !current.again {
@@ -732,7 +734,7 @@ impl Engine {
             for member in whole {
                 self.members.list[member.index()].rebuilding = false;
                 out.notices.push(Notice::MemberRebuilt { member });
-                self.look_again_at_aside();
+                self.recheck_quarantined();
             }
             self.rebuild.active = self.rebuilding() != 0;
             self.rebuild.remaining.clear();

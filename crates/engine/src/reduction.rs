@@ -17,7 +17,7 @@
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
 use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS};
 
 /// What data needs that is to be admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,7 +100,7 @@ impl Engine {
     /// What counts against usable space, in bytes.
     pub fn used_bytes(&self) -> u64 {
         if self.counts_charge() {
-            self.volumes.charge * PLACE_UNIT as u64
+            self.volumes.charge * ADDRESS_UNIT as u64
         } else {
             self.volumes.used_blocks * BLOCK_BYTES
         }
@@ -116,7 +116,7 @@ impl Engine {
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
         let beyond = self.index_pages_beyond(&self.plan);
-        let units_max = (self.plan.usable_bytes / PLACE_UNIT as u64)
+        let units_max = (self.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.volumes.charge + need.units <= units_max;
         let blocks_max = match &self.reduction.change {
@@ -172,7 +172,7 @@ impl Engine {
         properties: Properties,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.restripe_status().active || self.restripe_is_coming() {
+        if self.reshape_status().active || self.reshape_is_coming() {
             let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }
@@ -223,7 +223,7 @@ impl Engine {
                 "bytes of blocks hold data",
             ),
             Reduction::Capacity => (
-                self.volumes.charge * PLACE_UNIT as u64,
+                self.volumes.charge * ADDRESS_UNIT as u64,
                 "bytes are stored or on their way",
             ),
         };
@@ -266,7 +266,7 @@ impl Engine {
         let (blocks, charge) = (self.volumes.used_blocks, self.volumes.charge);
         let full = 1.0 - f64::from(self.superblock.properties.spare_per_mille) / 1000.0;
         let room = self.plan.usable_bytes as f64 / full.max(0.001);
-        let charged_bytes = charge * PLACE_UNIT as u64;
+        let charged_bytes = charge * ADDRESS_UNIT as u64;
         // What a block is charged, of a whole one.
         let each = if blocks == 0 {
             0.0

@@ -2,7 +2,7 @@
 //! (docs/members.md).
 //!
 //! 1 The next batch is read, all columns of it. 2 A job finds what each block must be
-//!   (`examine.rs`). 3 Live blocks of rows in which something
+//!   (`verify.rs`). 3 Live blocks of rows in which something
 //! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is
 //! concerned, all its live blocks are. Checkpoint pages are marked changed. 4 Of a batch that can
 //! not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the
@@ -20,12 +20,12 @@ mod labels;
 
 use crate::background::{Throttle, time_at};
 use crate::clean::{MappedBlock, RepairFor};
-use crate::examination::ExamineGoal;
-use crate::examine::{ExamineWork, Examined};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::recover::place_in;
 use crate::segment::SegmentState;
+use crate::verification::VerifyGoal;
+use crate::verify::{Verified, VerifyWork};
 use crate::{
     ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock,
 };
@@ -37,14 +37,14 @@ use std::collections::VecDeque;
 use windrow_format::batch::Entry;
 use windrow_geometry::Column;
 use windrow_io::Payload;
-use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_types::{Address, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
 struct Repair {
     key: BlockKey,
-    birth: Order,
-    from: Place,
+    birth: Lsn,
+    from: Address,
     /// Of what is stored.
     checksum: u32,
     payload: Payload,
@@ -389,7 +389,7 @@ impl Engine {
                 SegmentState::Open
                     | SegmentState::Sealed
                     | SegmentState::Cleaning
-                    | SegmentState::Aside
+                    | SegmentState::Quarantined
             );
             let committed = self.committed_rows(segment);
             if holds_data && s.live_units > 0 && self.scrub.row < committed {
@@ -413,12 +413,12 @@ impl Engine {
     }
 
     /// A batch has been examined.
-    pub(crate) fn scrub_examined(
+    pub(crate) fn scrub_verified(
         &mut self,
         segment: SegmentId,
         row: u32,
         rows: u32,
-        work: ExamineWork,
+        work: VerifyWork,
         out: &mut Outbox,
     ) {
         self.scrub
@@ -479,7 +479,7 @@ impl Engine {
     }
 
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
-        let read = self.examine(ExamineGoal::Scrub, segment, row, rows, out);
+        let read = self.verify(VerifyGoal::Scrub, segment, row, rows, out);
         self.scrub.sums.read_bytes += read;
         if read > 0 {
             let (bytes, bound) = (
@@ -513,7 +513,7 @@ impl Engine {
     fn take_damage(
         &mut self,
         (segment, row): (SegmentId, u32),
-        found: &Examined,
+        found: &Verified,
         read: u64,
         out: &mut Outbox,
     ) {
@@ -529,13 +529,13 @@ impl Engine {
             if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
-            let place = place_in(&self.codec, segment, row, shape.data, payload);
+            let address = place_in(&self.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => {
-                    let live = self.shows(volume, lba, place);
+                    let live = self.shows(volume, lba, address);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
                         self.scrub
@@ -551,7 +551,7 @@ impl Engine {
                             self.scrub.doubts.read(
                                 MappedBlock {
                                     key,
-                                    place,
+                                    address,
                                     units,
                                     checksum,
                                 },
@@ -560,11 +560,11 @@ impl Engine {
                         }
                     } else if live {
                         let (checksum, payload) =
-                            (payload.checksum, self.examined_payload(found, payload));
+                            (payload.checksum, self.verified_payload(found, payload));
                         self.scrub.repairs.push_back(Repair {
                             key,
                             birth,
-                            from: place,
+                            from: address,
                             checksum,
                             payload,
                         });
@@ -572,7 +572,7 @@ impl Engine {
                     live
                 }
                 Entry::Page { object, index } => {
-                    let used = self.rewrite_page(object, index, place);
+                    let used = self.rewrite_page(object, index, address);
                     self.note_rewritten(used);
                     used
                 }
@@ -698,7 +698,7 @@ impl Engine {
             unmoved_blocks: sums.unmoved_blocks,
         });
         if is_all_there {
-            self.look_again_at_aside();
+            self.recheck_quarantined();
         }
         // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the
         // older of the two checkpoints has none of the damaged ones any more, too.

@@ -15,20 +15,20 @@
 //! After a grow several layouts describe the same bytes: which of their segments may be used is in
 //! `segment/layers.rs`.
 
-mod aside;
 mod choose;
 mod layers;
 mod occupancy;
+mod quarantined;
 
 pub(crate) use layers::largest_group;
 
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
-use crate::weight::{PACKED_EXTRA_UNITS, packed};
+use crate::weight::{COMPRESSED_EXTRA_UNITS, compressed};
 use choose::index_policy;
 use windrow_geometry::ZoneMap;
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex};
-use windrow_types::{FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq};
+use windrow_types::{ADDRESS_UNIT, BatchSeq, FULL_BLOCK_UNITS, Lsn, SegmentId};
 
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub enum SegmentState {
     Cleaning,
     /// Live blocks remain that cleaning does not move: checkpoint pages that the next checkpoints
     /// rewrite, or blocks that could not be read. Dead when the last of them goes.
-    Aside,
+    Quarantined,
     /// Nothing live; waits for the reuse rule.
     Dead,
     /// The rule is satisfied; discards of its extents are under way.
@@ -85,7 +85,7 @@ pub struct Segment {
     /// Live payload as it is stored, in units of 16 bytes.
     pub live_units: u32,
     /// Pieces of it that are packed.
-    pub live_packed: u32,
+    pub live_compressed: u32,
     /// Rows filled with batches.
     pub filled_rows: u32,
     /// Batches sealed but not committed.
@@ -103,11 +103,11 @@ pub struct Segment {
     /// What its stream's placement marked it with; 0: not known. Kept in memory only.
     pub tag: u8,
     /// Number of its last batch.
-    pub last_seq: Seq,
+    pub last_seq: BatchSeq,
     /// Newest order that superseded one of its blocks.
-    pub superseded_by: Order,
+    pub superseded_by: Lsn,
     /// Newest cleaned batch that moved one of its blocks away.
-    pub moved_by: Seq,
+    pub moved_by: BatchSeq,
     /// Members, as a bit mask, that are being rebuilt and on which it is not whole
     /// (docs/members.md).
     pub stale: u64,
@@ -127,7 +127,7 @@ impl Segment {
     /// What its live payload would take elsewhere, in units: cleaning goes by that (`weight.rs`).
     #[inline]
     pub fn weight(&self) -> u32 {
-        self.live_units + self.live_packed * PACKED_EXTRA_UNITS
+        self.live_units + self.live_compressed * COMPRESSED_EXTRA_UNITS
     }
 
     /// Start and rows of the batch that covers `row`.
@@ -199,15 +199,15 @@ pub struct Segments {
     /// died meanwhile.
     young: Vec<SegmentId>,
     oldest_checkpoint: u64,
-    aside: u32,
+    quarantined: u32,
     /// Those of them that hold checkpoint pages: the next checkpoints empty them.
-    aside_pages: u32,
+    quarantined_pages: u32,
     /// Those in which something has died since.
     touched: Vec<SegmentId>,
     /// Those that were set aside after a trial (`clean/damage.rs`).
     tried: Vec<SegmentId>,
     /// Those with blocks that have died, since the start.
-    died_aside: u64,
+    died_quarantined: u64,
     discarding: u32,
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read
     /// has ended since.
@@ -228,9 +228,9 @@ pub struct Segments {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReuseHorizon {
     /// Every order up to this one is durable.
-    pub durable: Order,
+    pub durable: Lsn,
     /// Every cleaned batch up to this one is durable.
-    pub durable_cleaned: Seq,
+    pub durable_cleaned: BatchSeq,
     /// Number of the oldest checkpoint kept.
     pub oldest_checkpoint: u64,
 }
@@ -245,11 +245,11 @@ impl Segments {
             dead_in_replay: Vec::new(),
             young: Vec::new(),
             oldest_checkpoint: 0,
-            aside: 0,
-            aside_pages: 0,
+            quarantined: 0,
+            quarantined_pages: 0,
             touched: Vec::new(),
             tried: Vec::new(),
-            died_aside: 0,
+            died_quarantined: 0,
             discarding: 0,
             nothing_under: None,
             victims: VictimIndex::new(0, 1, index_policy(rule)),
@@ -336,13 +336,20 @@ impl Segments {
         segment.starts.fill(0);
         segment.stale = 0;
         segment.damaged = false;
-        segment.superseded_by = Order(0);
-        segment.moved_by = Seq(0);
+        segment.superseded_by = Lsn(0);
+        segment.moved_by = BatchSeq(0);
         self.mark_dirty(id);
     }
 
     /// A batch of `rows` rows was sealed at `row`.
-    pub fn add_batch(&mut self, id: SegmentId, row: u32, rows: u32, seq: Seq, checkpoint: u64) {
+    pub fn add_batch(
+        &mut self,
+        id: SegmentId,
+        row: u32,
+        rows: u32,
+        seq: BatchSeq,
+        checkpoint: u64,
+    ) {
         let segment = &mut self.table[id.index()];
         segment.starts[row as usize / 64] |= 1 << (row % 64);
         segment.filled_rows = row + rows;
@@ -412,7 +419,7 @@ impl Segments {
 
     /// Payload of the largest full segment, in bytes.
     pub fn payload_bytes_max(&self) -> u64 {
-        u64::from(self.victims.capacity_units_max()) * PLACE_UNIT as u64
+        u64::from(self.victims.capacity_units_max()) * ADDRESS_UNIT as u64
     }
 
     /// Segments that may be cleaned now.
@@ -423,7 +430,7 @@ impl Segments {
     /// True if a checkpoint would give something to clean or to use again.
     pub fn checkpoint_frees(&self) -> bool {
         // (Segments that are set aside because of damage are freed by no checkpoint.)
-        !self.dead_in_replay.is_empty() || self.aside_pages > 0 || !self.young.is_empty()
+        !self.dead_in_replay.is_empty() || self.quarantined_pages > 0 || !self.young.is_empty()
     }
 
     /// One more live payload, of so many units.
@@ -431,7 +438,7 @@ impl Segments {
     pub fn add_live(&mut self, id: SegmentId, units: u16) {
         let segment = &mut self.table[id.index()];
         segment.live_units += u32::from(units);
-        segment.live_packed += packed(units);
+        segment.live_compressed += compressed(units);
         if segment.state == SegmentState::Sealed {
             let live = segment.weight();
             self.victims.update(id.0, live);
@@ -464,19 +471,19 @@ impl Segments {
     /// One live payload of so many units less, taken by order `by` (and by a cleaned batch, if a
     /// move did it).
     #[inline]
-    pub fn remove_live(&mut self, id: SegmentId, units: u16, by: Order, moved_by: Seq) {
+    pub fn remove_live(&mut self, id: SegmentId, units: u16, by: Lsn, moved_by: BatchSeq) {
         let segment = &mut self.table[id.index()];
         segment.live_units -= u32::from(units);
-        segment.live_packed -= packed(units);
+        segment.live_compressed -= compressed(units);
         segment.superseded_by = segment.superseded_by.max(by);
         segment.moved_by = segment.moved_by.max(moved_by);
         match segment.state {
-            SegmentState::Aside if segment.live_units == 0 => {
-                self.leave_aside(id);
-                self.died_aside += u64::from(!self.holds_pages(id));
+            SegmentState::Quarantined if segment.live_units == 0 => {
+                self.leave_quarantined(id);
+                self.died_quarantined += u64::from(!self.holds_pages(id));
                 self.push_dead(id);
             }
-            SegmentState::Aside
+            SegmentState::Quarantined
                 if !segment.touched && usize::from(segment.stream) != STREAM_CHECKPOINT =>
             {
                 self.touch(id);
@@ -494,7 +501,7 @@ impl Segments {
     }
 
     /// Something in it was superseded before it was live: by this order.
-    pub fn superseded(&mut self, id: SegmentId, by: Order) {
+    pub fn superseded(&mut self, id: SegmentId, by: Lsn) {
         let segment = &mut self.table[id.index()];
         segment.superseded_by = segment.superseded_by.max(by);
     }
@@ -634,8 +641,7 @@ impl Segments {
             } else if segment.live_units > 0 {
                 SegmentState::Sealed
             } else if written
-                && (segment.last_checkpoint >= oldest_checkpoint
-                    || segment.superseded_by > Order(0))
+                && (segment.last_checkpoint >= oldest_checkpoint || segment.superseded_by > Lsn(0))
             {
                 SegmentState::Dead
             } else {

@@ -1,7 +1,7 @@
 //! What `status` and `stats` show, and the counters behind it.
 
 use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
-use crate::member::{add, life};
+use crate::member::{add, slot_state};
 use crate::pending::BlockKey;
 use crate::volume::Volume;
 use crate::weight::weight;
@@ -11,7 +11,7 @@ use crate::{
 };
 use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{MemberRecord, MemberState};
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
+use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId};
 
 /// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before
 /// is of users' bytes and scrubs.
@@ -195,7 +195,7 @@ impl Engine {
             fill_blocks: self.counters.fill_blocks,
             reduction: self.admission.reducing.sums,
             dedup: self.dedup_status(),
-            stored_bytes: self.volumes.stored_units_of_users() * PLACE_UNIT as u64,
+            stored_bytes: self.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
             flushes: self.counters.flushes,
             checkpoints: self.counters.checkpoints,
             checkpoints_forced: self.counters.checkpoints_forced,
@@ -204,12 +204,12 @@ impl Engine {
             scrub: self.scrub.status(self.segments.count(), self.now_ns),
             damage: self.damage.status(DAMAGE_SHOWN_RANGES),
             rebuild: self.rebuild.status(self.now_ns),
-            restripe: self.restripe_status(),
+            reshape: self.reshape_status(),
             journal: self.journal_status(),
-            held_commands: self.dispatch.held() as u64,
+            held_commands: self.scheduler.held() as u64,
             stages: Vec::new(),
-            order: self.orders.last(),
-            durable_order: self.orders.used(self.promised()),
+            lsn: self.lsns.last(),
+            durable_lsn: self.lsns.used(self.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -226,7 +226,7 @@ impl Engine {
     /// Admitted bytes that a power cut could lose now: those that neither log nor journal has
     /// promised.
     fn at_risk_bytes(&self) -> u64 {
-        self.admission.at_risk.above(self.promised())
+        self.admission.at_risk.above(self.durable_lsn())
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {
@@ -240,7 +240,7 @@ impl Engine {
                 state: if self.members.list[i].rebuilding && record.is_in_use() {
                     "rebuilding"
                 } else {
-                    life::name(life::life(record))
+                    slot_state::name(slot_state::slot_state(record))
                 },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(
@@ -285,7 +285,7 @@ impl Engine {
         if let Some(left) = &self.members.list[member].left {
             return left.clone();
         }
-        let why = match life::name(life::life(record)) {
+        let why = match slot_state::name(slot_state::slot_state(record)) {
             "missing" => "not found when the pool was opened",
             "faulted" => "failed in an earlier run of the pool",
             "offline" => "taken out of service by the administrator",
@@ -319,7 +319,7 @@ impl Engine {
             compression: v.record.compression,
             dedup: v.record.dedup,
             shared_bytes: v.map.shared_blocks * BLOCK_BYTES,
-            stored_bytes: v.map.stored_units * PLACE_UNIT as u64,
+            stored_bytes: v.map.stored_units * ADDRESS_UNIT as u64,
             deleting: v.record.state == VolumeState::Deleting,
         }
     }
@@ -385,8 +385,8 @@ impl Engine {
     /// Checks what must hold when nothing is under way; the text of the first violation.
     pub fn self_check(&self) -> Result<(), String> {
         self.segments.self_check()?;
-        self.dispatch.self_check()?;
-        if self.fetches.is_empty() && self.slow.is_owed_reads() {
+        self.scheduler.self_check()?;
+        if self.fetches.is_empty() && self.slow.has_outstanding_reads() {
             return Err("members owe reads, and none is on its way".to_owned());
         }
         // (What a start readmits stays where it is if nothing may be written.)
@@ -471,8 +471,8 @@ impl Engine {
             && self.cleaner.is_idle()
             && self.scrub.is_idle()
             && self.rebuild.is_idle()
-            && self.restripe.is_idle()
-            && self.examinations.is_empty()
+            && self.reshape.is_idle()
+            && self.verifications.is_empty()
             && self.survey.is_idle()
             && self.stream(STREAM_USER).open.is_empty()
     }
@@ -483,7 +483,7 @@ impl Engine {
         let reading = !(self.reads.is_empty()
             && self.fetches.is_empty()
             && self.splits.is_empty()
-            && self.examinations.is_empty());
+            && self.verifications.is_empty());
         !reading
             && self.pending.is_empty()
             && self.admission.is_idle()
@@ -521,15 +521,15 @@ impl Engine {
                 .map(|id| stream(*id))
                 .collect::<Vec<_>>()
                 .join("; "),
-            self.orders.committed(),
-            self.orders.durable(),
+            self.lsns.committed(),
+            self.lsns.durable(),
             self.room_units(),
             self.admission.unsealed_units,
             self.admission.placing.len(),
             self.segments.free_count(),
             self.segments.dead_count(),
-            self.segments.aside_count(),
-            self.is_fruitless(),
+            self.segments.quarantined_count(),
+            self.is_futile(),
             self.floor(STREAM_USER),
             self.segments_wanted(),
             self.segments.wait_for_flush(&self.reuse_horizon()),
@@ -539,7 +539,7 @@ impl Engine {
             self.flush.describe(),
             self.journal.describe(),
             self.members.in_flight.len(),
-            self.dispatch.describe(),
+            self.scheduler.describe(),
             self.fetches.len(),
             self.stopped,
         )

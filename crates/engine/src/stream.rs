@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use windrow_format::batch::TableWriter;
 use windrow_format::superblock::StreamPosition;
 use windrow_io::Payload;
-use windrow_types::{Order, Place, SegmentId, Seq};
+use windrow_types::{Address, BatchSeq, Lsn, SegmentId};
 
 /// What a batch does to the tables when it commits; one for each entry of its table.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub enum Item {
         /// Block.
         key: BlockKey,
         /// Order.
-        order: Order,
+        lsn: Lsn,
         /// Its record among the pending blocks.
         pending: PendingSlot,
     },
@@ -25,7 +25,7 @@ pub enum Item {
         /// Its block of the shared volume.
         id: u32,
         /// Order.
-        order: Order,
+        lsn: Lsn,
     },
     /// A page of the index of deduplication.
     IndexPage {
@@ -37,7 +37,7 @@ pub enum Item {
         /// Block.
         key: BlockKey,
         /// Order.
-        order: Order,
+        lsn: Lsn,
         /// Its record among the pending blocks.
         pending: PendingSlot,
         /// Block of the shared volume.
@@ -48,7 +48,7 @@ pub enum Item {
         /// Block.
         key: BlockKey,
         /// Order.
-        order: Order,
+        lsn: Lsn,
         /// Its record among the pending blocks.
         pending: PendingSlot,
         /// Which.
@@ -61,7 +61,7 @@ pub enum Item {
         /// Block.
         key: BlockKey,
         /// Installs only if the map still shows this.
-        from: Place,
+        from: Address,
     },
     /// A checkpoint page.
     Page {
@@ -82,7 +82,7 @@ pub struct OpenBatch {
     /// One for each item with payload.
     pub payloads: Vec<Payload>,
     /// First and last order of its items.
-    pub orders: Option<(Order, Order)>,
+    pub lsns: Option<(Lsn, Lsn)>,
     /// When its first item came, in driver time.
     pub since_ns: u64,
     /// When the first of its items came that no journal holds.
@@ -106,10 +106,10 @@ impl OpenBatch {
     }
 
     /// Notes an order.
-    pub fn cover(&mut self, order: Order) {
-        self.orders = Some(match self.orders {
-            None => (order, order),
-            Some((first, last)) => (first.min(order), last.max(order)),
+    pub fn cover(&mut self, lsn: Lsn) {
+        self.lsns = Some(match self.lsns {
+            None => (lsn, lsn),
+            Some((first, last)) => (first.min(lsn), last.max(lsn)),
         });
     }
 }
@@ -132,7 +132,7 @@ pub enum BatchStage {
 #[derive(Debug)]
 pub struct Batch {
     /// Its number.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Its segment.
     pub segment: SegmentId,
     /// First row.
@@ -152,9 +152,9 @@ pub struct Batch {
     /// Checksums of the payloads, from the seal job.
     pub checksums: Vec<u32>,
     /// Orders it covers.
-    pub orders: Option<(Order, Order)>,
+    pub lsns: Option<(Lsn, Lsn)>,
     /// Of moved blocks: its number among the batches of all streams of moved blocks.
-    pub number: Seq,
+    pub number: BatchSeq,
     /// When its first item came.
     pub opened_ns: u64,
     /// When its stage began.
@@ -181,13 +181,13 @@ pub struct Stream {
     /// Of users: sealed batches with orders that are not below all that is uncommitted, and the
     /// last of these orders. Orders before them may be in other streams, so a checkpoint that
     /// begins now has to replay them although they are committed.
-    pub unsettled: VecDeque<(StreamPosition, Order)>,
+    pub unsettled: VecDeque<(StreamPosition, Lsn)>,
     /// The first checkpoint whose root names it; it is used when no kept root is older.
     pub usable_from: u64,
     /// Last committed batch.
-    pub committed: Seq,
+    pub committed: BatchSeq,
     /// Last durable batch.
-    pub durable: Seq,
+    pub durable: BatchSeq,
     /// Vectors of finished batches, to be used again.
     pub spare: Vec<(Vec<Item>, Vec<Payload>)>,
 }
@@ -195,7 +195,7 @@ pub struct Stream {
 impl Stream {
     /// A stream at a position; everything before it is committed and durable.
     pub fn new(id: usize, position: StreamPosition) -> Self {
-        let before = Seq(position.seq.0 - 1);
+        let before = BatchSeq(position.seq.0 - 1);
         Self {
             id,
             position,
@@ -225,7 +225,7 @@ impl Stream {
         StreamPosition {
             segment: SegmentId::NONE,
             row: 0,
-            seq: Seq(1),
+            seq: BatchSeq(1),
             next_segment: SegmentId::NONE,
         }
     }
@@ -261,7 +261,7 @@ impl Stream {
     }
 
     /// The batch with this number, if it is in flight.
-    pub fn batch_mut(&mut self, seq: Seq) -> Option<&mut Batch> {
+    pub fn batch_mut(&mut self, seq: BatchSeq) -> Option<&mut Batch> {
         let first = self.in_flight.front()?.seq.0;
         self.in_flight.get_mut(seq.0.checked_sub(first)? as usize)
     }

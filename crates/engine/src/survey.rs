@@ -27,7 +27,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_types::{Lba, PLACE_UNIT, VolumeId};
+use windrow_types::{ADDRESS_UNIT, Lba, VolumeId};
 
 /// Nobody refers to a content, as far as the walk has come.
 const NOBODY: u32 = 0;
@@ -88,9 +88,9 @@ impl Survey {
     }
 
     /// The blocks that refer to a content are to be named, if they have not been.
-    pub(crate) fn name(&mut self, id: u32, life: u32) {
-        if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, life)) {
-            self.lost.insert(id, life);
+    pub(crate) fn name(&mut self, id: u32, incarnation: u32) {
+        if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, incarnation)) {
+            self.lost.insert(id, incarnation);
         }
     }
 
@@ -231,11 +231,9 @@ impl Engine {
                     SEVERAL
                 };
             }
-            if walk
-                .lost
-                .get(&(id.0 as u32))
-                .is_some_and(|life| *life == self.volumes.ids.life(id.0 as u32))
-            {
+            if walk.lost.get(&(id.0 as u32)).is_some_and(|incarnation| {
+                *incarnation == self.volumes.ids.incarnation(id.0 as u32)
+            }) {
                 walk.references += 1;
                 if walk.references <= SURVEY_NAMED_MAX {
                     out.notices.push(Notice::UnrecoverableReference {
@@ -289,7 +287,7 @@ impl Engine {
     }
 
     fn sharing(&self, count: &Count) -> Sharing {
-        let bytes = |units: u64| units * PLACE_UNIT as u64;
+        let bytes = |units: u64| units * ADDRESS_UNIT as u64;
         let volumes = self.volumes.iter().map(|v| {
             let exclusive_bytes =
                 bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));

@@ -158,7 +158,7 @@ impl Volumes {
     pub fn mapped_charge(&self) -> u64 {
         self.iter()
             .chain([&self.shared])
-            .map(|v| weight_of(v.map.stored_units, v.map.packed_blocks))
+            .map(|v| weight_of(v.map.stored_units, v.map.compressed_blocks))
             .sum()
     }
 
@@ -170,8 +170,11 @@ impl Volumes {
     /// Units that all blocks are stored in, pages of the index included, and how many of them are
     /// packed, as the maps have it.
     pub fn stored_units(&self) -> (u64, u64) {
-        self.with_hidden().fold((0, 0), |(units, packed), v| {
-            (units + v.map.stored_units, packed + v.map.packed_blocks)
+        self.with_hidden().fold((0, 0), |(units, compressed), v| {
+            (
+                units + v.map.stored_units,
+                compressed + v.map.compressed_blocks,
+            )
         })
     }
 

@@ -22,7 +22,7 @@ const LEAST: usize = 8;
 /// Where the entries lie that are to be looked at: kept for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Warmth {
-    places: Vec<(PageSlot, u8)>,
+    addresses: Vec<(PageSlot, u8)>,
     entries: Vec<MapEntry>,
 }
 
@@ -78,14 +78,14 @@ impl Engine {
             .iter()
             .filter(|entry| entry.has_payload())
         {
-            self.segments.warm(self.codec.segment(entry.place()));
+            self.segments.warm(self.codec.segment(entry.address()));
         }
     }
 
     /// Looks at the entries of blocks.
     pub(crate) fn warm_blocks(&mut self, blocks: impl Iterator<Item = (VolumeId, Lba)>) {
-        let Warmth { places, entries } = &mut self.warmth;
-        places.clear();
+        let Warmth { addresses, entries } = &mut self.warmth;
+        addresses.clear();
         entries.clear();
         let mut last = None;
         for (volume, lba) in blocks {
@@ -99,10 +99,10 @@ impl Engine {
                     &found.map
                 }
             };
-            places.extend(map.locate(lba));
+            addresses.extend(map.locate(lba));
         }
         entries.extend(
-            places
+            addresses
                 .iter()
                 .map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]),
         );

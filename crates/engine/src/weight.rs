@@ -19,24 +19,24 @@ use windrow_format::map_entry::MapEntry;
 use windrow_types::FULL_BLOCK_UNITS;
 
 /// What the weight of a packed payload is above its units.
-pub(crate) const PACKED_EXTRA_UNITS: u32 = 2;
+pub(crate) const COMPRESSED_EXTRA_UNITS: u32 = 2;
 
 /// 1 if a payload of so many units is packed, else 0.
 #[inline]
-pub(crate) fn packed(units: u16) -> u32 {
+pub(crate) fn compressed(units: u16) -> u32 {
     u32::from(units != FULL_BLOCK_UNITS)
 }
 
 /// True if a map entry has packed payload.
 #[inline]
-pub(crate) fn is_packed(entry: &MapEntry) -> bool {
+pub(crate) fn is_compressed(entry: &MapEntry) -> bool {
     entry.has_payload() && entry.length_units() != FULL_BLOCK_UNITS
 }
 
 /// Weight of payload of so many units, of which so many pieces are packed.
 #[inline]
-pub(crate) fn weight_of(units: u64, packed: u64) -> u64 {
-    units + packed * u64::from(PACKED_EXTRA_UNITS)
+pub(crate) fn weight_of(units: u64, compressed: u64) -> u64 {
+    units + compressed * u64::from(COMPRESSED_EXTRA_UNITS)
 }
 
 /// Weight of what a map entry has of its own: nothing of a block without payload, or of a reference
@@ -44,7 +44,10 @@ pub(crate) fn weight_of(units: u64, packed: u64) -> u64 {
 #[inline]
 pub(crate) fn weight(entry: &MapEntry) -> u64 {
     if entry.has_payload() {
-        weight_of(u64::from(entry.length_units()), u64::from(is_packed(entry)))
+        weight_of(
+            u64::from(entry.length_units()),
+            u64::from(is_compressed(entry)),
+        )
     } else {
         0
     }

@@ -24,8 +24,8 @@
 pub mod sources;
 
 use std::collections::HashMap;
-use windrow_engine::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
-use windrow_reduction::{BlockClass, Codec, Packer, Print, classify, looks_random};
+use windrow_engine::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PROGRESS};
+use windrow_reduction::{BlockClass, Codec, Compressor, Fingerprint, classify, looks_random};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Memory that an entry of the table is reckoned at: key, value, the table's slack, and the old
@@ -56,7 +56,7 @@ pub struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Group {
     at: usize,
-    in_vain: u32,
+    without_progress: u32,
 }
 
 /// Stored bytes of a block, by codec: at most 4096.
@@ -65,7 +65,7 @@ type Lengths = [u16; 2];
 /// Counts blocks.
 pub struct Tally {
     plan: Plan,
-    packer: Packer,
+    compressor: Compressor,
     room: Vec<u8>,
     groups: [Group; 2],
     /// Data blocks with their fingerprints, as far as they are in the sample.
@@ -86,7 +86,7 @@ impl Tally {
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
-            packer: Packer::default(),
+            compressor: Compressor::default(),
             room: Vec::with_capacity(2 * BLOCK_SIZE),
             groups: Default::default(),
             known: HashMap::new(),
@@ -131,16 +131,17 @@ impl Tally {
     }
 
     fn content(&mut self, block: &[u8]) {
-        let print = Print::Fast.of(block);
-        if print.leading_zeros() < self.level || self.known.contains_key(&print) {
+        let fingerprint = Fingerprint::Fast.of(block);
+        if fingerprint.leading_zeros() < self.level || self.known.contains_key(&fingerprint) {
             return;
         }
         let lengths = self.pack(block);
-        self.known.insert(print, lengths);
+        self.known.insert(fingerprint, lengths);
         while self.known.len() > self.plan.entries_max {
             self.level += 1;
             let level = self.level;
-            self.known.retain(|print, _| print.leading_zeros() >= level);
+            self.known
+                .retain(|fingerprint, _| fingerprint.leading_zeros() >= level);
         }
     }
 
@@ -149,19 +150,20 @@ impl Tally {
         let mut lengths = [BLOCK_SIZE as u16; 2];
         for (at, codec) in self.plan.codecs.iter().enumerate() {
             let group = &mut self.groups[at];
-            let tried = group.in_vain < REDUCE_IN_VAIN
+            let tried = group.without_progress < REDUCE_WITHOUT_PROGRESS
                 || group.at.is_multiple_of(REDUCE_TRY_AGAIN)
                 || !looks_random(block);
             self.room.clear();
-            let packed = if tried {
-                self.packer.pack_stored(*codec, block, &mut self.room)
+            let compressed = if tried {
+                self.compressor
+                    .compress_stored(*codec, block, &mut self.room)
             } else {
                 None
             };
-            lengths[at] = packed.unwrap_or(BLOCK_SIZE) as u16;
+            lengths[at] = compressed.unwrap_or(BLOCK_SIZE) as u16;
             if tried {
-                group.in_vain = if packed.is_none() {
-                    group.in_vain + 1
+                group.without_progress = if compressed.is_none() {
+                    group.without_progress + 1
                 } else {
                     0
                 };

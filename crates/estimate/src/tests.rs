@@ -40,8 +40,8 @@ fn fills_duplicates_and_packing_are_counted_apart() {
             margin_bytes: 0
         }
     );
-    let each = Packer::default()
-        .pack_stored(Codec::Lz4, &block(0, 1000), &mut Vec::new())
+    let each = Compressor::default()
+        .compress_stored(Codec::Lz4, &block(0, 1000), &mut Vec::new())
         .unwrap() as u64;
     assert!(
         tally.stored(0).bytes.abs_diff(10 * each + BLOCK_BYTES) <= 160,
@@ -55,8 +55,8 @@ fn fills_duplicates_and_packing_are_counted_apart() {
         (alone.unique().bytes, alone.stored(0).bytes),
         (
             3 * BLOCK_BYTES,
-            3 * Packer::default()
-                .pack_stored(Codec::Lz4, &block(1, 1000), &mut Vec::new())
+            3 * Compressor::default()
+                .compress_stored(Codec::Lz4, &block(1, 1000), &mut Vec::new())
                 .unwrap() as u64
         )
     );

@@ -20,7 +20,9 @@ pub use frame::{
     BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame,
     PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
 };
-pub use plan::{BatchPlan, PayloadPlaces, max_payload_blocks, plan_batch, plan_packed, tail_block};
+pub use plan::{
+    BatchPlan, PayloadAddresses, max_payload_blocks, plan_batch, plan_compressed, tail_block,
+};
 pub(crate) use table::TableReader;
 pub use table::TableWriter;
 
@@ -28,7 +30,7 @@ use crate::checkpoint::{Compression, Dedup, SyncMode};
 use serde::Serialize;
 use windrow_geometry::Shape;
 use windrow_types::{
-    Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, StreamId, VolumeId,
+    Address, BatchSeq, Epoch, Lba, Lsn, MAX_STREAMS, PoolUuid, SegmentId, StreamId, VolumeId,
 };
 
 /// Bytes of the header at the start of a batch.
@@ -96,7 +98,7 @@ pub struct BatchHeader {
     /// Its stream.
     pub stream: StreamId,
     /// Its number in the stream.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Its segment.
     pub segment: SegmentId,
     /// First row.
@@ -110,9 +112,9 @@ pub struct BatchHeader {
     /// The segment in which the stream goes on when this one is full.
     pub next_segment: SegmentId,
     /// Every order up to this one was durable when the batch was sealed.
-    pub flushed_through: Order,
+    pub flushed_through: Lsn,
     /// For each stream: every batch up to this one was durable when the batch was sealed.
-    pub flushed_seq: [Seq; MAX_STREAMS],
+    pub flushed_seq: [BatchSeq; MAX_STREAMS],
 }
 
 /// Volume operations that travel in the log.
@@ -180,7 +182,7 @@ pub enum Entry {
         /// Block.
         lba: Lba,
         /// Order of the write.
-        birth: Order,
+        birth: Lsn,
     },
     /// A user block without payload.
     Fill {
@@ -189,7 +191,7 @@ pub enum Entry {
         /// Block.
         lba: Lba,
         /// Order of the write.
-        birth: Order,
+        birth: Lsn,
         /// Content.
         state: FillState,
     },
@@ -202,7 +204,7 @@ pub enum Entry {
         /// Blocks.
         count: u64,
         /// Order of the operation.
-        order: Order,
+        lsn: Lsn,
         /// Content.
         state: RangeState,
     },
@@ -211,7 +213,7 @@ pub enum Entry {
         /// Volume.
         volume: VolumeId,
         /// Order of the operation.
-        order: Order,
+        lsn: Lsn,
         /// What changed.
         change: VolumeChange,
     },
@@ -222,9 +224,9 @@ pub enum Entry {
         /// Block.
         lba: Lba,
         /// Order of the user write that made it.
-        birth: Order,
+        birth: Lsn,
         /// Installs only if the map still shows this place.
-        from: Place,
+        from: Address,
     },
     /// A user block with the content of a block of the shared volume.
     Reference {
@@ -233,17 +235,17 @@ pub enum Entry {
         /// Block.
         lba: Lba,
         /// Order of the write.
-        birth: Order,
+        birth: Lsn,
         /// Block of the shared volume.
         id: Lba,
         /// The low half of the order that gave `id` its content.
-        life: u32,
+        incarnation: u32,
     },
     /// Orders that this batch accounts for without content (absorbed or void),
     /// `first .. first + count`.
     Covered {
         /// First order.
-        first: Order,
+        first: Lsn,
         /// How many.
         count: u64,
     },
@@ -259,12 +261,12 @@ pub enum Entry {
 impl Entry {
     /// The first order that the entry accounts for, and how many; `None` for entries that have
     /// none.
-    pub fn orders(&self) -> Option<(Order, u64)> {
+    pub fn lsns(&self) -> Option<(Lsn, u64)> {
         match self {
             Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => {
                 Some((*birth, 1))
             }
-            Self::Range { order, .. } | Self::Volume { order, .. } => Some((*order, 1)),
+            Self::Range { lsn, .. } | Self::Volume { lsn, .. } => Some((*lsn, 1)),
             Self::Covered { first, count } => Some((*first, *count)),
             Self::Move { .. } | Self::Page { .. } => None,
         }

@@ -21,7 +21,7 @@ pub use volumes::{VOLUME_RECORD_BYTES, VOLUMES_PER_PAGE, decode_volumes, encode_
 
 use crate::superblock::Features;
 use serde::Serialize;
-use windrow_types::{Place, SegmentId, Seq, StreamId, VolumeId};
+use windrow_types::{Address, BatchSeq, SegmentId, StreamId, VolumeId};
 
 /// Object: the volume table.
 pub const OBJECT_VOLUMES: u32 = 1;
@@ -63,7 +63,7 @@ pub enum PageError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PagePointer {
     /// Place of the page.
-    pub place: Place,
+    pub address: Address,
     /// CRC-32C of the page.
     pub checksum: u32,
     /// First row of the batch that holds the page, and its rows: a checkpoint page must be found
@@ -189,8 +189,8 @@ impl Compression {
     pub fn features(self) -> u64 {
         match self {
             Self::Off => 0,
-            Self::Lz4 => Features::PACKED,
-            Self::Zstd | Self::Lz4ThenZstd => Features::PACKED | Features::ZSTD,
+            Self::Lz4 => Features::COMPRESSED,
+            Self::Zstd | Self::Lz4ThenZstd => Features::COMPRESSED | Features::ZSTD,
         }
     }
 
@@ -294,7 +294,7 @@ pub struct SegmentRecord {
     /// sealed.
     pub last_checkpoint: u64,
     /// Sequence number of its last batch.
-    pub last_seq: Seq,
+    pub last_seq: BatchSeq,
     /// Members, as a bit mask, that are being rebuilt and on which it is not whole yet; no more
     /// than [`STALE_MEMBERS_MAX`].
     pub stale: u64,

@@ -12,7 +12,7 @@
 //! has no checksum of its own: it is a block, and its map entry has one.
 
 use crate::bytes::{self, is_zero, put, u32_at, u64_at};
-use windrow_types::{BLOCK_SIZE, Order};
+use windrow_types::{BLOCK_SIZE, Lsn};
 
 /// First bytes of a page.
 pub const INDEX_MAGIC: [u8; 4] = *b"WIDX";
@@ -30,20 +30,20 @@ const ENTRY: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexEntry {
     /// Fingerprint.
-    pub print: u128,
+    pub fingerprint: u128,
     /// Block of the shared volume.
     pub id: u32,
     /// Order that gave the id this content.
-    pub order: Order,
+    pub lsn: Lsn,
 }
 
 /// What a page says beside its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexPage {
     /// Order of the oldest entry.
-    pub first: Order,
+    pub first: Lsn,
     /// Order of the newest entry.
-    pub last: Order,
+    pub last: Lsn,
     /// Number of the page that was written before it, or [`NO_INDEX_PAGE`].
     pub previous: u32,
 }
@@ -59,10 +59,10 @@ pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8])
         "a page of {} entries",
         entries.len()
     );
-    let (first, last) = (entries[0].order.0, entries[entries.len() - 1].order.0);
+    let (first, last) = (entries[0].lsn.0, entries[entries.len() - 1].lsn.0);
     assert!(
         last.wrapping_sub(first) <= u64::from(u32::MAX)
-            && entries.is_sorted_by_key(|entry| entry.order),
+            && entries.is_sorted_by_key(|entry| entry.lsn),
         "orders from {first} to {last} in a page"
     );
     page.fill(0);
@@ -72,9 +72,9 @@ pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8])
     put(page, 16, &last.to_le_bytes());
     put(page, 24, &previous.to_le_bytes());
     for (at, entry) in (HEAD..).step_by(ENTRY).zip(entries) {
-        put(page, at, &entry.print.to_le_bytes());
+        put(page, at, &entry.fingerprint.to_le_bytes());
         put(page, at + 16, &entry.id.to_le_bytes());
-        put(page, at + 20, &(entry.order.0 as u32).to_le_bytes());
+        put(page, at + 20, &(entry.lsn.0 as u32).to_le_bytes());
     }
 }
 
@@ -99,21 +99,21 @@ pub fn decode_index_page(page: &[u8], entries: &mut Vec<IndexEntry>) -> Option<I
         return None;
     }
     for at in (HEAD..end).step_by(ENTRY) {
-        let print = u128::from(u64_at(page, at)) | u128::from(u64_at(page, at + 8)) << 64;
+        let fingerprint = u128::from(u64_at(page, at)) | u128::from(u64_at(page, at + 8)) << 64;
         let behind = u32_at(page, at + 20).wrapping_sub(first as u32);
         entries.push(IndexEntry {
-            print,
+            fingerprint,
             id: u32_at(page, at + 16),
-            order: Order(first.checked_add(u64::from(behind))?),
+            lsn: Lsn(first.checked_add(u64::from(behind))?),
         });
     }
     let ends = entries
         .first()
         .zip(entries.last())
-        .is_some_and(|(a, b)| a.order.0 == first && b.order.0 == last);
-    (ends && entries.is_sorted_by_key(|entry| entry.order)).then(|| IndexPage {
-        first: Order(first),
-        last: Order(last),
+        .is_some_and(|(a, b)| a.lsn.0 == first && b.lsn.0 == last);
+    (ends && entries.is_sorted_by_key(|entry| entry.lsn)).then(|| IndexPage {
+        first: Lsn(first),
+        last: Lsn(last),
         previous: u32_at(page, 24),
     })
 }

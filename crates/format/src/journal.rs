@@ -20,7 +20,7 @@ use crate::bytes::{BEYOND_COUNT, are_counts, put, u8_at, u16_at, u32_at, u64_at,
 use crate::hash::xxh3_64_with_seed;
 use serde::Serialize;
 use windrow_geometry::JOURNAL_CHUNK_MAX;
-use windrow_types::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Order, PoolUuid, Seq};
+use windrow_types::{BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lsn, PoolUuid};
 
 /// First bytes of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"WNDRWJRN";
@@ -102,18 +102,18 @@ pub struct RecordHeader {
     /// Epoch in which it was written.
     pub epoch: Epoch,
     /// Its number in the pool's journal, from 1.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Its chunk.
     pub chunk: u32,
     /// Its first byte in the chunk.
     pub offset: u32,
     /// Every order up to this one was durable, in the log or in the journal, when the record was
     /// made.
-    pub durable: Order,
+    pub durable: Lsn,
     /// First order that it covers.
-    pub first: Order,
+    pub first: Lsn,
     /// Last one.
-    pub last: Order,
+    pub last: Lsn,
 }
 
 /// A record, verified to its last byte.
@@ -147,7 +147,7 @@ fn head_bytes(entry_bytes: usize, payloads: u32) -> usize {
 }
 
 /// Bytes of a record with a table of so many bytes, and so many payloads of so many bytes together.
-pub fn packed_record_bytes(
+pub fn compressed_record_bytes(
     entry_bytes: usize,
     payloads: u32,
     payload_bytes: usize,
@@ -158,7 +158,7 @@ pub fn packed_record_bytes(
 
 /// Bytes of a record in which no payload is packed: no record with this table is longer.
 pub fn record_bytes(entry_bytes: usize, payloads: u32, granule: u32) -> usize {
-    packed_record_bytes(
+    compressed_record_bytes(
         entry_bytes,
         payloads,
         payloads as usize * BLOCK_SIZE,
@@ -178,7 +178,7 @@ fn seed(pool: &PoolUuid, epoch: Epoch, chunk: u32, offset: u32) -> u64 {
     xxh3_64_with_seed(&address, 0)
 }
 
-/// Writes a record into `out`, which has [`packed_record_bytes`] bytes. Payloads are blocks of 4096
+/// Writes a record into `out`, which has [`compressed_record_bytes`] bytes. Payloads are blocks of 4096
 /// bytes, or what they were packed into, one for each entry that has one.
 ///
 /// # Panics
@@ -224,7 +224,7 @@ pub fn encode_record<'a>(
     );
     assert_eq!(
         front.len() + behind.len(),
-        packed_record_bytes(entries.len(), count, used, granule),
+        compressed_record_bytes(entries.len(), count, used, granule),
         "the room for a journal record"
     );
     assert!(header.first <= header.last && header.seq.0 > 0);
@@ -330,12 +330,12 @@ fn decode_head<'b>(
     let header = RecordHeader {
         pool: *pool,
         epoch,
-        seq: Seq(u64_at(fixed, SEQ)),
+        seq: BatchSeq(u64_at(fixed, SEQ)),
         chunk,
         offset,
-        durable: Order(u64_at(fixed, DURABLE)),
-        first: Order(u64_at(fixed, FIRST)),
-        last: Order(u64_at(fixed, LAST)),
+        durable: Lsn(u64_at(fixed, DURABLE)),
+        first: Lsn(u64_at(fixed, FIRST)),
+        last: Lsn(u64_at(fixed, LAST)),
     };
     if !are_counts([
         header.epoch.0,
@@ -449,18 +449,16 @@ fn decode_entries(
     let (mut block, mut next) = (0u32, header.first);
     for _ in 0..count {
         let entry = reader.next()?;
-        let Some((first, orders)) = entry.orders() else {
+        let Some((first, lsns)) = entry.lsns() else {
             return malformed("an entry without an order");
         };
         if first != next {
             return malformed("orders with a gap");
         }
-        next = Order(
-            first
-                .0
-                .checked_add(orders)
-                .ok_or(RecordError::Malformed("orders beyond the last one"))?,
-        );
+        next = Lsn(first
+            .0
+            .checked_add(lsns)
+            .ok_or(RecordError::Malformed("orders beyond the last one"))?);
         let payload = entry.has_payload().then(|| {
             let info = PayloadInfo {
                 unit: block,

@@ -10,7 +10,7 @@
 //! ```
 //! An all-zero entry is a hole, so that a fresh page of the map is a page of zeroes.
 
-use windrow_types::{FULL_BLOCK_UNITS, Lba, Place};
+use windrow_types::{Address, FULL_BLOCK_UNITS, Lba};
 
 /// State of a block. Values are on-disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct MapEntry {
     pub word1: u64,
 }
 
-const LENGTH_SHIFT: u32 = Place::BITS;
+const LENGTH_SHIFT: u32 = Address::BITS;
 const STATE_SHIFT: u32 = LENGTH_SHIFT + 9;
 
 impl MapEntry {
@@ -70,8 +70,8 @@ impl MapEntry {
 
     /// An uncompressed block.
     #[inline]
-    pub fn plain(place: Place, checksum: u32) -> Self {
-        let word0 = place.0
+    pub fn plain(address: Address, checksum: u32) -> Self {
+        let word0 = address.0
             | u64::from(FULL_BLOCK_UNITS) << LENGTH_SHIFT
             | (BlockState::Plain as u64) << STATE_SHIFT;
         Self {
@@ -82,7 +82,7 @@ impl MapEntry {
 
     /// A block stored in `units` units: as it is if these are a whole block, else packed.
     #[inline]
-    pub fn stored(place: Place, units: u16, checksum: u32) -> Self {
+    pub fn stored(address: Address, units: u16, checksum: u32) -> Self {
         debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
         let state = if units == FULL_BLOCK_UNITS {
             BlockState::Plain
@@ -90,41 +90,41 @@ impl MapEntry {
             BlockState::Lz4
         };
         Self {
-            word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT,
+            word0: address.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT,
             word1: u64::from(checksum),
         }
     }
 
-    /// A block with the content of `id`, a block of the shared volume, in its `life`.
+    /// A block with the content of `id`, a block of the shared volume, in its `incarnation`.
     #[inline]
-    pub fn shared(id: Lba, life: u32) -> Self {
-        debug_assert!(id.0 >> Place::BITS == 0);
+    pub fn shared(id: Lba, incarnation: u32) -> Self {
+        debug_assert!(id.0 >> Address::BITS == 0);
         Self {
             word0: id.0 | (BlockState::Shared as u64) << STATE_SHIFT,
-            word1: u64::from(life) << 32,
+            word1: u64::from(incarnation) << 32,
         }
     }
 
     /// The same entry of the shared volume, with the life of its content.
     #[inline]
     #[must_use]
-    pub fn with_life(self, life: u32) -> Self {
+    pub fn with_incarnation(self, incarnation: u32) -> Self {
         Self {
-            word1: u64::from(life) << 32 | self.word1 & u64::from(u32::MAX),
+            word1: u64::from(incarnation) << 32 | self.word1 & u64::from(u32::MAX),
             ..self
         }
     }
 
     /// The life of shared content: of a shared block, or of a block of the shared volume.
     #[inline]
-    pub fn life(&self) -> u32 {
+    pub fn incarnation(&self) -> u32 {
         (self.word1 >> 32) as u32
     }
 
     /// The id of a shared block.
     #[inline]
     pub fn shared_id(&self) -> Option<Lba> {
-        (self.word0 >> STATE_SHIFT == BlockState::Shared as u64).then(|| Lba(self.place().0))
+        (self.word0 >> STATE_SHIFT == BlockState::Shared as u64).then(|| Lba(self.address().0))
     }
 
     /// True if the block holds data of its own or shared: it counts as space.
@@ -158,8 +158,8 @@ impl MapEntry {
 
     /// The place of the payload.
     #[inline]
-    pub fn place(&self) -> Place {
-        Place(self.word0 & ((1 << Place::BITS) - 1))
+    pub fn address(&self) -> Address {
+        Address(self.word0 & ((1 << Address::BITS) - 1))
     }
 
     /// Stored length in 16-byte units.

@@ -14,7 +14,8 @@ use crate::checkpoint::PagePointer;
 use serde::Serialize;
 use windrow_geometry::{JournalArea, Redundancy, Zone};
 use windrow_types::{
-    Epoch, Generation, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, SegmentId, Seq, Uuid,
+    AddressCodec, BatchSeq, Epoch, Generation, Lsn, MAX_STREAMS, MemberId, PoolUuid, SegmentId,
+    Uuid,
 };
 
 /// Byte offset of the label.
@@ -107,7 +108,7 @@ impl Features {
     pub const JOURNAL: u64 = 1;
     /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may
     /// name it.
-    pub const PACKED: u64 = 2;
+    pub const COMPRESSED: u64 = 2;
     /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of
     /// checkpoints that each pool has.
     pub const STREAMS: u64 = 4;
@@ -132,7 +133,7 @@ impl Features {
         compatible: Self::GROWING,
         read_only: 0,
         incompatible: Self::JOURNAL
-            | Self::PACKED
+            | Self::COMPRESSED
             | Self::STREAMS
             | Self::SHARED
             | Self::ZSTD
@@ -249,8 +250,8 @@ impl MemberRecord {
     }
 }
 
-/// What is void: of epochs below `epoch` entries of batches with orders above `covered_order`,
-/// entries of journal records with orders above `accepted_order`, and batches with sequence numbers
+/// What is void: of epochs below `epoch` entries of batches with orders above `covered_lsn`,
+/// entries of journal records with orders above `recovery_lsn`, and batches with sequence numbers
 /// above `last_seq` of their stream.
 ///
 /// What lies between the two marks only the journal had: the start that wrote the fence puts it
@@ -261,13 +262,13 @@ pub struct Fence {
     /// The epoch that the fence begins.
     pub epoch: Epoch,
     /// P at that recovery.
-    pub accepted_order: Order,
-    /// What of P the log had, without a gap; not above `accepted_order`.
-    pub covered_order: Order,
+    pub recovery_lsn: Lsn,
+    /// What of P the log had, without a gap; not above `recovery_lsn`.
+    pub covered_lsn: Lsn,
     /// First order of the new epoch; the orders between are never used.
-    pub next_order: Order,
+    pub next_lsn: Lsn,
     /// Last accepted batch of each stream.
-    pub last_seq: [Seq; MAX_STREAMS],
+    pub last_seq: [BatchSeq; MAX_STREAMS],
 }
 
 /// Where a stream goes on.
@@ -278,7 +279,7 @@ pub struct StreamPosition {
     /// Row of the next batch.
     pub row: u32,
     /// Number of the next batch.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Segment that follows when this one is full.
     pub next_segment: SegmentId,
 }
@@ -289,15 +290,15 @@ pub struct CheckpointRoot {
     /// Its number.
     pub id: u64,
     /// Every order up to this one is in the image.
-    pub order: Order,
+    pub lsn: Lsn,
     /// Epoch in which it was written.
     pub epoch: Epoch,
     /// First batch of each stream that recovery must look at.
     pub replay: [StreamPosition; MAX_STREAMS],
     /// Batches up to these were durable when the root was written.
-    pub flushed_seq: [Seq; MAX_STREAMS],
+    pub flushed_seq: [BatchSeq; MAX_STREAMS],
     /// Every order up to this one was durable when the root was written.
-    pub flushed_through: Order,
+    pub flushed_through: Lsn,
     /// Last page of the list.
     pub list: PagePointer,
     /// Pages of the list.
@@ -431,7 +432,7 @@ pub struct Superblock {
     /// Redundancy.
     pub redundancy: Redundancy,
     /// Bits of a place that are its offset; fixed at creation.
-    pub place_offset_bits: u8,
+    pub address_offset_bits: u8,
     /// Creation time, seconds since 1970.
     pub created_unix_s: u64,
     /// Member table.
@@ -458,7 +459,7 @@ pub struct Journals {
     pub external: Option<JournalArea>,
     /// Every order up to this one was durable when the superblock was written: if it is not there
     /// at a start, a journal was lost.
-    pub promised: Order,
+    pub durable_lsn: Lsn,
 }
 
 impl Journals {
@@ -475,8 +476,8 @@ impl Journals {
 
 impl Superblock {
     /// How this pool's places are packed.
-    pub fn place_codec(&self) -> PlaceCodec {
-        PlaceCodec::new(self.place_offset_bits)
+    pub fn address_codec(&self) -> AddressCodec {
+        AddressCodec::new(self.address_offset_bits)
     }
 
     /// A generation with more members may be somewhere: [`Features::GROWING`].

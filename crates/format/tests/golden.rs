@@ -8,7 +8,9 @@ use windrow_format::batch::{
     encode_ends, plan_batch,
 };
 use windrow_format::checkpoint::*;
-use windrow_format::journal::{RecordHeader, decode_record, encode_record, packed_record_bytes};
+use windrow_format::journal::{
+    RecordHeader, compressed_record_bytes, decode_record, encode_record,
+};
 use windrow_format::map_entry::{BlockState, MapEntry};
 use windrow_format::superblock::*;
 use windrow_geometry::*;
@@ -96,23 +98,23 @@ fn superblock() -> Superblock {
     let position = |i: u32| StreamPosition {
         segment: SegmentId(10 + i),
         row: 4 * i,
-        seq: Seq(100 + u64::from(i)),
+        seq: BatchSeq(100 + u64::from(i)),
         next_segment: SegmentId(20 + i),
     };
     let unused = StreamPosition {
         segment: SegmentId::NONE,
         row: 0,
-        seq: Seq(1),
+        seq: BatchSeq(1),
         next_segment: SegmentId::NONE,
     };
     let root = |id: u64| CheckpointRoot {
         id,
-        order: Order(5000 + id),
+        lsn: Lsn(5000 + id),
         epoch: Epoch(3),
         replay: std::array::from_fn(|i| if i < 4 { position(i as u32) } else { unused }),
-        flushed_seq: std::array::from_fn(|i| Seq(if i < 4 { 99 } else { 0 })),
-        flushed_through: Order(4990 + id),
-        list: PagePointer::to(Place(0x1234_5600), 0x9abc_def0, 17, 6),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(if i < 4 { 99 } else { 0 })),
+        flushed_through: Lsn(4990 + id),
+        list: PagePointer::to(Address(0x1234_5600), 0x9abc_def0, 17, 6),
         list_pages: 2,
         last_volume: 5,
     };
@@ -132,24 +134,24 @@ fn superblock() -> Superblock {
         host: uuid(50),
         state: PoolState::Active,
         redundancy: Redundancy::Double,
-        place_offset_bits: 22,
+        address_offset_bits: 22,
         created_unix_s: 1_700_000_000,
         members: (0..6).map(member).collect(),
         zones,
         fences: vec![
             Fence {
                 epoch: Epoch(3),
-                accepted_order: Order(3000),
-                covered_order: Order(3000),
-                next_order: Order(4000),
-                last_seq: [Seq(7); MAX_STREAMS],
+                recovery_lsn: Lsn(3000),
+                covered_lsn: Lsn(3000),
+                next_lsn: Lsn(4000),
+                last_seq: [BatchSeq(7); MAX_STREAMS],
             },
             Fence {
                 epoch: Epoch(4),
-                accepted_order: Order(5100),
-                covered_order: Order(5070),
-                next_order: Order(6000),
-                last_seq: std::array::from_fn(|i| Seq(i as u64)),
+                recovery_lsn: Lsn(5100),
+                covered_lsn: Lsn(5070),
+                next_lsn: Lsn(6000),
+                last_seq: std::array::from_fn(|i| BatchSeq(i as u64)),
             },
         ],
         checkpoints: [Some(root(12)), Some(root(11))],
@@ -170,7 +172,7 @@ fn entries() -> Vec<Entry> {
     let mut entries = vec![
         Entry::Volume {
             volume,
-            order: Order(1000),
+            lsn: Lsn(1000),
             change: VolumeChange::Create {
                 name: "root".into(),
                 size_bytes: 1 << 30,
@@ -178,56 +180,56 @@ fn entries() -> Vec<Entry> {
         },
         Entry::Volume {
             volume,
-            order: Order(1001),
+            lsn: Lsn(1001),
             change: VolumeChange::Resize {
                 size_bytes: 2 << 30,
             },
         },
         Entry::Volume {
             volume: other,
-            order: Order(1002),
+            lsn: Lsn(1002),
             change: VolumeChange::SetReadOnly(true),
         },
         Entry::Volume {
             volume: other,
-            order: Order(1003),
+            lsn: Lsn(1003),
             change: VolumeChange::Delete,
         },
         Entry::Fill {
             volume,
             lba: Lba(50),
-            birth: Order(1004),
+            birth: Lsn(1004),
             state: FillState::Zero,
         },
         Entry::Fill {
             volume,
             lba: Lba(51),
-            birth: Order(1005),
+            birth: Lsn(1005),
             state: FillState::Ones,
         },
         Entry::Range {
             volume,
             lba: Lba(1000),
             count: 5000,
-            order: Order(1020),
+            lsn: Lsn(1020),
             state: RangeState::Hole,
         },
         Entry::Range {
             volume,
             lba: Lba(6000),
             count: 1,
-            order: Order(1010),
+            lsn: Lsn(1010),
             state: RangeState::Zero,
         },
         Entry::Covered {
-            first: Order(1011),
+            first: Lsn(1011),
             count: 9,
         },
         Entry::Move {
             volume,
             lba: Lba(77),
-            birth: Order(12),
-            from: Place(123_456 << 8),
+            birth: Lsn(12),
+            from: Address(123_456 << 8),
         },
         Entry::Page {
             object: OBJECT_MAP + 1,
@@ -241,13 +243,13 @@ fn entries() -> Vec<Entry> {
     let blocks = (0..1100u64).map(|i| Entry::Data {
         volume,
         lba: Lba(i * i * 2_654_435_761 % 250_000),
-        birth: Order(1021 + i * 3),
+        birth: Lsn(1021 + i * 3),
     });
     entries.extend(blocks.take(40));
     let fills = (0..1200u64).map(|i| Entry::Fill {
         volume,
         lba: Lba(i * 40_503 % 250_000),
-        birth: Order(2000 + i),
+        birth: Lsn(2000 + i),
         state: FillState::Ones,
     });
     entries.extend(fills);
@@ -286,7 +288,7 @@ fn superblock_with_a_journal_is_frozen() {
     superblock.journals = Journals {
         internal: JournalArea::fit(0x3f, 3, 1 << 20, 1 << 20, 64 << 10, 512),
         external: device,
-        promised: Order(0x1234_5678_9abc),
+        durable_lsn: Lsn(0x1234_5678_9abc),
     };
     superblock.members.push(MemberRecord {
         uuid: uuid(16),
@@ -309,12 +311,12 @@ fn record_entries() -> Vec<Entry> {
     let block = |lba, birth| Entry::Data {
         volume,
         lba: Lba(lba),
-        birth: Order(birth),
+        birth: Lsn(birth),
     };
     vec![
         Entry::Volume {
             volume: other,
-            order: Order(5000),
+            lsn: Lsn(5000),
             change: VolumeChange::Create {
                 name: "sync".into(),
                 size_bytes: 1 << 30,
@@ -324,18 +326,18 @@ fn record_entries() -> Vec<Entry> {
         Entry::Fill {
             volume,
             lba: Lba(78),
-            birth: Order(5002),
+            birth: Lsn(5002),
             state: FillState::Ones,
         },
         Entry::Range {
             volume,
             lba: Lba(1000),
             count: 5000,
-            order: Order(5003),
+            lsn: Lsn(5003),
             state: RangeState::Hole,
         },
         Entry::Covered {
-            first: Order(5004),
+            first: Lsn(5004),
             count: 9,
         },
         block(79, 5013),
@@ -343,7 +345,7 @@ fn record_entries() -> Vec<Entry> {
             volume: other,
             lba: Lba(3),
             count: 1,
-            order: Order(5014),
+            lsn: Lsn(5014),
             state: RangeState::Zero,
         },
         block(12, 5015),
@@ -359,12 +361,12 @@ fn journal_record_bytes_are_frozen() {
         let header = RecordHeader {
             pool: uuid(1),
             epoch: Epoch(4),
-            seq: Seq(33),
+            seq: BatchSeq(33),
             chunk,
             offset,
-            durable: Order(4990),
-            first: Order(5000),
-            last: Order(5015),
+            durable: Lsn(4990),
+            first: Lsn(5000),
+            last: Lsn(5015),
         };
         let bytes = |b: u8, length: usize| {
             (0..length)
@@ -375,7 +377,7 @@ fn journal_record_bytes_are_frozen() {
         let blocks: Vec<Vec<u8>> = vec![bytes(0, BLOCK_SIZE), bytes(1, 777), bytes(2, BLOCK_SIZE)];
         let mut record = vec![
             0xaa;
-            packed_record_bytes(
+            compressed_record_bytes(
                 table.bytes().len(),
                 table.payload_blocks(),
                 2 * BLOCK_SIZE + 777,
@@ -419,15 +421,15 @@ fn batch_bytes_are_frozen() {
         pool: uuid(1),
         epoch: Epoch(4),
         stream: StreamId(1),
-        seq: Seq(8),
+        seq: BatchSeq(8),
         segment: SegmentId(77),
         row: 16,
         rows: plan.rows,
         shape: SHAPE,
         members: 0x3f,
         next_segment: SegmentId(78),
-        flushed_through: Order(990),
-        flushed_seq: std::array::from_fn(|i| Seq(i as u64 + 3)),
+        flushed_through: Lsn(990),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(i as u64 + 3)),
     };
     let checksums: Vec<u32> = (0..table.payload_blocks())
         .map(|i| i.wrapping_mul(0x9e37_79b9))
@@ -458,8 +460,8 @@ fn packed_batch_bytes_are_frozen() {
                 &Entry::Move {
                     volume,
                     lba: Lba(900 - i),
-                    birth: Order(70 + i),
-                    from: Place(0x1_0000 + i * 77),
+                    birth: Lsn(70 + i),
+                    from: Address(0x1_0000 + i * 77),
                 },
                 units,
             ),
@@ -467,7 +469,7 @@ fn packed_batch_bytes_are_frozen() {
                 &Entry::Data {
                     volume,
                     lba: Lba(i * 31),
-                    birth: Order(2000 + i),
+                    birth: Lsn(2000 + i),
                 },
                 units,
             ),
@@ -475,7 +477,7 @@ fn packed_batch_bytes_are_frozen() {
     }
     table.push(&Entry::Volume {
         volume,
-        order: Order(2100),
+        lsn: Lsn(2100),
         change: VolumeChange::SetCompression(Compression::Lz4),
     });
     let plan = table.plan(&SHAPE, 16).unwrap();
@@ -483,17 +485,17 @@ fn packed_batch_bytes_are_frozen() {
         pool: uuid(1),
         epoch: Epoch(4),
         stream: StreamId(0),
-        seq: Seq(9),
+        seq: BatchSeq(9),
         segment: SegmentId(78),
         row: 16,
         rows: plan.rows,
         shape: SHAPE,
         members: 0x3f,
         next_segment: SegmentId(79),
-        flushed_through: Order(1990),
-        flushed_seq: std::array::from_fn(|i| Seq(i as u64 + 3)),
+        flushed_through: Lsn(1990),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(i as u64 + 3)),
     };
-    let checksums: Vec<u32> = (0..plan.payload_blocks + table.packed().len() as u32)
+    let checksums: Vec<u32> = (0..plan.payload_blocks + table.compressed().len() as u32)
         .map(|i| i.wrapping_mul(0x9e37_79b9))
         .collect();
     let (mut head, mut tail) = (
@@ -504,8 +506,8 @@ fn packed_batch_bytes_are_frozen() {
     golden("batch-packed-head-v1.bin", &head);
     golden("batch-packed-tail-v1.bin", &tail);
     let batch = decode_batch(&head, &tail, &uuid(1), SegmentId(78), 16).unwrap();
-    assert!(batch.frame.packed_payloads == 20 && batch.frame.packed_blocks > 1);
-    let entry = MapEntry::stored(Place(0x2222_3333_4401), 70, 0x99aa_bbcc);
+    assert!(batch.frame.compressed_payloads == 20 && batch.frame.compressed_blocks > 1);
+    let entry = MapEntry::stored(Address(0x2222_3333_4401), 70, 0x99aa_bbcc);
     golden("map-packed-v1.bin", &entry.to_bytes());
     assert_eq!(
         (entry.state(), entry.length_units()),
@@ -530,10 +532,10 @@ fn zstd_bytes_are_frozen() {
     golden("volumes-zstd-v1.bin", &page);
     assert_eq!(decode_volumes(&page).unwrap()[..4], volumes);
     let mut table = TableWriter::new();
-    for (order, compression) in (7..).zip(Compression::ALL) {
+    for (lsn, compression) in (7..).zip(Compression::ALL) {
         table.push(&Entry::Volume {
             volume: VolumeId(3),
-            order: Order(order),
+            lsn: Lsn(lsn),
             change: VolumeChange::SetCompression(compression),
         });
     }
@@ -546,17 +548,17 @@ fn shared_batch_bytes_are_frozen() {
     let mut table = TableWriter::new();
     table.push(&Entry::Volume {
         volume,
-        order: Order(900),
+        lsn: Lsn(900),
         change: VolumeChange::SetDedup(Dedup::Hash),
     });
     table.push(&Entry::Volume {
         volume: other,
-        order: Order(901),
+        lsn: Lsn(901),
         change: VolumeChange::SetDedup(Dedup::Verify),
     });
     for i in 0..40u64 {
-        let (birth, lba) = (Order(1000 + i), Lba(i * 31 % 77));
-        let life = if i % 4 == 3 {
+        let (birth, lba) = (Lsn(1000 + i), Lba(i * 31 % 77));
+        let incarnation = if i % 4 == 3 {
             (1000 + i / 8) as u32
         } else {
             birth.0 as u32
@@ -577,31 +579,31 @@ fn shared_batch_bytes_are_frozen() {
             lba,
             birth,
             id,
-            life,
+            incarnation,
         });
     }
     table.push(&Entry::Move {
         volume: VolumeId::SHARED,
         lba: Lba(2),
-        birth: Order(1002),
-        from: Place(0x1_0000),
+        birth: Lsn(1002),
+        from: Address(0x1_0000),
     });
     let plan = table.plan(&SHAPE, 16).unwrap();
     let header = BatchHeader {
         pool: uuid(1),
         epoch: Epoch(4),
         stream: StreamId(0),
-        seq: Seq(10),
+        seq: BatchSeq(10),
         segment: SegmentId(79),
         row: 16,
         rows: plan.rows,
         shape: SHAPE,
         members: 0x3f,
         next_segment: SegmentId(80),
-        flushed_through: Order(890),
-        flushed_seq: std::array::from_fn(|i| Seq(i as u64 + 3)),
+        flushed_through: Lsn(890),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(i as u64 + 3)),
     };
-    let checksums: Vec<u32> = (0..plan.payload_blocks + table.packed().len() as u32)
+    let checksums: Vec<u32> = (0..plan.payload_blocks + table.compressed().len() as u32)
         .map(|i| i.wrapping_mul(0x9e37_79b9))
         .collect();
     let (mut head, mut tail) = (
@@ -620,7 +622,8 @@ fn shared_batch_bytes_are_frozen() {
             .all(|(decoded, (entry, _))| decoded.entry == entry)
     );
     let shared = MapEntry::shared(Lba(0x12_3456_789a), 0xdead_beef);
-    let content = MapEntry::plain(Place(0x2222_3333_4400), 0x5566_7788).with_life(0xdead_beef);
+    let content =
+        MapEntry::plain(Address(0x2222_3333_4400), 0x5566_7788).with_incarnation(0xdead_beef);
     golden(
         "map-shared-v1.bin",
         &[shared.to_bytes(), content.to_bytes()].concat(),
@@ -628,8 +631,8 @@ fn shared_batch_bytes_are_frozen() {
     assert_eq!(
         (
             shared.shared_id(),
-            shared.life(),
-            content.life(),
+            shared.incarnation(),
+            content.incarnation(),
             content.checksum()
         ),
         (
@@ -648,7 +651,7 @@ fn shared_batch_bytes_are_frozen() {
 fn checkpoint_bytes_are_frozen() {
     let pointer = |i: u32| {
         PagePointer::to(
-            Place(u64::from(i) << 20 | 0x100),
+            Address(u64::from(i) << 20 | 0x100),
             i.wrapping_mul(0x85eb_ca6b),
             i as u16 * 3,
             5,
@@ -700,7 +703,7 @@ fn checkpoint_bytes_are_frozen() {
         MapEntry::HOLE,
         MapEntry::ZERO,
         MapEntry::ONES,
-        MapEntry::plain(Place(0x2222_3333_4400), 0x5566_7788),
+        MapEntry::plain(Address(0x2222_3333_4400), 0x5566_7788),
     ];
     encode_map_page(&map, &mut page);
     golden("map-v1.bin", &page);
@@ -711,7 +714,7 @@ fn checkpoint_bytes_are_frozen() {
         in_use: true,
         filled_rows: 20,
         last_checkpoint: 12,
-        last_seq: Seq(8),
+        last_seq: BatchSeq(8),
         stale: 0,
         starts: vec![0x1_0001],
     };

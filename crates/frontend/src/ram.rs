@@ -298,7 +298,7 @@ impl Session for RamSession {
         let completions = requests.drain(..).map(|request| Completion {
             id: request.id,
             result: self.execute(&request.op),
-            orders: None,
+            lsns: None,
         });
         let delivery = self.shared.delivery.load(Ordering::SeqCst);
         if delivery == Delivery::AtOnce as u8 {

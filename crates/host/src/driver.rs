@@ -214,7 +214,7 @@ impl Driver {
                 .extend(requests.drain(..).map(|request| Completion {
                     id: request.id,
                     result: Err(RequestError::Stopped),
-                    orders: None,
+                    lsns: None,
                 }));
             return;
         }

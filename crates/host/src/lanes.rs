@@ -245,12 +245,12 @@ impl Attendance {
         };
         let (inner, driver, session) = (self.inner.clone(), driver.clone(), session.clone());
         let body = move || {
-            let heir = Self {
+            let successor = Self {
                 thread: std::thread::current().id(),
                 inner,
                 fd,
             };
-            heir.is_over(&driver, &session, None);
+            successor.is_over(&driver, &session, None);
             driver.sessions.close(&session);
         };
         std::thread::Builder::new()

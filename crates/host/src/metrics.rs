@@ -509,7 +509,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
         "compression_packed_bytes_total",
         "counter",
         "Bytes of those that were packed.",
-        reduction.packed_user_bytes,
+        reduction.compressed_user_bytes,
     );
     page.single(
         "compression_codec_bytes_total",
@@ -678,24 +678,24 @@ fn counters(page: &mut Page, report: &PoolReport) {
 
 fn rebuild(page: &mut Page, report: &PoolReport) {
     let rebuild = &report.rebuild;
-    let restripe = &report.restripe;
+    let reshape = &report.reshape;
     page.single(
         "restripe_segments_done",
         "gauge",
         "Segments of older layouts in which nothing is left, while a pool moves to new members.",
-        restripe.segments_done,
+        reshape.segments_done,
     );
     page.single(
         "restripe_segments",
         "gauge",
         "Segments of older layouts.",
-        restripe.segments_total,
+        reshape.segments_total,
     );
     page.single(
         "restripe_moved_bytes_total",
         "counter",
         "Bytes of live blocks moved only to be striped over other members.",
-        restripe.moved_bytes,
+        reshape.moved_bytes,
     );
     page.single(
         "rebuild_members",

@@ -4,12 +4,12 @@ mod catalogue;
 pub(crate) mod clients;
 mod emptying;
 mod exchange;
+mod hot_spares;
 mod looks;
 pub(crate) mod partition;
 mod replacement;
 mod settle;
 mod sizes;
-mod steward;
 
 use crate::ConnectionReport;
 use crate::alarm;
@@ -29,11 +29,11 @@ use crate::schedule::unix_now;
 use crate::served::OpenMember;
 use crate::sessions::{Client, SessionState, lock};
 use catalogue::Catalogue;
+use hot_spares::HotSpares;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use steward::Steward;
 use windrow_device::queue::{Members as MemberTable, QueueKind, QueueOptions, Reaper};
 use windrow_engine::Engine;
 use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
@@ -72,7 +72,7 @@ pub struct HostOptions {
 struct Threads {
     service: JoinHandle<()>,
     reaper: ReaperThread,
-    steward: Option<JoinHandle<()>>,
+    hot_spares: Option<JoinHandle<()>>,
 }
 
 struct Inner {
@@ -92,7 +92,7 @@ struct Inner {
     progress: Mutex<crate::scrub::Progress>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
-    steward: Arc<Steward>,
+    hot_spares: Arc<HotSpares>,
     /// Until when spares wait for members that were missing at the start; `None`: they never come
     /// by themselves.
     spares_wait_until: Option<Instant>,
@@ -139,8 +139,8 @@ impl Pool {
                     .unwrap_or_default()
             })
             .collect();
-        let steward = Arc::new(Steward::default());
-        let poked = steward.clone();
+        let hot_spares = Arc::new(HotSpares::default());
+        let poked = hot_spares.clone();
         let names = Arc::new(Directory::new(&status, paths, options.known));
         let notifier =
             Arc::new(Notifier::start(options.event_command, names.clone()).map_err(failure)?);
@@ -192,7 +192,7 @@ impl Pool {
             emptying: emptying::Emptying::default(),
             progress: Mutex::default(),
             setting: Mutex::default(),
-            steward,
+            hot_spares,
             spares_wait_until: options
                 .spare_patience
                 .map(|patience| Instant::now() + patience.min(FOR_EVER)),
@@ -230,15 +230,17 @@ impl Pool {
         start_workers(driver)?;
         let service = alarm::start(driver.clone())?;
         let reaper = ReaperThread::start(driver.clone(), reaper)?;
-        let steward = self
+        let hot_spares = self
             .0
             .spares_wait_until
-            .map(|until| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), until))
+            .map(|until| {
+                hot_spares::start(self.0.hot_spares.clone(), Arc::downgrade(&self.0), until)
+            })
             .transpose()?;
         *lock(&self.0.threads) = Some(Threads {
             service,
             reaper,
-            steward,
+            hot_spares,
         });
         // The first tick tells the engine the time, and lets it name the next one.
         driver.alarm.poke();
@@ -594,16 +596,16 @@ impl Inner {
         };
         self.driver.close();
         self.driver.alarm.close();
-        self.steward.close();
+        self.hot_spares.close();
         if threads.service.thread().id() != std::thread::current().id() {
             drop(threads.service.join());
         }
         threads.reaper.close();
-        if let Some(steward) = threads
-            .steward
-            .filter(|steward| steward.thread().id() != std::thread::current().id())
+        if let Some(hot_spares) = threads
+            .hot_spares
+            .filter(|hot_spares| hot_spares.thread().id() != std::thread::current().id())
         {
-            drop(steward.join());
+            drop(hot_spares.join());
         }
         self.driver.workers.close();
         self.notifier.close();
@@ -755,7 +757,7 @@ fn refuse_changes(requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
             ready.push(Completion {
                 id: request.id,
                 result: Err(RequestError::ReadOnly),
-                orders: None,
+                lsns: None,
             });
         }
         !changes

@@ -406,9 +406,9 @@ pub struct CounterReport {
     /// Segments cleaned.
     pub segments_cleaned: u64,
     /// Newest order.
-    pub order: u64,
+    pub lsn: u64,
     /// Every order up to this one is durable.
-    pub durable_order: u64,
+    pub durable_lsn: u64,
     /// Bytes written to members, by cause.
     pub written: WrittenBytes,
     /// Bytes users wrote over the pool's life; after a crash at least that many.
@@ -549,7 +549,7 @@ pub struct PoolReport {
     pub rebuild: RebuildReport,
     /// How far data has moved to all members, after the pool has grown.
     #[serde(default)]
-    pub restripe: windrow_engine::RestripeStatus,
+    pub reshape: windrow_engine::ReshapeStatus,
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
@@ -658,7 +658,7 @@ impl PoolReport {
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
             scrub,
             rebuild: RebuildReport::from(&status.rebuild),
-            restripe: status.restripe,
+            reshape: status.reshape,
             journal: status.journal,
             stages: status.stages,
             latency,
@@ -749,8 +749,8 @@ impl From<&PoolStatus> for CounterReport {
             flushes: status.flushes,
             checkpoints: status.checkpoints,
             segments_cleaned: status.segments_cleaned,
-            order: status.order.0,
-            durable_order: status.durable_order.0,
+            lsn: status.lsn.0,
+            durable_lsn: status.durable_lsn.0,
             written: status.written,
             lifetime_user_bytes: status.lifetime_user_bytes,
             lifetime_member_bytes: status.lifetime_member_bytes,

@@ -192,7 +192,7 @@ impl SessionState {
                 out.push(Completion {
                     id: slot.id,
                     result: Err(error),
-                    orders: None,
+                    lsns: None,
                 });
             }
         }

@@ -35,7 +35,7 @@ pub(crate) fn level(notice: &Notice) -> Level {
         Notice::Grown { .. }
         | Notice::Leaving { .. }
         | Notice::Removed { .. }
-        | Notice::Restriped
+        | Notice::Reshaped
         | Notice::MemberNotSlow { .. } => Level::Info,
         Notice::MemberAnswers { .. }
         | Notice::ReplacementReady { .. }
@@ -110,7 +110,7 @@ pub(crate) fn kind(notice: &Notice) -> (&'static str, u32) {
         Notice::ScrubEnded { .. } => ("scrub_ended", FEW),
         Notice::Grown { .. } => ("grown", FEW),
         Notice::Leaving { .. } => ("leaving", OF_MEMBERS),
-        Notice::Restriped => ("restriped", FEW),
+        Notice::Reshaped => ("restriped", FEW),
         Notice::Stopped { .. } => ("stopped", FEW),
     }
 }
@@ -276,7 +276,7 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
             format!("{member} leaves; the data of {segments} segments moves to the others")
         }
         Notice::Removed { uuid, .. } => format!("{member} ({uuid}) has left the pool"),
-        Notice::Restriped => "all data has moved to the new layout".to_owned(),
+        Notice::Reshaped => "all data has moved to the new layout".to_owned(),
         Notice::Stopped { reason } => {
             format!("the pool has stopped: {reason}; {}", next_step(reason))
         }

@@ -3,7 +3,7 @@
 use crate::reader::{Origin, PoolReader, Rows};
 use windrow_format::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
 use windrow_geometry::Code;
-use windrow_types::{BLOCK_SIZE, Epoch, SegmentId, Seq, StreamId};
+use windrow_types::{BLOCK_SIZE, BatchSeq, Epoch, SegmentId, StreamId};
 
 /// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as
 /// many candidates as columns.
@@ -167,7 +167,7 @@ fn combinations(candidates: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<u8>> + 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) stream: StreamId,
-    pub(crate) seq: Seq,
+    pub(crate) seq: BatchSeq,
     /// Not below this.
     pub(crate) epoch: Epoch,
     /// Batches before it can not be read, nobody knows how many: `seq` is the least that it may

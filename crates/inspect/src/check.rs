@@ -41,7 +41,7 @@ use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
 use windrow_io::MemberIo;
 use windrow_types::{
-    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId,
+    Address, BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId,
 };
 
 /// What to check beyond structure.
@@ -114,11 +114,11 @@ pub(crate) fn usable_members(report: &InspectReport) -> u64 {
 }
 
 /// Journal devices that may be read where something is missed, as a bit mask.
-pub(crate) fn members_aside(report: &InspectReport) -> u64 {
+pub(crate) fn members_retired(report: &InspectReport) -> u64 {
     report
         .members
         .iter()
-        .filter(|m| m.aside)
+        .filter(|m| m.retired)
         .fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
@@ -135,7 +135,7 @@ pub fn check(
         read_bytes: 0,
     });
     let members = inspect_members(io);
-    let (usable, aside) = (usable_members(&members), members_aside(&members));
+    let (usable, retired) = (usable_members(&members), members_retired(&members));
     let mut report = CheckReport {
         findings: members.findings,
         ..Default::default()
@@ -177,7 +177,7 @@ pub fn check(
         report.failure = Some("no member can be used".to_owned());
         return report;
     }
-    let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
+    let mut reader = PoolReader::new(io, &superblock, usable).with_retired(retired);
     progress(CheckProgress {
         phase: CheckPhase::Checkpoint,
         done: 0,
@@ -300,17 +300,12 @@ fn check_from(
         mut tables, pages, ..
     } = image;
     let mut replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
-    (
-        report.accepted_order,
-        report.flushed_through,
-        report.streams,
-    ) = (
-        replayed.accepted_order,
+    (report.recovery_lsn, report.flushed_through, report.streams) = (
+        replayed.recovery_lsn,
         replayed.flushed_through,
         std::mem::take(&mut replayed.streams),
     );
-    (report.log_order, report.journals) =
-        (replayed.log_order, std::mem::take(&mut replayed.journals));
+    (report.log_lsn, report.journals) = (replayed.log_lsn, std::mem::take(&mut replayed.journals));
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
     let shared = tables.settle_shared();
@@ -339,7 +334,7 @@ fn check_from(
         space::add_live(&references, report);
         for lost in references
             .iter()
-            .filter(|r| !options.verify_payload && replayed.lost.contains(&r.place))
+            .filter(|r| !options.verify_payload && replayed.lost.contains(&r.address))
         {
             let message = format!(
                 "{}: lost: wrong on its member, and its row does not give it back",
@@ -353,7 +348,7 @@ fn check_from(
         }
         let codec = reader.codec;
         for references in
-            references.chunk_by(|a, b| codec.segment(a.place) == codec.segment(b.place))
+            references.chunk_by(|a, b| codec.segment(a.address) == codec.segment(b.address))
         {
             progress(CheckProgress {
                 phase: CheckPhase::Segments,
@@ -361,7 +356,7 @@ fn check_from(
                 total,
                 read_bytes: reader.read_bytes,
             });
-            let segment = codec.segment(references[0].place);
+            let segment = codec.segment(references[0].address);
             let (fences, flags) = (&superblock.fences[..], superblock.features.incompatible);
             let mut check = SegmentCheck {
                 reader,
@@ -491,7 +486,7 @@ impl SegmentCheck<'_, '_, '_> {
         };
         let mut rest = self.references;
         while row < recorded.filled_rows {
-            let least = if row == 0 { Seq(0) } else { expected.seq };
+            let least = if row == 0 { BatchSeq(0) } else { expected.seq };
             let beyond = Expected {
                 seq: least,
                 or_later: true,
@@ -542,7 +537,7 @@ impl SegmentCheck<'_, '_, '_> {
                 .reader
                 .zones
                 .shape(self.segment)
-                .row_hint(self.reader.codec.block(reference.place));
+                .row_hint(self.reader.codec.block(reference.address));
             let message = format!("{} is where no batch is recorded", reference.owner);
             self.add(
                 reference
@@ -599,7 +594,7 @@ impl SegmentCheck<'_, '_, '_> {
                 .reader
                 .zones
                 .shape(self.segment)
-                .row_hint(self.reader.codec.block(reference.place));
+                .row_hint(self.reader.codec.block(reference.address));
             let message = format!("{} is where no batch can be read", reference.owner);
             self.add(
                 reference
@@ -780,7 +775,8 @@ impl SegmentCheck<'_, '_, '_> {
         references: &'s [Reference],
     ) -> (&'s [Reference], &'s [Reference]) {
         let end = u64::from(row) * u64::from(self.reader.zones.shape(self.segment).data);
-        references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end))
+        references
+            .split_at(references.partition_point(|r| self.reader.codec.block(r.address) < end))
     }
 
     /// Whether the batch has the entry behind a reference; else what it has there. `with_payload`
@@ -812,7 +808,7 @@ impl SegmentCheck<'_, '_, '_> {
     /// Number of the unit that a reference names, counted from the first of the batch.
     fn unit_in(&self, rows: &Rows, reference: &Reference) -> u32 {
         let first = u64::from(rows.row) * u64::from(rows.shape.data) * u64::from(FULL_BLOCK_UNITS);
-        (self.reader.codec.offset_units(reference.place) - first) as u32
+        (self.reader.codec.offset_units(reference.address) - first) as u32
     }
 
     /// Number of the block in which what a reference names begins, counted from the first of the

@@ -5,7 +5,7 @@ mod records;
 pub use records::{ChunkDump, CopyLocation, RecordDump, RecordSummary, dump_chunk, list_records};
 
 use crate::batches::{Expected, find_ends, find_header};
-use crate::check::{members_aside, usable_members};
+use crate::check::{members_retired, usable_members};
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use windrow_format::superblock::Superblock;
 use windrow_geometry::Column;
 use windrow_io::MemberIo;
 use windrow_types::{
-    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq, StreamId,
+    ADDRESS_UNIT, BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, StreamId,
 };
 
 /// Why there is nothing to show.
@@ -99,7 +99,7 @@ pub struct PayloadDump {
     pub block: u64,
     /// Where in that block it lies, if it is packed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub packed: Option<PackedDump>,
+    pub compressed: Option<CompressedDump>,
     /// Member that holds it.
     pub member: MemberId,
     /// CRC-32C.
@@ -110,7 +110,7 @@ pub struct PayloadDump {
 
 /// Packed payload (LZ4 or zstd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct PackedDump {
+pub struct CompressedDump {
     /// First 16-byte unit in its block; it may go on in the next one.
     pub unit: u32,
     /// Units.
@@ -161,9 +161,9 @@ pub struct BatchSummary {
     /// Stream.
     pub stream: StreamId,
     /// Number in the stream.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Every order up to this one was durable when it was sealed.
-    pub flushed_through: Order,
+    pub flushed_through: Lsn,
     /// Entries.
     pub entries: u32,
     /// Payload blocks.
@@ -176,10 +176,10 @@ pub struct BatchSummary {
 
 fn open_pool(io: &mut dyn MemberIo) -> Result<(PoolReader<'_>, Superblock), DumpError> {
     let report = inspect_members(io);
-    let (usable, aside) = (usable_members(&report), members_aside(&report));
+    let (usable, retired) = (usable_members(&report), members_retired(&report));
     let superblock: Superblock = report.newest.ok_or(DumpError::NoPool)?;
-    let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
-    reader.read_aside();
+    let mut reader = PoolReader::new(io, &superblock, usable).with_retired(retired);
+    reader.read_retired();
     Ok((reader, superblock))
 }
 
@@ -229,14 +229,14 @@ pub fn dump_batch(
                 .unwrap_or(BlockFound::Lost);
             let member = rows.member(&reader, rows.position(p.block()).0);
             let had = found != BlockFound::Lost;
-            let packed = (p.units < FULL_BLOCK_UNITS).then(|| PackedDump {
+            let compressed = (p.units < FULL_BLOCK_UNITS).then(|| CompressedDump {
                 unit: p.unit % u32::from(FULL_BLOCK_UNITS),
                 units: p.units,
                 codec: if had { codec_of(&rows, &p) } else { None },
             });
             PayloadDump {
                 block: first + u64::from(p.block()),
-                packed,
+                compressed,
                 member,
                 checksum: p.checksum,
                 found,
@@ -274,8 +274,8 @@ fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
     let bytes: Vec<u8> = (payload.block()..=payload.last_block())
         .flat_map(|block| rows.bytes(block).to_vec())
         .collect();
-    let start = (payload.unit % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
-    let stored = bytes.get(start..start + usize::from(payload.units) * PLACE_UNIT)?;
+    let start = (payload.unit % u32::from(FULL_BLOCK_UNITS)) as usize * ADDRESS_UNIT;
+    let stored = bytes.get(start..start + usize::from(payload.units) * ADDRESS_UNIT)?;
     windrow_reduction::Made::of(stored).map(|(made, _)| made.name())
 }
 

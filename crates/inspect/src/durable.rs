@@ -8,7 +8,7 @@
 
 use windrow_format::batch::BatchHeader;
 use windrow_format::superblock::{CheckpointRoot, Fence};
-use windrow_types::{Epoch, MAX_STREAMS, Order, Seq, StreamId};
+use windrow_types::{BatchSeq, Epoch, Lsn, MAX_STREAMS, StreamId};
 
 /// The earliest fence that begins an epoch above `epoch`.
 pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
@@ -21,7 +21,7 @@ pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
 /// The highest order that a batch written in an epoch may bring: what the log had without a gap
 /// when the next epoch began.
 pub(crate) fn batch_limit(fences: &[Fence], epoch: Epoch) -> u64 {
-    fence_for(fences, epoch).map_or(u64::MAX, |f| f.covered_order.0)
+    fence_for(fences, epoch).map_or(u64::MAX, |f| f.covered_lsn.0)
 }
 
 /// The highest order that a journal record written in an epoch may bring: the next fence calls what
@@ -30,7 +30,7 @@ pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
     fences
         .iter()
         .filter(|f| f.epoch > epoch)
-        .map(|f| f.accepted_order.0)
+        .map(|f| f.recovery_lsn.0)
         .min()
         .unwrap_or(u64::MAX)
 }
@@ -44,10 +44,10 @@ pub(crate) struct Coverage {
 
 impl Coverage {
     /// Everything up to `root`, what is in these ranges, and what fences skipped.
-    pub(crate) fn new(root: Order, used: &[(u64, u64)], fences: &[Fence]) -> Self {
+    pub(crate) fn new(root: Lsn, used: &[(u64, u64)], fences: &[Fence]) -> Self {
         let skipped = fences
             .iter()
-            .map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1))
+            .map(|f| (f.recovery_lsn.0 + 1, f.next_lsn.0 - 1))
             .filter(|(first, last)| first <= last);
         let mut ranges: Vec<(u64, u64)> = used.iter().copied().chain(skipped).collect();
         ranges.sort_unstable();
@@ -71,13 +71,13 @@ impl Coverage {
     }
 
     /// P: the highest order that is used and has no gap below it.
-    pub(crate) fn highest(&self) -> Order {
-        Order(self.highest)
+    pub(crate) fn highest(&self) -> Lsn {
+        Lsn(self.highest)
     }
 
     /// P, and behind it what was never used: none of these is missing.
-    pub(crate) fn passed(&self) -> Order {
-        Order(self.passed)
+    pub(crate) fn passed(&self) -> Lsn {
+        Lsn(self.passed)
     }
 
     /// True if one of the orders `first ..= last` lies behind the first gap: there nothing counts,
@@ -90,8 +90,8 @@ impl Coverage {
 /// What is known to have been durable.
 pub(crate) struct Durable<'f> {
     fences: &'f [Fence],
-    seqs: [Seq; MAX_STREAMS],
-    through: Order,
+    seqs: [BatchSeq; MAX_STREAMS],
+    through: Lsn,
 }
 
 impl<'f> Durable<'f> {
@@ -102,13 +102,13 @@ impl<'f> Durable<'f> {
     ) -> Self {
         let mut durable = Self {
             fences,
-            seqs: [Seq(0); MAX_STREAMS],
-            through: Order(0),
+            seqs: [BatchSeq(0); MAX_STREAMS],
+            through: Lsn(0),
         };
         roots.for_each(|root| durable.said(root.epoch, &root.flushed_seq, root.flushed_through));
         for fence in fences {
             // What a fence accepts was made durable before it was written.
-            durable.said(fence.epoch, &fence.last_seq, fence.accepted_order);
+            durable.said(fence.epoch, &fence.last_seq, fence.recovery_lsn);
         }
         durable
     }
@@ -119,27 +119,27 @@ impl<'f> Durable<'f> {
     }
 
     /// What a journal record or the superblock says of orders alone.
-    pub(crate) fn said_otherwise(&mut self, epoch: Epoch, through: Order) {
-        self.said(epoch, &[Seq(0); MAX_STREAMS], through);
+    pub(crate) fn said_otherwise(&mut self, epoch: Epoch, through: Lsn) {
+        self.said(epoch, &[BatchSeq(0); MAX_STREAMS], through);
     }
 
-    fn said(&mut self, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
+    fn said(&mut self, epoch: Epoch, seqs: &[BatchSeq; MAX_STREAMS], through: Lsn) {
         let fence = fence_for(self.fences, epoch);
         for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
             let ends = fence.map_or(*claimed, |f| f.last_seq[stream]);
             *known = (*known).max((*claimed).min(ends));
         }
-        let ends = fence.map_or(through, |f| f.accepted_order);
+        let ends = fence.map_or(through, |f| f.recovery_lsn);
         self.through = self.through.max(through.min(ends));
     }
 
     /// Batches of the stream up to this number were durable.
-    pub(crate) fn seq(&self, stream: StreamId) -> Seq {
+    pub(crate) fn seq(&self, stream: StreamId) -> BatchSeq {
         self.seqs[stream.index()]
     }
 
     /// Orders up to this one were durable.
-    pub(crate) fn through(&self) -> Order {
+    pub(crate) fn through(&self) -> Lsn {
         self.through
     }
 }

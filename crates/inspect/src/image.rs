@@ -14,13 +14,13 @@ use windrow_format::checkpoint::{
 };
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::CheckpointRoot;
-use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Place, SegmentId, VolumeId};
+use windrow_types::{Address, BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, VolumeId};
 
 /// Why a checkpoint can not be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
     #[error("a page of object {object} lies at an impossible place")]
-    Place { object: u32 },
+    Address { object: u32 },
     #[error(
         "page {index} of object {object} in segment {segment}, block {block}, can not be read or rebuilt"
     )]
@@ -118,7 +118,7 @@ impl Loader<'_, '_> {
         let mut seen = BTreeSet::new();
         let mut next = root.list;
         while next.present {
-            if !seen.insert(next.place) {
+            if !seen.insert(next.address) {
                 return Err(ImageError::Endless);
             }
             let page = self.list_page(&next)?;
@@ -127,7 +127,7 @@ impl Loader<'_, '_> {
                     leaves.entry((record.object, record.leaf)).or_insert(record);
                     continue;
                 }
-                if !seen.insert(record.pointer.place) {
+                if !seen.insert(record.pointer.address) {
                     return Err(ImageError::Endless);
                 }
                 for record in self.list_page(&record.pointer)?.records {
@@ -287,12 +287,12 @@ impl Loader<'_, '_> {
             index,
         }));
         let (segment, block) =
-            block_of(self.reader, pointer.place).ok_or(ImageError::Place { object })?;
+            block_of(self.reader, pointer.address).ok_or(ImageError::Address { object })?;
         let shape = *self.reader.zones.shape(segment);
         let (row, rows) = (u32::from(pointer.batch_row), u32::from(pointer.batch_rows));
         let fits = row < shape.rows && rows <= shape.chunk_end(row) - row;
         if !fits || !(row..row + rows).contains(&shape.row_hint(block)) {
-            return Err(ImageError::Place { object });
+            return Err(ImageError::Address { object });
         }
         let mut rows = Rows::new(self.reader, segment, row, rows);
         let in_batch = (block - u64::from(row) * u64::from(shape.data)) as u32;
@@ -309,23 +309,23 @@ impl Loader<'_, '_> {
 }
 
 /// Segment and data block of the place of a whole block, if there is such a place.
-pub(crate) fn block_of(reader: &PoolReader<'_>, place: Place) -> Option<(SegmentId, u64)> {
-    let segment = reader.codec.segment(place);
-    let units = reader.codec.offset_units(place);
+pub(crate) fn block_of(reader: &PoolReader<'_>, address: Address) -> Option<(SegmentId, u64)> {
+    let segment = reader.codec.segment(address);
+    let units = reader.codec.offset_units(address);
     let whole = units.is_multiple_of(u64::from(FULL_BLOCK_UNITS));
-    let block = reader.codec.block(place);
-    (whole && exists(reader, place, FULL_BLOCK_UNITS)).then_some((segment, block))
+    let block = reader.codec.block(address);
+    (whole && exists(reader, address, FULL_BLOCK_UNITS)).then_some((segment, block))
 }
 
 /// True if there is room for so many units at this place.
-pub(crate) fn exists(reader: &PoolReader<'_>, place: Place, units: u16) -> bool {
+pub(crate) fn exists(reader: &PoolReader<'_>, address: Address, units: u16) -> bool {
     let (segment, end) = (
-        reader.codec.segment(place),
-        reader.codec.offset_units(place) + u64::from(units),
+        reader.codec.segment(address),
+        reader.codec.offset_units(address) + u64::from(units),
     );
     let is_in =
         |segment| end <= reader.zones.shape(segment).data_blocks() * u64::from(FULL_BLOCK_UNITS);
-    place.0 >> Place::BITS == 0 && reader.zones.contains(segment) && is_in(segment)
+    address.0 >> Address::BITS == 0 && reader.zones.contains(segment) && is_in(segment)
 }
 
 const _: () = assert!(BLOCK_SIZE == MAP_PAGE_ENTRIES * 16);

@@ -23,7 +23,7 @@ use windrow_format::journal::{
 };
 use windrow_format::superblock::{Fence, Superblock};
 use windrow_geometry::JournalArea;
-use windrow_types::{BLOCK_SIZE, Epoch, Lba, MemberId, Order, PoolUuid, Seq, VolumeId};
+use windrow_types::{BLOCK_SIZE, BatchSeq, Epoch, Lba, Lsn, MemberId, PoolUuid, VolumeId};
 
 /// A copy of a record that is not as it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Record {
     pub(crate) wrong: Vec<WrongCopy>,
     /// Blocks of it that can not be unpacked, with their orders: the software that packed them was
     /// at fault.
-    not_unpacked: Vec<(Order, VolumeId, Lba)>,
+    not_decompressed: Vec<(Lsn, VolumeId, Lba)>,
 }
 
 impl Record {
@@ -50,7 +50,7 @@ impl Record {
     }
 
     /// The orders of it that count; `None` if a fence calls all of them void.
-    pub(crate) fn orders(&self, fences: &[Fence]) -> Option<(u64, u64)> {
+    pub(crate) fn lsns(&self, fences: &[Fence]) -> Option<(u64, u64)> {
         let header = self.header();
         let last = header.last.0.min(record_limit(fences, header.epoch));
         (header.first.0 <= last).then_some((header.first.0, last))
@@ -66,7 +66,7 @@ pub(crate) struct Chunk {
     /// its payload.
     pub(crate) torn: Option<RecordHeader>,
     /// What was durable, as its headers say.
-    claims: Vec<(Epoch, Order)>,
+    claims: Vec<(Epoch, Lsn)>,
     /// The highest epoch of a record at its beginning, whether it counts or not.
     newest: Epoch,
 }
@@ -81,11 +81,11 @@ pub(crate) fn read_chunk(
 ) -> Option<Chunk> {
     let begins =
         |piece: &Piece| !piece.is_whole(0..BLOCK_SIZE) || piece.bytes.starts_with(&RECORD_MAGIC);
-    let places: Vec<(MemberId, u64)> = area.copies_of(chunk).collect();
-    if !reader.pieces(&places, BLOCK_SIZE).iter().any(begins) {
+    let addresses: Vec<(MemberId, u64)> = area.copies_of(chunk).collect();
+    if !reader.pieces(&addresses, BLOCK_SIZE).iter().any(begins) {
         return None;
     }
-    let copies = reader.pieces(&places, area.chunk_bytes as usize);
+    let copies = reader.pieces(&addresses, area.chunk_bytes as usize);
     Some(
         Follow {
             pool: reader.pool,
@@ -122,7 +122,7 @@ impl Follow<'_> {
         let mut before = None;
         loop {
             let is_next = |h: &RecordHeader| {
-                before.is_none_or(|(epoch, seq): (Epoch, Seq)| {
+                before.is_none_or(|(epoch, seq): (Epoch, BatchSeq)| {
                     h.epoch >= epoch && h.seq == seq.next()
                 })
             };
@@ -214,10 +214,13 @@ impl Follow<'_> {
                 },
             )
         });
-        let (wrong, not_unpacked) = (wrong.collect(), not_unpacked(&decoded, &right.bytes[at..]));
+        let (wrong, not_decompressed) = (
+            wrong.collect(),
+            not_decompressed(&decoded, &right.bytes[at..]),
+        );
         Some(Record {
             wrong,
-            not_unpacked,
+            not_decompressed,
             copies: self.copies.len(),
             decoded,
         })
@@ -225,10 +228,11 @@ impl Follow<'_> {
 }
 
 /// The blocks of a record whose bytes are right, and are no packed block.
-fn not_unpacked(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Order, VolumeId, Lba)> {
+fn not_decompressed(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Lsn, VolumeId, Lba)> {
     let mut block = [0; BLOCK_SIZE];
-    let mut is_wrong =
-        |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduction::unpack(stored, &mut block);
+    let mut is_wrong = |stored: &[u8]| {
+        stored.len() < BLOCK_SIZE && !windrow_reduction::decompress(stored, &mut block)
+    };
     let wrong = record.entries.iter().filter(|entry| {
         entry
             .payload
@@ -311,7 +315,7 @@ impl Journal {
         fences: &[Fence],
         log: &Coverage,
         all: &Coverage,
-        through: Order,
+        through: Lsn,
         findings: &mut Findings,
     ) -> Vec<JournalReport> {
         let newest = self
@@ -344,7 +348,7 @@ impl Ring {
         fences: &[Fence],
         log: &Coverage,
         all: &Coverage,
-        through: Order,
+        through: Lsn,
         findings: &mut Findings,
     ) -> JournalReport {
         let mut report = JournalReport::of(&self.area, self.external);
@@ -352,7 +356,7 @@ impl Ring {
             report.records += chunk.records.len() as u64;
             let brings = |record: &Record| {
                 record
-                    .orders(fences)
+                    .lsns(fences)
                     .is_some_and(|(first, last)| log.lacks(first, last.min(all.highest().0)))
             };
             let needed = chunk
@@ -364,16 +368,16 @@ impl Ring {
             report.records_needed += needed as u64;
             compare_copies(&chunk.records[..needed], through, &mut report, findings);
             for record in &chunk.records[..needed] {
-                let counts = |order: &Order| {
+                let counts = |lsn: &Lsn| {
                     record
-                        .orders(fences)
-                        .is_some_and(|(_, last)| order.0 <= last.min(all.highest().0))
-                        && log.lacks(order.0, order.0)
+                        .lsns(fences)
+                        .is_some_and(|(_, last)| lsn.0 <= last.min(all.highest().0))
+                        && log.lacks(lsn.0, lsn.0)
                 };
                 for (_, volume, lba) in record
-                    .not_unpacked
+                    .not_decompressed
                     .iter()
-                    .filter(|(order, ..)| counts(order))
+                    .filter(|(lsn, ..)| counts(lsn))
                 {
                     let message = format!(
                         "volume {volume}, block {lba}: its bytes in journal record {} are right, but they can not be unpacked",
@@ -400,7 +404,7 @@ impl Ring {
 /// once.
 fn compare_copies(
     records: &[Record],
-    through: Order,
+    through: Lsn,
     report: &mut JournalReport,
     findings: &mut Findings,
 ) {
@@ -446,8 +450,8 @@ fn compare_copies(
 fn judge_end(
     torn: &RecordHeader,
     fences: &[Fence],
-    passed: Order,
-    through: Order,
+    passed: Lsn,
+    through: Lsn,
     findings: &mut Findings,
 ) {
     let (seq, first, last) = (

@@ -8,7 +8,7 @@
 //! 4 A member is usable if it is online in the ruling superblock and at most one generation
 //! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every
 //! other one is recorded as absent. A journal device that has left may be read nevertheless
-//! (`mark_aside`), where something that was durable is missed.
+//! (`mark_retired`), where something that was durable is missed.
 //! 6 While the pool is marked as growing, more members of one zone must be here than the redundancy
 //!   covers: there may be a generation with more
 //! members elsewhere, which must not start without them.
@@ -55,7 +55,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
         quorum = judge_members(&mut found, newest, &mut findings) && rules;
         check_leaving(newest, &mut findings);
         check_reduction(newest, &mut findings);
-        mark_aside(&mut found, newest);
+        mark_retired(&mut found, newest);
         if newest.state == PoolState::Destroyed {
             findings.add(Finding::new(
                 Severity::Note,
@@ -93,7 +93,7 @@ fn read_member(io: &mut dyn MemberIo, member: MemberId, findings: &mut Findings)
         slots: Vec::new(),
         generation: None,
         usable: false,
-        aside: false,
+        retired: false,
     };
     let mut superblocks = Vec::new();
     if !present {
@@ -409,7 +409,7 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
 /// Marks the journal devices that have left, or are being rebuilt, and whose newest superblock is
 /// of the past of the one that rules: that is followed back from parent to parent by content, as
 /// far as somebody still bears them.
-fn mark_aside(found: &mut [Found], newest: &Superblock) {
+fn mark_retired(found: &mut [Found], newest: &Superblock) {
     let mut past = vec![(newest.generation.0, newest.content_hash())];
     let mut parent = Some((newest.generation.0.wrapping_sub(1), newest.parent_hash));
     while let Some((generation, hash)) = parent {
@@ -431,7 +431,7 @@ fn mark_aside(found: &mut [Found], newest: &Superblock) {
             matches!(record.state, MemberState::Absent | MemberState::Rebuilding)
         });
         let own = member.superblocks.iter().max_by_key(|s| s.generation);
-        member.report.aside =
+        member.report.retired =
             left && own.is_some_and(|s| past.contains(&(s.generation.0, s.content_hash())));
     }
 }

@@ -5,7 +5,7 @@ use windrow_format::batch::payload_checksum;
 use windrow_format::superblock::{RESERVED_BYTES, Superblock};
 use windrow_geometry::{Column, MAX_MEMBERS, Shape, ZoneMap};
 use windrow_io::{Buf, MemberIo, ReadItem};
-use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, MemberId, PlaceCodec, PoolUuid, SegmentId};
+use windrow_types::{AddressCodec, BLOCK_BYTES, BLOCK_SIZE, MemberId, PoolUuid, SegmentId};
 
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;
@@ -22,12 +22,12 @@ const PROBES: u64 = 16;
 pub(crate) struct PoolReader<'a> {
     io: &'a mut dyn MemberIo,
     pub(crate) zones: ZoneMap,
-    pub(crate) codec: PlaceCodec,
+    pub(crate) codec: AddressCodec,
     pub(crate) pool: PoolUuid,
     usable: u64,
     /// Journal devices that have left, and whether they are read nevertheless.
-    aside: u64,
-    reads_aside: bool,
+    retired: u64,
+    reads_retired: bool,
     /// Reads of each member that failed since one was answered.
     failed: Vec<u32>,
     /// Members that answer no more, as a bit mask.
@@ -39,15 +39,15 @@ impl<'a> PoolReader<'a> {
     /// `usable` is a bit mask of members.
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
-        let codec = superblock.place_codec();
+        let codec = superblock.address_codec();
         Self {
             io,
             zones,
             codec,
             pool: superblock.pool,
             usable,
-            aside: 0,
-            reads_aside: false,
+            retired: 0,
+            reads_retired: false,
             failed: vec![0; MAX_MEMBERS],
             given_up: 0,
             read_bytes: 0,
@@ -55,19 +55,21 @@ impl<'a> PoolReader<'a> {
     }
 
     /// With these journal devices beside, which are read only when that is asked for.
-    pub(crate) fn with_aside(self, aside: u64) -> Self {
-        Self { aside, ..self }
+    pub(crate) fn with_retired(self, retired: u64) -> Self {
+        Self { retired, ..self }
     }
 
     /// From now on the devices that have left are read, too. False if there are none.
-    pub(crate) fn read_aside(&mut self) -> bool {
-        self.reads_aside = self.aside != 0;
-        self.reads_aside
+    pub(crate) fn read_retired(&mut self) -> bool {
+        self.reads_retired = self.retired != 0;
+        self.reads_retired
     }
 
     /// Bytes of members that count; where a read fails, block by block.
-    pub(crate) fn pieces(&mut self, places: &[(MemberId, u64)], bytes: usize) -> Vec<Piece> {
-        let usable = places.iter().filter(|(member, _)| self.is_usable(*member));
+    pub(crate) fn pieces(&mut self, addresses: &[(MemberId, u64)], bytes: usize) -> Vec<Piece> {
+        let usable = addresses
+            .iter()
+            .filter(|(member, _)| self.is_usable(*member));
         let mut items: Vec<ReadItem> = usable
             .map(|(member, offset)| ReadItem {
                 member: *member,
@@ -101,7 +103,8 @@ impl<'a> PoolReader<'a> {
     }
 
     fn is_usable(&self, member: MemberId) -> bool {
-        ((self.usable | if self.reads_aside { self.aside } else { 0 }) & !self.given_up) >> member.0
+        ((self.usable | if self.reads_retired { self.retired } else { 0 }) & !self.given_up)
+            >> member.0
             & 1
             == 1
     }

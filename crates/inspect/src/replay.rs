@@ -24,7 +24,8 @@ use windrow_format::batch::{Entry, FillState, HeaderFrame, PayloadInfo, RangeSta
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
 use windrow_types::{
-    Epoch, FULL_BLOCK_UNITS, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId,
+    Address, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lba, Lsn, MAX_STREAMS, SegmentId, StreamId,
+    VolumeId,
 };
 
 /// Why a chain ends.
@@ -70,10 +71,10 @@ struct Chain {
 
 /// The result of a replay.
 pub(crate) struct Replay {
-    pub(crate) accepted_order: Order,
-    pub(crate) flushed_through: Order,
+    pub(crate) recovery_lsn: Lsn,
+    pub(crate) flushed_through: Lsn,
     pub(crate) streams: Vec<StreamReport>,
-    pub(crate) log_order: Order,
+    pub(crate) log_lsn: Lsn,
     pub(crate) journals: Vec<JournalReport>,
     /// The epoch of every accepted batch, by segment and first row: where a batch was written again
     /// after a crash, the former one has the same number, and a member that missed the second write
@@ -82,7 +83,7 @@ pub(crate) struct Replay {
     /// Accepted batches (segment and first row) whose flaws have been reported as a whole.
     pub(crate) incomplete: BTreeSet<(SegmentId, u32)>,
     /// Payload blocks of accepted batches that can not be had.
-    pub(crate) lost: BTreeSet<Place>,
+    pub(crate) lost: BTreeSet<Address>,
 }
 
 pub(crate) fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
@@ -122,11 +123,11 @@ pub(crate) fn replay(
     for chain in &mut chains {
         chain.verify(reader, durable.seq(chain.stream));
     }
-    durable.said_otherwise(superblock.epoch, superblock.journals.promised);
+    durable.said_otherwise(superblock.epoch, superblock.journals.durable_lsn);
     let used = used_by_batches(fences, &chains);
-    let log = Coverage::new(root.order, &used, fences);
+    let log = Coverage::new(root.lsn, &used, fences);
     let with_records = |journal: &Journal| {
-        let records = journal.records().filter_map(|record| record.orders(fences));
+        let records = journal.records().filter_map(|record| record.lsns(fences));
         // Behind what the log has without a gap only the journal counts.
         let passed = log.passed().0;
         let batches = used
@@ -135,7 +136,7 @@ pub(crate) fn replay(
             .filter(|(first, _)| *first <= passed)
             .map(|(first, last)| (first, last.min(passed)));
         Coverage::new(
-            root.order,
+            root.lsn,
             &batches.chain(records).collect::<Vec<_>>(),
             fences,
         )
@@ -143,18 +144,18 @@ pub(crate) fn replay(
     let mut journal = Journal::read(reader, superblock, root.epoch);
     journal.claim(&mut durable);
     let mut all = with_records(&journal);
-    if all.passed() < durable.through() && reader.read_aside() {
+    if all.passed() < durable.through() && reader.read_retired() {
         journal = Journal::read(reader, superblock, root.epoch);
         journal.claim(&mut durable);
         all = with_records(&journal);
         let message = "journal devices that are not in service were read: the log has not got what they had promised";
         findings.add(Finding::new(
             Severity::Repairable,
-            FindingKind::JournalAside,
+            FindingKind::JournalRetired,
             message,
         ));
     }
-    let accepted_order = all.highest();
+    let recovery_lsn = all.highest();
     for chain in &chains {
         let broken = judge(
             chain,
@@ -168,17 +169,17 @@ pub(crate) fn replay(
     let flushed_through = durable.through();
     if all.passed() < flushed_through {
         let message = format!(
-            "orders up to {flushed_through} were durable, only those up to {accepted_order} are there"
+            "orders up to {flushed_through} were durable, only those up to {recovery_lsn} are there"
         );
         findings.add(Finding::new(
             Severity::Error,
-            FindingKind::OrdersLost,
+            FindingKind::LsnsLost,
             message,
         ));
     }
     let journals = journal.judge(fences, &log, &all, flushed_through, findings);
     let mut entries = entries_of_batches(reader, fences, root, &chains, log.highest());
-    entries.extend(entries_of_records(fences, &journal, &log, accepted_order));
+    entries.extend(entries_of_records(fences, &journal, &log, recovery_lsn));
     let replayed = apply_user_entries(entries, tables);
     apply_moves(reader, &chains, &replayed, tables);
     let streams = chains
@@ -195,7 +196,7 @@ pub(crate) fn replay(
         .filter(|b| b.flaws.are_on_members())
         .map(at)
         .collect();
-    let lost_of = |b: &WholeBatch| -> Vec<Place> {
+    let lost_of = |b: &WholeBatch| -> Vec<Address> {
         let is_lost = |p: &PayloadInfo| {
             b.lost
                 .iter()
@@ -208,7 +209,7 @@ pub(crate) fn replay(
             .filter_map(|e| e.payload)
             .filter(is_lost);
         payloads
-            .map(|p| entry_of(reader, &b.batch.frame, &p).place())
+            .map(|p| entry_of(reader, &b.batch.frame, &p).address())
             .collect()
     };
     let lost = batches()
@@ -216,10 +217,10 @@ pub(crate) fn replay(
         .flat_map(lost_of)
         .collect();
     Replay {
-        accepted_order,
+        recovery_lsn,
         flushed_through,
         streams,
-        log_order: log.highest(),
+        log_lsn: log.highest(),
         journals,
         epochs,
         incomplete,
@@ -243,7 +244,7 @@ impl Chain {
 impl Chain {
     /// Looks at every byte of the batches. Above what was durable the first one with a lost block
     /// ends the chain; of durable ones a lost block is the loss of that block.
-    fn verify(&mut self, reader: &mut PoolReader<'_>, durable: Seq) {
+    fn verify(&mut self, reader: &mut PoolReader<'_>, durable: BatchSeq) {
         for frame in std::mem::take(&mut self.frames) {
             let header = &frame.header;
             match verify_whole(reader, &frame) {
@@ -447,7 +448,7 @@ impl Follow<'_> {
 fn judge(
     chain: &Chain,
     durable: &Durable<'_>,
-    passed: Order,
+    passed: Lsn,
     has_journal: bool,
     findings: &mut Findings,
 ) -> bool {
@@ -455,7 +456,7 @@ fn judge(
         segment, row, seq, ..
     } = chain.next;
     let (flushed, through) = (durable.seq(chain.stream), durable.through());
-    let by_order = USERS.contains(&chain.stream)
+    let by_lsn = USERS.contains(&chain.stream)
         && (chain.stream == USERS[0] || chain.end != End::NeverOpened)
         && passed < through;
     let damaged = |why: &str| {
@@ -488,7 +489,7 @@ fn judge(
         findings
             .add(Finding::new(Severity::Error, FindingKind::SlotWrong, message).at(segment, row));
     }
-    let was_durable = seq <= flushed || by_order;
+    let was_durable = seq <= flushed || by_lsn;
     match (chain.end, was_durable) {
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
@@ -552,7 +553,7 @@ fn used_by_batches(fences: &[Fence], chains: &[Chain]) -> Vec<(u64, u64)> {
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let limit = batch_limit(fences, whole.batch.frame.header.epoch);
         for decoded in &whole.batch.entries {
-            let Some((first, count)) = decoded.entry.orders() else {
+            let Some((first, count)) = decoded.entry.lsns() else {
                 continue;
             };
             let (first, last) = (first.0, (first.0 + (count - 1)).min(limit));
@@ -590,17 +591,17 @@ enum UserEntry<'a> {
 }
 
 /// An entry with its order and volume.
-type Ordered<'a> = (Order, VolumeId, UserEntry<'a>);
+type Ordered<'a> = (Lsn, VolumeId, UserEntry<'a>);
 
 /// What the map shows for payload of a batch.
 fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo) -> MapEntry {
     let first = u64::from(frame.header.row)
         * u64::from(frame.header.shape.data)
         * u64::from(FULL_BLOCK_UNITS);
-    let place = reader
+    let address = reader
         .codec
         .pack(frame.header.segment, first + u64::from(payload.unit));
-    MapEntry::stored(place, payload.units, payload.checksum)
+    MapEntry::stored(address, payload.units, payload.checksum)
 }
 
 /// User entries of batches above the checkpoint's order, up to what the log has without a gap.
@@ -609,21 +610,21 @@ fn entries_of_batches<'c>(
     fences: &[Fence],
     root: &CheckpointRoot,
     chains: &'c [Chain],
-    covered: Order,
+    covered: Lsn,
 ) -> Vec<Ordered<'c>> {
     let mut entries = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let frame = &whole.batch.frame;
-        let limit = covered.min(Order(batch_limit(fences, frame.header.epoch)));
+        let limit = covered.min(Lsn(batch_limit(fences, frame.header.epoch)));
         for decoded in &whole.batch.entries {
-            let (order, volume, entry) = match &decoded.entry {
+            let (lsn, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
                     let Some(payload) = decoded.payload else {
                         continue;
                     };
                     let entry = entry_of(reader, frame, &payload);
                     let entry = if *volume == VolumeId::SHARED {
-                        entry.with_life(birth.0 as u32)
+                        entry.with_incarnation(birth.0 as u32)
                     } else {
                         entry
                     };
@@ -634,8 +635,8 @@ fn entries_of_batches<'c>(
                     None => continue,
                 },
             };
-            if order > root.order && order <= limit {
-                entries.push((order, volume, entry));
+            if lsn > root.lsn && lsn <= limit {
+                entries.push((lsn, volume, entry));
             }
         }
     }
@@ -661,10 +662,10 @@ fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
             volume,
             lba,
             count,
-            order,
+            lsn,
             state,
         } => Some((
-            *order,
+            *lsn,
             *volume,
             UserEntry::Range {
                 lba: *lba,
@@ -674,21 +675,21 @@ fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
         )),
         Entry::Volume {
             volume,
-            order,
+            lsn,
             change,
-        } => Some((*order, *volume, UserEntry::Volume { change })),
+        } => Some((*lsn, *volume, UserEntry::Volume { change })),
         Entry::Reference {
             volume,
             lba,
             birth,
             id,
-            life,
+            incarnation,
         } => Some((
             *birth,
             *volume,
             UserEntry::Data {
                 lba: *lba,
-                entry: MapEntry::shared(*id, *life),
+                entry: MapEntry::shared(*id, *incarnation),
             },
         )),
         Entry::Data { .. } | Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => {
@@ -702,7 +703,7 @@ fn entries_of_records<'j>(
     fences: &[Fence],
     journal: &'j Journal,
     log: &Coverage,
-    accepted: Order,
+    accepted: Lsn,
 ) -> Vec<Ordered<'j>> {
     let mut entries = Vec::new();
     for record in journal.records() {
@@ -714,9 +715,7 @@ fn entries_of_records<'j>(
                 }
                 other => without_payload(other),
             };
-            entries.extend(
-                entry.filter(|(order, ..)| order.0 <= limit && log.lacks(order.0, order.0)),
-            );
+            entries.extend(entry.filter(|(lsn, ..)| lsn.0 <= limit && log.lacks(lsn.0, lsn.0)));
         }
     }
     entries
@@ -726,23 +725,23 @@ fn entries_of_records<'j>(
 fn apply_user_entries(
     mut entries: Vec<Ordered<'_>>,
     tables: &mut Tables,
-) -> HashMap<(VolumeId, Lba), Order> {
+) -> HashMap<(VolumeId, Lba), Lsn> {
     // Stable, so that equal orders (which no correct pool has) apply in the order of streams.
-    entries.sort_by_key(|(order, ..)| *order);
+    entries.sort_by_key(|(lsn, ..)| *lsn);
     let mut newest = HashMap::new();
-    for (order, volume, entry) in entries {
+    for (lsn, volume, entry) in entries {
         match entry {
             UserEntry::Data { lba, entry } => {
                 tables.set(volume, lba, entry);
-                newest.insert((volume, lba), order);
+                newest.insert((volume, lba), lsn);
             }
             UserEntry::Fill { lba, state } => {
                 tables.fill(volume, lba, state);
-                newest.insert((volume, lba), order);
+                newest.insert((volume, lba), lsn);
             }
             UserEntry::Journalled { lba } => {
                 tables.set_journalled(volume, lba);
-                newest.insert((volume, lba), order);
+                newest.insert((volume, lba), lsn);
             }
             UserEntry::Range { lba, count, state } => tables.set_range(volume, lba, count, state),
             UserEntry::Volume { change } => tables.change_volume(volume, change),
@@ -755,7 +754,7 @@ fn apply_user_entries(
 fn apply_moves(
     reader: &PoolReader<'_>,
     chains: &[Chain],
-    newest: &HashMap<(VolumeId, Lba), Order>,
+    newest: &HashMap<(VolumeId, Lba), Lsn>,
     tables: &mut Tables,
 ) {
     // Of two moves of a block the second is a repair, and these are all in the first stream.
@@ -777,14 +776,13 @@ fn apply_moves(
                 continue;
             };
             let current = tables.get(*volume, *lba);
-            let rewritten = newest
-                .get(&(*volume, *lba))
-                .is_some_and(|order| order > birth);
-            if current.has_payload() && current.place() == *from && !rewritten {
+            let rewritten = newest.get(&(*volume, *lba)).is_some_and(|lsn| lsn > birth);
+            if current.has_payload() && current.address() == *from && !rewritten {
                 tables.set(
                     *volume,
                     *lba,
-                    entry_of(reader, &whole.batch.frame, &payload).with_life(current.life()),
+                    entry_of(reader, &whole.batch.frame, &payload)
+                        .with_incarnation(current.incarnation()),
                 );
             }
         }

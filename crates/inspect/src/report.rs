@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windrow_format::superblock::{Label, Superblock};
 use windrow_geometry::JournalArea;
 use windrow_types::{
-    Epoch, Generation, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId,
+    BatchSeq, Epoch, Generation, Lba, Lsn, MemberId, SegmentId, StreamId, Uuid, VolumeId,
 };
 
 /// Exit codes of a checking command, as `fsck` has them.
@@ -64,7 +64,7 @@ pub enum FindingKind {
     /// An accepted batch lacks parts that its redundancy made good.
     BatchIncomplete,
     /// Orders that were durable are neither in an accepted batch nor in a journal record.
-    OrdersLost,
+    LsnsLost,
     /// A payload block is wrong on its member.
     BlockWrong,
     /// Blocks that an earlier rebuild of the map gave up: reads of them are I/O errors until they
@@ -93,7 +93,7 @@ pub enum FindingKind {
     /// A copy of a journal record that is needed differs or can not be read; another one verifies.
     JournalCopyWrong,
     /// Journal devices that are not in service have what was durable and the log does not have.
-    JournalAside,
+    JournalRetired,
     /// A journal record that was durable verifies in none of its copies.
     JournalDamaged,
     /// A journal record did not arrive as a whole: it does not count.
@@ -257,7 +257,7 @@ pub struct MemberReport {
     pub usable: bool,
     /// True if it is a journal device that has left, and its records may be read where something
     /// that was durable is missed.
-    pub aside: bool,
+    pub retired: bool,
 }
 
 /// What the members say of themselves.
@@ -286,7 +286,7 @@ pub struct StreamReport {
     /// Its row.
     pub row: u32,
     /// Its number.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// Why the chain ends there.
     pub end: &'static str,
 }
@@ -402,15 +402,15 @@ pub struct CheckReport {
     /// Checkpoint used, 0 if none.
     pub checkpoint: u64,
     /// Every order up to this one is in effect, none above.
-    pub accepted_order: Order,
+    pub recovery_lsn: Lsn,
     /// The highest order that something on the members calls durable.
-    pub flushed_through: Order,
+    pub flushed_through: Lsn,
     /// Streams that were ever opened.
     pub streams: Vec<StreamReport>,
     /// Volumes.
     pub volumes: Vec<VolumeReport>,
     /// Every order up to this one is in the log; what is in effect above it comes from a journal.
-    pub log_order: Order,
+    pub log_lsn: Lsn,
     /// The journals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journals: Vec<JournalReport>,

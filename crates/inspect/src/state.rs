@@ -5,7 +5,7 @@ use windrow_format::batch::{BatchHeader, FillState, RangeState, VolumeChange};
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_geometry::ZoneMap;
-use windrow_types::{BLOCK_BYTES, Lba, Seq, StreamId, VolumeId};
+use windrow_types::{BLOCK_BYTES, BatchSeq, Lba, StreamId, VolumeId};
 
 const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
 
@@ -15,7 +15,7 @@ pub(crate) struct Segment {
     /// Stream that wrote it.
     pub(crate) stream: StreamId,
     /// Number of its last batch.
-    pub(crate) last_seq: Seq,
+    pub(crate) last_seq: BatchSeq,
     /// Rows that hold batches.
     pub(crate) filled_rows: u32,
     /// Bit `r` of word `r / 64`: a batch starts there. Empty before the first one.
@@ -31,8 +31,8 @@ impl Segment {
     }
 
     /// Number of its first batch: a stream writes a segment without gaps.
-    pub(crate) fn first_seq(&self) -> Seq {
-        Seq((self.last_seq.0 + 1).saturating_sub(self.batches()))
+    pub(crate) fn first_seq(&self) -> BatchSeq {
+        BatchSeq((self.last_seq.0 + 1).saturating_sub(self.batches()))
     }
 
     /// Forgets everything from `row` on.
@@ -87,7 +87,7 @@ impl Tables {
     pub(crate) fn new(zones: &ZoneMap) -> Self {
         let empty = |_| Segment {
             stream: StreamId(0),
-            last_seq: Seq(0),
+            last_seq: BatchSeq(0),
             filled_rows: 0,
             starts: Vec::new(),
         };

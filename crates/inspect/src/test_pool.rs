@@ -10,7 +10,7 @@ use windrow_format::batch::{
     payload_checksum, plan_batch,
 };
 use windrow_format::checkpoint::*;
-use windrow_format::journal::{RecordHeader, encode_record, packed_record_bytes};
+use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_record};
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::*;
 use windrow_geometry::*;
@@ -83,7 +83,7 @@ impl MemberIo for Memory {
 #[derive(Clone)]
 pub(crate) struct SegmentModel {
     pub(crate) stream: StreamId,
-    pub(crate) last_seq: Seq,
+    pub(crate) last_seq: BatchSeq,
     pub(crate) filled_rows: u32,
     pub(crate) starts: Vec<u64>,
 }
@@ -93,11 +93,11 @@ pub(crate) struct TestPool {
     pub(crate) io: Memory,
     pub(crate) superblock: Superblock,
     pub(crate) zones: ZoneMap,
-    pub(crate) codec: PlaceCodec,
+    pub(crate) codec: AddressCodec,
     pub(crate) positions: [StreamPosition; MAX_STREAMS],
-    pub(crate) order: u64,
+    pub(crate) lsn: u64,
     pub(crate) flushed_through: u64,
-    pub(crate) flushed_seq: [Seq; MAX_STREAMS],
+    pub(crate) flushed_seq: [BatchSeq; MAX_STREAMS],
     pub(crate) volumes: BTreeMap<u32, VolumeRecord>,
     pub(crate) map: BTreeMap<(u32, u64), MapEntry>,
     pub(crate) births: BTreeMap<(u32, u64), u64>,
@@ -190,11 +190,11 @@ impl TestPool {
         let size = start + u64::from(SEGMENTS) * shape.extent_bytes();
         let record = |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
         let zones = ZoneMap::new(vec![zone.clone()]);
-        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let codec = AddressCodec::for_segment_blocks(zones.max_data_blocks());
         let closed = StreamPosition {
             segment: SegmentId::NONE,
             row: 0,
-            seq: Seq(1),
+            seq: BatchSeq(1),
             next_segment: SegmentId::NONE,
         };
         let superblock = Superblock {
@@ -216,7 +216,7 @@ impl TestPool {
             host: uuid(2),
             state: PoolState::Active,
             redundancy,
-            place_offset_bits: codec.offset_bits(),
+            address_offset_bits: codec.offset_bits(),
             created_unix_s: 0,
             members: (0..members + devices).map(record).collect(),
             zones: vec![zone],
@@ -233,7 +233,7 @@ impl TestPool {
         };
         let segment = SegmentModel {
             stream: StreamId(0),
-            last_seq: Seq(0),
+            last_seq: BatchSeq(0),
             filled_rows: 0,
             starts: vec![0; 1],
         };
@@ -246,9 +246,9 @@ impl TestPool {
             zones,
             codec,
             positions: [closed; MAX_STREAMS],
-            order: 0,
+            lsn: 0,
             flushed_through: 0,
-            flushed_seq: [Seq(0); MAX_STREAMS],
+            flushed_seq: [BatchSeq(0); MAX_STREAMS],
             volumes: BTreeMap::new(),
             map: BTreeMap::new(),
             births: BTreeMap::new(),
@@ -284,11 +284,11 @@ impl TestPool {
     ) -> CheckpointRoot {
         CheckpointRoot {
             id,
-            order: Order(self.order),
+            lsn: Lsn(self.lsn),
             epoch: self.superblock.epoch,
             replay,
             flushed_seq: self.flushed_seq,
-            flushed_through: Order(self.flushed_through),
+            flushed_through: Lsn(self.flushed_through),
             list,
             list_pages,
             last_volume: self.volumes.keys().last().copied().unwrap_or(0),
@@ -336,9 +336,9 @@ impl TestPool {
         }
     }
 
-    pub(crate) fn next_order(&mut self) -> Order {
-        self.order += 1;
-        Order(self.order)
+    pub(crate) fn next_lsn(&mut self) -> Lsn {
+        self.lsn += 1;
+        Lsn(self.lsn)
     }
 
     /// Writes a batch; returns the places of its payload blocks.
@@ -346,7 +346,7 @@ impl TestPool {
         &mut self,
         stream: usize,
         entries: &[(Entry, Option<Vec<u8>>)],
-    ) -> Vec<Place> {
+    ) -> Vec<Address> {
         let mut position = self.positions[stream];
         if position.row >= ROWS {
             position = StreamPosition {
@@ -384,7 +384,7 @@ impl TestPool {
             shape,
             members: self.superblock.zones[0].members,
             next_segment: position.next_segment,
-            flushed_through: Order(self.flushed_through),
+            flushed_through: Lsn(self.flushed_through),
             flushed_seq: self.flushed_seq,
         };
         let checksums: Vec<u32> = payloads.iter().map(|p| payload_checksum(p)).collect();
@@ -405,13 +405,13 @@ impl TestPool {
         segment.filled_rows = position.row + plan.rows;
         (segment.stream, segment.last_seq) = (header.stream, header.seq);
         let first = u64::from(position.row) * u64::from(shape.data) + u64::from(plan.head_blocks);
-        let places = (0..payloads.len() as u64)
+        let addresses = (0..payloads.len() as u64)
             .map(|i| self.codec.pack_block(position.segment, first + i))
             .collect();
         position.row += plan.rows;
         position.seq = position.seq.next();
         self.positions[stream] = position;
-        places
+        addresses
     }
 
     fn write_columns(&mut self, header: &BatchHeader, space: &[u8]) {
@@ -441,18 +441,18 @@ impl TestPool {
         let (chunk, offset, seq) = self.record;
         let mut table = TableWriter::new();
         entries.iter().for_each(|(e, _)| table.push(e));
-        let orders = || entries.iter().filter_map(|(e, _)| e.orders());
+        let lsns = || entries.iter().filter_map(|(e, _)| e.lsns());
         let header = RecordHeader {
             pool: self.superblock.pool,
             epoch: self.superblock.epoch,
-            seq: Seq(seq),
+            seq: BatchSeq(seq),
             chunk,
             offset,
-            durable: Order(self.flushed_through),
-            first: orders().next().expect("an order").0,
-            last: orders()
+            durable: Lsn(self.flushed_through),
+            first: lsns().next().expect("an order").0,
+            last: lsns()
                 .next_back()
-                .map(|(first, count)| Order(first.0 + count - 1))
+                .map(|(first, count)| Lsn(first.0 + count - 1))
                 .expect("an order"),
         };
         let stored = entries
@@ -462,7 +462,7 @@ impl TestPool {
             .sum();
         let mut bytes = vec![
             0;
-            packed_record_bytes(
+            compressed_record_bytes(
                 table.bytes().len(),
                 table.payload_blocks(),
                 stored,
@@ -502,7 +502,7 @@ impl TestPool {
     pub(crate) fn sync(&mut self, volume: u32, lbas: &[u64]) -> (u32, usize, usize) {
         let mut entries = Vec::new();
         for lba in lbas {
-            let birth = self.next_order();
+            let birth = self.next_lsn();
             entries.push((
                 Entry::Data {
                     volume: VolumeId(volume),
@@ -514,9 +514,9 @@ impl TestPool {
             self.journalled.insert((volume, *lba));
             self.map.remove(&(volume, *lba));
         }
-        let place = self.journal(&entries);
-        self.flushed_through = self.order;
-        place
+        let address = self.journal(&entries);
+        self.flushed_through = self.lsn;
+        address
     }
 
     /// Flips a bit of a copy of a chunk.
@@ -529,7 +529,7 @@ impl TestPool {
     }
 
     pub(crate) fn create(&mut self, id: u32, name: &str, blocks: u64) {
-        let order = self.next_order();
+        let lsn = self.next_lsn();
         let change = VolumeChange::Create {
             name: name.into(),
             size_bytes: blocks * BLOCK_BYTES,
@@ -539,7 +539,7 @@ impl TestPool {
             &[(
                 Entry::Volume {
                     volume: VolumeId(id),
-                    order,
+                    lsn,
                     change,
                 },
                 None,
@@ -550,10 +550,10 @@ impl TestPool {
     }
 
     /// Writes blocks in one batch; the content follows from the order.
-    pub(crate) fn write(&mut self, volume: u32, lbas: &[u64]) -> Vec<Place> {
+    pub(crate) fn write(&mut self, volume: u32, lbas: &[u64]) -> Vec<Address> {
         let mut entries = Vec::new();
         for lba in lbas {
-            let birth = self.next_order();
+            let birth = self.next_lsn();
             entries.push((
                 Entry::Data {
                     volume: VolumeId(volume),
@@ -563,21 +563,21 @@ impl TestPool {
                 Some(content(birth.0)),
             ));
         }
-        let first = self.order - lbas.len() as u64;
-        let places = self.batch(USER, &entries);
-        for (i, (lba, place)) in lbas.iter().zip(&places).enumerate() {
+        let first = self.lsn - lbas.len() as u64;
+        let addresses = self.batch(USER, &entries);
+        for (i, (lba, address)) in lbas.iter().zip(&addresses).enumerate() {
             let birth = first + 1 + i as u64;
             self.map.insert(
                 (volume, *lba),
-                MapEntry::plain(*place, payload_checksum(&content(birth))),
+                MapEntry::plain(*address, payload_checksum(&content(birth))),
             );
             self.births.insert((volume, *lba), birth);
         }
-        places
+        addresses
     }
 
     pub(crate) fn fill(&mut self, volume: u32, lba: u64) {
-        let birth = self.next_order();
+        let birth = self.next_lsn();
         self.batch(
             USER,
             &[(
@@ -594,7 +594,7 @@ impl TestPool {
     }
 
     pub(crate) fn trim(&mut self, volume: u32, lba: u64, count: u64) {
-        let order = self.next_order();
+        let lsn = self.next_lsn();
         self.batch(
             USER,
             &[(
@@ -602,7 +602,7 @@ impl TestPool {
                     volume: VolumeId(volume),
                     lba: Lba(lba),
                     count,
-                    order,
+                    lsn,
                     state: RangeState::Hole,
                 },
                 None,
@@ -616,25 +616,25 @@ impl TestPool {
     pub(crate) fn clean(&mut self, volume: u32, lbas: &[u64]) {
         let entry = |lba: &u64| {
             let (from, birth) = (
-                self.map[&(volume, *lba)].place(),
+                self.map[&(volume, *lba)].address(),
                 self.births[&(volume, *lba)],
             );
             (
                 Entry::Move {
                     volume: VolumeId(volume),
                     lba: Lba(*lba),
-                    birth: Order(birth),
+                    birth: Lsn(birth),
                     from,
                 },
                 Some(content(birth)),
             )
         };
         let entries: Vec<_> = lbas.iter().map(entry).collect();
-        let places = self.batch(CLEANED, &entries);
-        for (lba, place) in lbas.iter().zip(places) {
+        let addresses = self.batch(CLEANED, &entries);
+        for (lba, address) in lbas.iter().zip(addresses) {
             let checksum = self.map[&(volume, *lba)].checksum();
             self.map
-                .insert((volume, *lba), MapEntry::plain(place, checksum));
+                .insert((volume, *lba), MapEntry::plain(address, checksum));
         }
     }
 
@@ -648,12 +648,12 @@ impl TestPool {
             .into_iter()
             .map(|(object, index, bytes)| (Entry::Page { object, index }, Some(bytes)))
             .collect();
-        let places = self.batch(CHECKPOINT, &entries);
+        let addresses = self.batch(CHECKPOINT, &entries);
         let (_, row, rows) = self.batches[self.batches.len() - 1];
-        places
+        addresses
             .into_iter()
             .zip(checksums)
-            .map(|(place, checksum)| PagePointer::to(place, checksum, row as u16, rows as u16))
+            .map(|(address, checksum)| PagePointer::to(address, checksum, row as u16, rows as u16))
             .collect()
     }
 
@@ -766,24 +766,24 @@ impl TestPool {
 
     /// Notes that everything written so far is durable.
     pub(crate) fn flush(&mut self) {
-        self.flushed_through = self.order;
-        self.flushed_seq = std::array::from_fn(|i| Seq(self.positions[i].seq.0 - 1));
+        self.flushed_through = self.lsn;
+        self.flushed_seq = std::array::from_fn(|i| BatchSeq(self.positions[i].seq.0 - 1));
     }
 
     /// What an import does after a crash that lost everything behind `accepted` and `positions`.
     pub(crate) fn fence(&mut self, accepted: u64, positions: [StreamPosition; MAX_STREAMS]) {
         self.superblock.epoch = self.superblock.epoch.next();
-        let next_order = Order(self.order + 100);
-        let last_seq = std::array::from_fn(|i| Seq(positions[i].seq.0 - 1));
+        let next_lsn = Lsn(self.lsn + 100);
+        let last_seq = std::array::from_fn(|i| BatchSeq(positions[i].seq.0 - 1));
         self.superblock.fences.push(Fence {
             epoch: self.superblock.epoch,
-            accepted_order: Order(accepted),
-            covered_order: Order(accepted),
-            next_order,
+            recovery_lsn: Lsn(accepted),
+            covered_lsn: Lsn(accepted),
+            next_lsn,
             last_seq,
         });
         self.positions = positions;
-        self.order = next_order.0 - 1;
+        self.lsn = next_lsn.0 - 1;
         self.save();
     }
 
@@ -829,7 +829,7 @@ impl TestPool {
             report.findings.list
         );
         assert_eq!(report.exit_code(), 0, "{:?}", report.failure);
-        assert_eq!(report.accepted_order.0, self.order);
+        assert_eq!(report.recovery_lsn.0, self.lsn);
         for (id, volume) in &self.volumes {
             let journalled = self.journalled.iter().filter(|(v, _)| v == id).count() as u64;
             let mapped = self

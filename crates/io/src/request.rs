@@ -1,7 +1,7 @@
 //! What a front-end asks of a volume, and the answer.
 
 use crate::Payload;
-use windrow_types::{Order, VolumeId};
+use windrow_types::{Lsn, VolumeId};
 
 /// Chosen by the front-end, opaque to the engine: which connection and which of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -139,5 +139,5 @@ pub struct Completion {
     pub result: Result<Reply, RequestError>,
     /// First and last order given to the request, if it changed anything: what a model needs to
     /// check invariant 3.
-    pub orders: Option<(Order, Order)>,
+    pub lsns: Option<(Lsn, Lsn)>,
 }

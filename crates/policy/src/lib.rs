@@ -21,4 +21,4 @@ pub mod victim;
 
 pub use index::{VictimIndex, VictimPolicy};
 pub use stream::{Origin, Stream, placement};
-pub use victim::{SegmentStats, cost_benefit, regret};
+pub use victim::{SegmentStats, cost_benefit, opportunity_cost};

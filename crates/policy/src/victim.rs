@@ -60,7 +60,7 @@ pub fn cost_benefit(stats: &SegmentStats, now: u64) -> f64 {
 /// dies meanwhile. `better_by` times `garbage` has to fit: bytes and 16-byte units of the largest
 /// segment, 63 columns of 127 MiB, do.
 #[inline]
-pub const fn regret(better_by: u64, garbage: u32, capacity: u32) -> u64 {
+pub const fn opportunity_cost(better_by: u64, garbage: u32, capacity: u32) -> u64 {
     if capacity == 0 {
         0
     } else {

@@ -12,8 +12,8 @@ use windrow_reduction::{BlockClass, classify};
 
 const BLOCK: usize = 4096;
 
-fn stored(packed: Option<usize>, unit: usize) -> usize {
-    packed
+fn stored(compressed: Option<usize>, unit: usize) -> usize {
+    compressed
         .map(|length| (length + 1).next_multiple_of(16))
         .filter(|length| *length <= unit - unit / 8)
         .unwrap_or(unit)
@@ -23,26 +23,26 @@ fn report(
     name: &str,
     blocks: &[&[u8]],
     mut pack: impl FnMut(&[u8]) -> Option<Vec<u8>>,
-    mut unpack: impl FnMut(&[u8], &mut [u8]),
+    mut decompress: impl FnMut(&[u8], &mut [u8]),
 ) {
     let start = Instant::now();
-    let packed: Vec<Option<Vec<u8>>> = blocks.iter().map(|block| pack(block)).collect();
+    let compressed: Vec<Option<Vec<u8>>> = blocks.iter().map(|block| pack(block)).collect();
     let pack_ns = start.elapsed().as_nanos() as f64 / blocks.len() as f64;
     let unit = blocks[0].len();
-    let worth: Vec<&Vec<u8>> = packed
+    let worth: Vec<&Vec<u8>> = compressed
         .iter()
         .flatten()
-        .filter(|packed| stored(Some(packed.len()), unit) < unit)
+        .filter(|compressed| stored(Some(compressed.len()), unit) < unit)
         .collect();
     let mut out = vec![0; unit];
     let start = Instant::now();
-    for packed in &worth {
-        unpack(black_box(packed), &mut out);
+    for compressed in &worth {
+        decompress(black_box(compressed), &mut out);
     }
     let unpack_ns = start.elapsed().as_nanos() as f64 / worth.len().max(1) as f64;
-    let sum: usize = packed
+    let sum: usize = compressed
         .iter()
-        .map(|packed| stored(packed.as_ref().map(Vec::len), unit))
+        .map(|compressed| stored(compressed.as_ref().map(Vec::len), unit))
         .sum();
     println!(
         "{name:<10} {pack_ns:>8.0} ns to pack {unpack_ns:>7.0} ns to unpack   stored {:.3}",
@@ -92,8 +92,8 @@ fn main() {
         room.truncate(length);
         Some(room)
     };
-    report("lz4", &blocks, lz4, |packed, out| {
-        assert!(windrow_reduction::unpack(packed, out))
+    report("lz4", &blocks, lz4, |compressed, out| {
+        assert!(windrow_reduction::decompress(compressed, out))
     });
     for level in [-5, -1, 1, 2, 3, 4, 6, 9, 12, 19] {
         let (mut packing, mut unpacking) = (zstd_safe::CCtx::create(), zstd_safe::DCtx::create());
@@ -107,8 +107,15 @@ fn main() {
             room.truncate(length);
             Some(room)
         };
-        report(&format!("zstd {level}"), &blocks, pack, |packed, out| {
-            unpacking.decompress(out, packed).expect("what was packed");
-        });
+        report(
+            &format!("zstd {level}"),
+            &blocks,
+            pack,
+            |compressed, out| {
+                unpacking
+                    .decompress(out, compressed)
+                    .expect("what was packed");
+            },
+        );
     }
 }

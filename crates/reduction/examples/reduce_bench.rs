@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use windrow_reduction::{Print, checksum, classify, copy_and_checksum};
+use windrow_reduction::{Fingerprint, checksum, classify, copy_and_checksum};
 
 const BLOCK: usize = 4096;
 /// Blocks whose fingerprints are taken by one job.
@@ -72,14 +72,16 @@ fn main() {
         );
         report(
             "fast fingerprint",
-            nanoseconds(blocks, |i| Print::Fast.of(&src[range(i)])),
+            nanoseconds(blocks, |i| Fingerprint::Fast.of(&src[range(i)])),
         );
         report(
             "strong fingerprint",
-            nanoseconds(blocks, |i| Print::Strong.of(&src[range(i)])),
+            nanoseconds(blocks, |i| Fingerprint::Strong.of(&src[range(i)])),
         );
         let group = |i: usize| {
-            Print::of_all((i * GROUP..(i + 1) * GROUP).map(|i| (Print::Strong, &src[range(i)])))
+            Fingerprint::of_all(
+                (i * GROUP..(i + 1) * GROUP).map(|i| (Fingerprint::Strong, &src[range(i)])),
+            )
         };
         report(
             "strong fingerprint, of groups",

@@ -6,13 +6,15 @@
 //! [`checksum`] runs at several times the rate of memory.
 
 mod checksum;
+mod compress;
 mod fill;
-mod pack;
-mod print;
+mod fingerprint;
 mod same;
 mod zstd;
 
 pub use checksum::{checksum, copy_and_checksum};
+pub use compress::{
+    Codec, Codecs, Compressor, Made, REPACK_LEAST, Repacked, UNIT, decompress, looks_random,
+};
 pub use fill::{BlockClass, classify};
-pub use pack::{Codec, Codecs, Made, Packer, REPACK_LEAST, Repacked, UNIT, looks_random, unpack};
-pub use print::Print;
+pub use fingerprint::Fingerprint;

@@ -12,27 +12,27 @@
 const LEAST_COPY: usize = 4;
 
 /// True if the bytes are LZ4 of the block.
-pub(crate) fn is_lz4_of(packed: &[u8], block: &[u8]) -> bool {
-    compare(packed, block).is_some()
+pub(crate) fn is_lz4_of(compressed: &[u8], block: &[u8]) -> bool {
+    compare(compressed, block).is_some()
 }
 
 /// `None`: they differ, or it is no LZ4.
-fn compare(mut packed: &[u8], block: &[u8]) -> Option<()> {
+fn compare(mut compressed: &[u8], block: &[u8]) -> Option<()> {
     let mut at = 0;
     loop {
-        let token = take(&mut packed, 1)?[0];
-        let length = rest_of_length(usize::from(token >> 4), &mut packed)?;
-        let bytes = take(&mut packed, length)?;
+        let token = take(&mut compressed, 1)?[0];
+        let length = rest_of_length(usize::from(token >> 4), &mut compressed)?;
+        let bytes = take(&mut compressed, length)?;
         if block.get(at..at + length)? != bytes {
             return None;
         }
         at += length;
-        if packed.is_empty() {
+        if compressed.is_empty() {
             return (at == block.len()).then_some(());
         }
-        let offset = take(&mut packed, 2)?;
+        let offset = take(&mut compressed, 2)?;
         let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
-        let length = rest_of_length(usize::from(token & 15), &mut packed)? + LEAST_COPY;
+        let length = rest_of_length(usize::from(token & 15), &mut compressed)? + LEAST_COPY;
         let from = at.checked_sub(offset).filter(|_| offset > 0)?;
         // Where the copy overlaps what it copies, it repeats: each byte is that of `offset` bytes
         // before, which is what is compared.
@@ -43,19 +43,19 @@ fn compare(mut packed: &[u8], block: &[u8]) -> Option<()> {
     }
 }
 
-fn take<'a>(packed: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = packed.split_at_checked(length)?;
-    *packed = rest;
+fn take<'a>(compressed: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = compressed.split_at_checked(length)?;
+    *compressed = rest;
     Some(taken)
 }
 
 /// A length of 15 goes on in the bytes that follow, to the first that is not 255.
-fn rest_of_length(mut length: usize, packed: &mut &[u8]) -> Option<usize> {
+fn rest_of_length(mut length: usize, compressed: &mut &[u8]) -> Option<usize> {
     if length < 15 {
         return Some(length);
     }
     loop {
-        let more = take(packed, 1)?[0];
+        let more = take(compressed, 1)?[0];
         length += usize::from(more);
         if more < 255 {
             return Some(length);

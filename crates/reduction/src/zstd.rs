@@ -50,7 +50,7 @@ impl Zstd {
 
     /// Unpacks a frame without its magic number. False if it does not become just as much as `out`
     /// holds: nothing is written beyond it.
-    pub(crate) fn unpack(&mut self, packed: &[u8], out: &mut [u8]) -> bool {
+    pub(crate) fn decompress(&mut self, compressed: &[u8], out: &mut [u8]) -> bool {
         if self.unpacking.is_none() {
             self.unpacking = DCtx::try_create();
         }
@@ -59,10 +59,10 @@ impl Zstd {
         };
         self.room.clear();
         self.room.extend_from_slice(&MAGIC);
-        self.room.extend_from_slice(packed);
+        self.room.extend_from_slice(compressed);
         let length = out.len();
         context
             .decompress(out, &self.room[..])
-            .is_ok_and(|unpacked| unpacked == length)
+            .is_ok_and(|decompressed| decompressed == length)
     }
 }

@@ -1,43 +1,43 @@
 //! A place: (segment, offset in 16-byte units), 46 bits.
 //!
-//! The split between segment bits and offset bits is a constant of the pool ([`PlaceCodec`]), fixed
+//! The split between segment bits and offset bits is a constant of the pool ([`AddressCodec`]), fixed
 //! at its creation and kept in its superblock: places never change their meaning, whatever members
 //! come and go. 46 bits of 16 bytes address 1 PiB of data space.
 
-use crate::{BLOCK_BYTES, PLACE_UNIT, SegmentId};
+use crate::{ADDRESS_UNIT, BLOCK_BYTES, SegmentId};
 use serde::{Deserialize, Serialize};
 
 /// Units of a whole uncompressed block.
-pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / PLACE_UNIT as u64) as u16;
+pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / ADDRESS_UNIT as u64) as u16;
 
-/// Where a payload lies: packed (segment, offset). Only a [`PlaceCodec`] of the same pool can read
+/// Where a payload lies: packed (segment, offset). Only a [`AddressCodec`] of the same pool can read
 /// it.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Place(pub u64);
+pub struct Address(pub u64);
 
-impl Place {
+impl Address {
     /// Bits of a place.
     pub const BITS: u32 = 46;
 }
 
 /// Packs and unpacks places of one pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlaceCodec {
+pub struct AddressCodec {
     offset_bits: u32,
 }
 
-impl PlaceCodec {
+impl AddressCodec {
     /// Segments that a pool must be able to name, for each one that it has at its creation: layouts
     /// that follow one another have ids of their own.
     const SEGMENTS_HEADROOM: u64 = 4;
 
     /// A codec with so many bits for the offset. At least 8 (one block) and fewer than
-    /// [`Place::BITS`].
+    /// [`Address::BITS`].
     pub fn new(offset_bits: u8) -> Self {
-        debug_assert!((8..Place::BITS).contains(&u32::from(offset_bits)));
+        debug_assert!((8..Address::BITS).contains(&u32::from(offset_bits)));
         Self {
             offset_bits: u32::from(offset_bits),
         }
@@ -61,7 +61,7 @@ impl PlaceCodec {
         let segment_bits = 64 - (segments.max(1) * Self::SEGMENTS_HEADROOM - 1).leading_zeros();
         Self {
             offset_bits: most
-                .min(Place::BITS.saturating_sub(segment_bits))
+                .min(Address::BITS.saturating_sub(segment_bits))
                 .max(least),
         }
     }
@@ -78,7 +78,7 @@ impl PlaceCodec {
 
     /// The number of segments that places of this pool can name.
     pub fn max_segments(&self) -> u64 {
-        1 << (Place::BITS - self.offset_bits)
+        1 << (Address::BITS - self.offset_bits)
     }
 
     /// Data blocks of the largest segment that can be addressed.
@@ -88,32 +88,32 @@ impl PlaceCodec {
 
     /// Packs a segment and an offset in 16-byte units.
     #[inline]
-    pub fn pack(&self, segment: SegmentId, offset_units: u64) -> Place {
+    pub fn pack(&self, segment: SegmentId, offset_units: u64) -> Address {
         debug_assert!(offset_units >> self.offset_bits == 0);
-        Place((u64::from(segment.0) << self.offset_bits) | offset_units)
+        Address((u64::from(segment.0) << self.offset_bits) | offset_units)
     }
 
     /// Packs a segment and a data-block number.
     #[inline]
-    pub fn pack_block(&self, segment: SegmentId, block: u64) -> Place {
+    pub fn pack_block(&self, segment: SegmentId, block: u64) -> Address {
         self.pack(segment, block * u64::from(FULL_BLOCK_UNITS))
     }
 
     /// The segment of a place.
     #[inline]
-    pub fn segment(&self, place: Place) -> SegmentId {
-        SegmentId((place.0 >> self.offset_bits) as u32)
+    pub fn segment(&self, address: Address) -> SegmentId {
+        SegmentId((address.0 >> self.offset_bits) as u32)
     }
 
     /// The offset of a place in its segment's data space, in 16-byte units.
     #[inline]
-    pub fn offset_units(&self, place: Place) -> u64 {
-        place.0 & ((1 << self.offset_bits) - 1)
+    pub fn offset_units(&self, address: Address) -> u64 {
+        address.0 & ((1 << self.offset_bits) - 1)
     }
 
     /// The data block of the segment in which a place begins.
     #[inline]
-    pub fn block(&self, place: Place) -> u64 {
-        self.offset_units(place) / u64::from(FULL_BLOCK_UNITS)
+    pub fn block(&self, address: Address) -> u64 {
+        self.offset_units(address) / u64::from(FULL_BLOCK_UNITS)
     }
 }

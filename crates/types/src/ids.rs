@@ -68,11 +68,11 @@ number! {
 number! {
     /// Pool-wide number of an admitted user block write, trim, zero or volume operation. 0 means
     /// "before everything".
-    Order(u64)
+    Lsn(u64)
 }
 number! {
     /// Sequence number of a batch within its stream; starts at 1 and is never reused.
-    Seq(u64)
+    BatchSeq(u64)
 }
 number! {
     /// Raised by every import for writing: entries of an older epoch beyond the fence are void for

@@ -33,7 +33,7 @@ use windrow_format::checkpoint::{Compression, Dedup};
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Op, Payload};
 use windrow_load::machine::Meter;
-use windrow_reduction::Print;
+use windrow_reduction::Fingerprint;
 use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// Arguments of `bench dedup`.
@@ -257,7 +257,7 @@ fn write(
         let run = RUN.min(image.len() - first);
         for (at, target) in (first..first + run).zip(bytes.chunks_exact_mut(BLOCK_SIZE)) {
             let is_data = image.copy(at, target);
-            duplicates += u64::from(is_data && !known.insert(Print::Fast.of(target)));
+            duplicates += u64::from(is_data && !known.insert(Fingerprint::Fast.of(target)));
         }
         let data = Payload::copy_of(&bytes[..run * BLOCK_SIZE]);
         driver.request(

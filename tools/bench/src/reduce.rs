@@ -22,7 +22,7 @@ use windrow_host::daemon;
 use windrow_host::failure::Failure;
 use windrow_load::machine::{Meter, cpu_seconds};
 use windrow_load::session::diluted;
-use windrow_reduction::{Codec, Packer};
+use windrow_reduction::{Codec, Compressor};
 use windrow_types::BLOCK_SIZE;
 
 /// Arguments of `bench reduce`.
@@ -49,7 +49,7 @@ pub struct ReduceArguments {
 /// Processor time of a compressed block, of that of a plain one and the codec together.
 const GOAL_CPU: f64 = 1.15;
 /// Blocks of packed payload, of the bytes that the codec made.
-const GOAL_PACKED: f64 = 1.03;
+const GOAL_COMPRESSED: f64 = 1.03;
 
 /// On members of a given rate: rate of a volume that packs, of that of a plain one, with blocks
 /// that pack.
@@ -60,7 +60,7 @@ const GOAL_RATE: f64 = 1.0;
 pub(super) enum Kind {
     Plain,
     /// A volume that packs its blocks.
-    Packed(Codec),
+    Compressed(Codec),
     /// The codec by itself.
     Alone(Codec),
     /// LZ4, under the load of `bench dedup`.
@@ -86,9 +86,15 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
     let meter = Meter::start();
     let scratch = Scratch::make(&arguments.scratch)?;
     let time = arguments.rounds.time(5);
-    let [packed, alone] =
-        [Kind::Packed as fn(Codec) -> Kind, Kind::Alone].map(|kind| CODECS.map(kind));
-    let kinds = [Kind::Plain, packed[0], alone[0], packed[1], alone[1]];
+    let [compressed, alone] =
+        [Kind::Compressed as fn(Codec) -> Kind, Kind::Alone].map(|kind| CODECS.map(kind));
+    let kinds = [
+        Kind::Plain,
+        compressed[0],
+        alone[0],
+        compressed[1],
+        alone[1],
+    ];
     let cases: Vec<(u32, Kind)> = arguments
         .random
         .iter()
@@ -151,7 +157,7 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
                     "packed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
                 ),
                 number(row, "packed_ratio_ppm"),
-                GOAL_PACKED,
+                GOAL_COMPRESSED,
             ));
         }
     }
@@ -210,7 +216,7 @@ pub(super) fn load(
         let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
         match kind {
             Kind::Plain => {}
-            Kind::Packed(Codec::Zstd) => {
+            Kind::Compressed(Codec::Zstd) => {
                 _ = daemon::set_compression(&pool, EXPORT, Compression::Zstd)?
             }
             _ => _ = daemon::set_compression(&pool, EXPORT, Compression::Lz4)?,
@@ -218,7 +224,7 @@ pub(super) fn load(
         match kind {
             Kind::Hash => _ = daemon::set_dedup(&pool, EXPORT, Dedup::Hash)?,
             Kind::Verify => _ = daemon::set_dedup(&pool, EXPORT, Dedup::Verify)?,
-            Kind::Plain | Kind::Packed(_) | Kind::Alone(_) | Kind::Undeduplicated => {}
+            Kind::Plain | Kind::Compressed(_) | Kind::Alone(_) | Kind::Undeduplicated => {}
         }
         let capacity = daemon::report(&pool)?.capacity;
         let mut spec = case.spec(capacity.usable_bytes, time, seed);
@@ -233,7 +239,7 @@ pub(super) fn load(
         looked_up += counters.dedup.sums.looked_up;
         found += counters.dedup.sums.found;
         sums.tried_bytes += of.tried_bytes;
-        sums.packed_user_bytes += of.packed_user_bytes;
+        sums.compressed_user_bytes += of.compressed_user_bytes;
         sums.codec_bytes += of.codec_bytes;
         sums.stored_bytes += of.stored_bytes;
         sums.area_bytes += of.area_bytes;
@@ -262,12 +268,12 @@ fn name(codec: Codec) -> &'static str {
 /// A codec alone over the blocks that the loads write.
 fn codec(by: Codec, random_percent: u32, time: Duration) -> Figures {
     let blocks = diluted(random_percent);
-    let (mut packer, mut stored) = (Packer::default(), Vec::with_capacity(BLOCK_SIZE));
+    let (mut compressor, mut stored) = (Compressor::default(), Vec::with_capacity(BLOCK_SIZE));
     let (begin, cpu, mut done) = (Instant::now(), cpu_seconds(), 0u64);
     while begin.elapsed() < time / 4 {
         for block in blocks.chunks_exact(BLOCK_SIZE).take(256) {
             stored.clear();
-            std::hint::black_box(packer.pack_stored(by, block, &mut stored));
+            std::hint::black_box(compressor.compress_stored(by, block, &mut stored));
             done += 1;
         }
     }
@@ -281,23 +287,25 @@ fn codec(by: Codec, random_percent: u32, time: Duration) -> Figures {
 }
 
 /// A codec's row: of the plain volume, of the one that packs, and of the codec alone.
-fn summarize(random_percent: u32, by: Codec, [plain, packed, codec]: [&[Figures]; 3]) -> Value {
+fn summarize(random_percent: u32, by: Codec, [plain, compressed, codec]: [&[Figures]; 3]) -> Value {
     let together = plain
         .iter()
         .zip(codec)
         .map(|(plain, codec)| plain.cpu_ns + codec.cpu_ns);
-    let ratios: Vec<f64> = packed
+    let ratios: Vec<f64> = compressed
         .iter()
         .zip(together)
-        .map(|(packed, together)| packed.cpu_ns / together.max(1e-9))
+        .map(|(compressed, together)| compressed.cpu_ns / together.max(1e-9))
         .collect();
-    let rates: Vec<f64> = packed
+    let rates: Vec<f64> = compressed
         .iter()
         .zip(plain)
-        .map(|(packed, plain)| packed.requests_per_second / plain.requests_per_second.max(1e-9))
+        .map(|(compressed, plain)| {
+            compressed.requests_per_second / plain.requests_per_second.max(1e-9)
+        })
         .collect();
     let sum = |figure: fn(&ReductionSums) -> u64| {
-        packed
+        compressed
             .iter()
             .map(|figures| figure(&figures.sums))
             .sum::<u64>()
@@ -308,13 +316,13 @@ fn summarize(random_percent: u32, by: Codec, [plain, packed, codec]: [&[Figures]
         "codec": name(by),
         "plain_cpu_ns": middle(plain, |figures| figures.cpu_ns) as u64,
         "codec_cpu_ns": middle(codec, |figures| figures.cpu_ns) as u64,
-        "packed_cpu_ns": middle(packed, |figures| figures.cpu_ns) as u64,
+        "packed_cpu_ns": middle(compressed, |figures| figures.cpu_ns) as u64,
         "cpu_ratio_ppm": ppm(median(&ratios)),
         "plain_requests_per_second": middle(plain, |figures| figures.requests_per_second) as u64,
-        "packed_requests_per_second": middle(packed, |figures| figures.requests_per_second) as u64,
+        "packed_requests_per_second": middle(compressed, |figures| figures.requests_per_second) as u64,
         "rate_ratio_ppm": ppm(median(&rates)),
         "tried_bytes": sum(|sums| sums.tried_bytes),
-        "packed_user_bytes": sum(|sums| sums.packed_user_bytes),
+        "packed_user_bytes": sum(|sums| sums.compressed_user_bytes),
         "codec_bytes": made,
         "stored_bytes": sum(|sums| sums.stored_bytes),
         "area_bytes": area,
@@ -343,7 +351,7 @@ fn text(scratch: &Scratch, rounds: usize, time: Duration, rows: &[Value]) -> Str
         } else {
             factor(ppm(user as f64 / area as f64))
         };
-        let packed = if area == 0 {
+        let compressed = if area == 0 {
             "-".to_owned()
         } else {
             factor(number("packed_ratio_ppm"))
@@ -358,7 +366,7 @@ fn text(scratch: &Scratch, rounds: usize, time: Duration, rows: &[Value]) -> Str
             number("plain_requests_per_second").to_string(),
             number("packed_requests_per_second").to_string(),
             share,
-            packed,
+            compressed,
         ]);
     }
     let seconds = time.as_secs_f64();

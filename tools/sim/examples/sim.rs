@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windrow_engine::Plant;
+use windrow_engine::InjectedFault;
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
-use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, Tries, run_without};
+use windrow_sim::{Injected, LeftOut, Outcome, RunOptions, Tries, run_without};
 
 /// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to
 /// name seeds.
@@ -105,16 +105,16 @@ fn arguments() -> Result<Option<Arguments>, String> {
             "--no-shrink" => parsed.shrink = false,
             "--canary" => {
                 parsed.options.canary = match value()?.as_str() {
-                    "flush" => Planted::DroppedFlush,
-                    "discard" => Planted::DiscardBeforeFlush,
-                    "reuse" => Planted::InEngine(Plant::EarlyReuse),
-                    "rebuild" => Planted::InEngine(Plant::HollowRebuild),
-                    "chunk" => Planted::InEngine(Plant::EarlyChunk),
-                    "reserve" => Planted::InEngine(Plant::ShortReserve),
-                    "pages" => Planted::InEngine(Plant::KeptPages),
-                    "settle" => Planted::InEngine(Plant::EarlySettle),
-                    "waits" => Planted::InEngine(Plant::KeptWaiting),
-                    "switch" => Planted::InEngine(Plant::EarlySwitch),
+                    "flush" => Injected::DroppedFlush,
+                    "discard" => Injected::DiscardBeforeFlush,
+                    "reuse" => Injected::InEngine(InjectedFault::EarlyReuse),
+                    "rebuild" => Injected::InEngine(InjectedFault::HollowRebuild),
+                    "chunk" => Injected::InEngine(InjectedFault::EarlyChunk),
+                    "reserve" => Injected::InEngine(InjectedFault::ShortReserve),
+                    "pages" => Injected::InEngine(InjectedFault::KeptPages),
+                    "settle" => Injected::InEngine(InjectedFault::EarlySettle),
+                    "waits" => Injected::InEngine(InjectedFault::KeptWaiting),
+                    "switch" => Injected::InEngine(InjectedFault::EarlySwitch),
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -133,17 +133,17 @@ fn arguments() -> Result<Option<Arguments>, String> {
 fn repeat(arguments: &Arguments, seed: u64) -> String {
     let options = &arguments.options;
     let canary = match options.canary {
-        Planted::None | Planted::InEngine(Plant::None) => "",
-        Planted::DroppedFlush => " --canary flush",
-        Planted::DiscardBeforeFlush => " --canary discard",
-        Planted::InEngine(Plant::EarlyReuse) => " --canary reuse",
-        Planted::InEngine(Plant::HollowRebuild) => " --canary rebuild",
-        Planted::InEngine(Plant::EarlyChunk) => " --canary chunk",
-        Planted::InEngine(Plant::ShortReserve) => " --canary reserve",
-        Planted::InEngine(Plant::KeptPages) => " --canary pages",
-        Planted::InEngine(Plant::EarlySettle) => " --canary settle",
-        Planted::InEngine(Plant::KeptWaiting) => " --canary waits",
-        Planted::InEngine(Plant::EarlySwitch) => " --canary switch",
+        Injected::None | Injected::InEngine(InjectedFault::None) => "",
+        Injected::DroppedFlush => " --canary flush",
+        Injected::DiscardBeforeFlush => " --canary discard",
+        Injected::InEngine(InjectedFault::EarlyReuse) => " --canary reuse",
+        Injected::InEngine(InjectedFault::HollowRebuild) => " --canary rebuild",
+        Injected::InEngine(InjectedFault::EarlyChunk) => " --canary chunk",
+        Injected::InEngine(InjectedFault::ShortReserve) => " --canary reserve",
+        Injected::InEngine(InjectedFault::KeptPages) => " --canary pages",
+        Injected::InEngine(InjectedFault::EarlySettle) => " --canary settle",
+        Injected::InEngine(InjectedFault::KeptWaiting) => " --canary waits",
+        Injected::InEngine(InjectedFault::EarlySwitch) => " --canary switch",
     };
     let mode = arguments.exhaustive.map_or_else(
         || format!(" --blocks {}", options.block_operations),
@@ -306,7 +306,7 @@ fn start_worker(
 
 /// Runs all seeds; also gives those that do not end.
 fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
-    let (orders, waiting) = channel();
+    let (lsns, waiting) = channel();
     let waiting = Arc::new(Mutex::new(waiting));
     let (sender, receiver) = channel();
     (0..arguments.jobs).for_each(|_| start_worker(&waiting, &sender, arguments));
@@ -322,7 +322,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
         {
             running.push((seed, Instant::now()));
             // The receiver lives here, too.
-            _ = orders.send(seed);
+            _ = lsns.send(seed);
         }
         if running.is_empty() {
             return (outcomes, hanging);

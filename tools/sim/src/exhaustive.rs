@@ -8,7 +8,7 @@
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
-use crate::run::Planted;
+use crate::run::Injected;
 use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
@@ -55,7 +55,7 @@ pub struct Tried {
 }
 
 /// All power cuts of a run of `actions` actions. With a canary they must break a promise.
-pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
+pub fn run(seed: u64, actions: u64, canary: Injected) -> Result<Tried, Violation> {
     run_at(seed, actions, canary, None).map_err(|(_, violation)| violation)
 }
 
@@ -64,7 +64,7 @@ pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation>
 pub fn run_at(
     seed: u64,
     actions: u64,
-    canary: Planted,
+    canary: Injected,
     only: Option<u64>,
 ) -> Result<Tried, (u64, Violation)> {
     let moment = Cell::new(0);
@@ -121,7 +121,7 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
 fn all(
     seed: u64,
     actions: u64,
-    canary: Planted,
+    canary: Injected,
     only: Option<u64>,
     moment: &Cell<u64>,
 ) -> Result<Tried, Violation> {
@@ -143,18 +143,18 @@ fn all(
     Engine::format(&mut members, &scenario.spec(&mut rng))
         .map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
     let mut world = World::new(seed, members, false);
-    world.planted = canary;
+    world.injected = canary;
     let report = world
         .start(&options)
         .map_err(|failure| Violation::new(Broken::Open, format!("{failure:?}")))?;
     let status = world.status();
     world.model.reopened(&report, &status, 0)?;
     match canary {
-        Planted::DroppedFlush => world.members.set_canary(Canary::DroppedFlush {
+        Injected::DroppedFlush => world.members.set_canary(Canary::DroppedFlush {
             members: scenario.redundancy.tolerance() + 1,
         }),
-        Planted::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
-        Planted::None | Planted::InEngine(_) => {}
+        Injected::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
+        Injected::None | Injected::InEngine(_) => {}
     }
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();
@@ -192,7 +192,7 @@ fn all(
                 .as_ref()
                 .is_none_or(|journal| journal.devices.is_empty())
             {
-                let log = world.durable_orders().0;
+                let log = world.durable_lsns().0;
                 world.model.keep_history(log);
             }
             if only.is_none_or(|only| only == moment.get()) {

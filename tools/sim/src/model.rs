@@ -97,7 +97,7 @@ pub struct Model {
     /// Creations that are not answered or were cut off by a crash: name to blocks.
     creating: BTreeMap<String, u64>,
     /// Orders given in this session: first to last.
-    orders: BTreeMap<u64, u64>,
+    lsns: BTreeMap<u64, u64>,
     /// The highest order acknowledged.
     acknowledged: u64,
     /// Every order up to this one was promised to survive.
@@ -190,8 +190,8 @@ impl Model {
     }
 
     /// Everything beyond this order may still be given up.
-    pub fn keep_history(&mut self, order: u64) {
-        self.history = Some(order);
+    pub fn keep_history(&mut self, lsn: u64) {
+        self.history = Some(lsn);
     }
 
     /// A volume operation has been answered; no order above `newest` had been given.
@@ -201,13 +201,13 @@ impl Model {
 
     /// True if the state at any order from this one on is known: it lies behind the last start, and
     /// behind the last volume operation.
-    pub fn knows(&self, order: u64) -> bool {
-        order >= self.accepted && order >= self.changed
+    pub fn knows(&self, lsn: u64) -> bool {
+        lsn >= self.accepted && lsn >= self.changed
     }
 
     /// A journal is given up: of what was promised only this is left for certain.
-    pub fn give_up(&mut self, order: u64) {
-        self.promised = self.promised.min(order);
+    pub fn give_up(&mut self, lsn: u64) {
+        self.promised = self.promised.min(lsn);
         self.volumes
             .values_mut()
             .for_each(|volume| volume.settings.lose());

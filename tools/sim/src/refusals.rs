@@ -23,7 +23,7 @@ pub fn check_losses(losses: &Losses, log: u64, newest: u64) -> Result<(), Violat
             && loss.row <= loss.end_row
             && loss.blocks.iter().all(|run| run.count > 0);
         ensure!(is_whole, Open, "a loss of nothing: {loss}");
-        let Some((first, last)) = loss.orders.map(|(first, last)| (first.0, last.0)) else {
+        let Some((first, last)) = loss.lsns.map(|(first, last)| (first.0, last.0)) else {
             continue;
         };
         ensure!(
@@ -85,7 +85,7 @@ impl Struck<'_> {
         let (good, others): (Vec<&Loss>, Vec<&Loss>) = placed.partition(|loss| is_struck(loss));
         for loss in others {
             let of_another =
-                loss.orders.is_some() && good.iter().any(|other| other.orders == loss.orders);
+                loss.lsns.is_some() && good.iter().any(|other| other.lsns == loss.lsns);
             ensure!(
                 of_another,
                 Open,
@@ -99,7 +99,7 @@ impl Struck<'_> {
 
     /// Members on which the segment has changed from the first lost row on, or can not be read.
     fn struck_members(&self, zones: &ZoneMap, loss: &Loss) -> Vec<MemberId> {
-        let (place, shape) = (zones.locate(loss.segment), zones.shape(loss.segment));
+        let (address, shape) = (zones.locate(loss.segment), zones.shape(loss.segment));
         let length = u64::from(shape.rows.saturating_sub(loss.row)) * BLOCK_BYTES;
         let is_struck = |member: MemberId, offset: u64| {
             let (mut before, mut after) = (vec![0; length as usize], vec![0; length as usize]);
@@ -109,7 +109,7 @@ impl Struck<'_> {
                 || !self.now.member(member).is_readable(offset, length)
                 || before != after
         };
-        let extents = (0..usize::from(shape.width)).map(|position| place.extent(position));
+        let extents = (0..usize::from(shape.width)).map(|position| address.extent(position));
         extents
             .filter(|(member, start)| is_struck(*member, start + u64::from(loss.row) * BLOCK_BYTES))
             .map(|(member, _)| member)
@@ -130,7 +130,7 @@ pub fn named_members(which: &str) -> BTreeSet<MemberId> {
 mod tests {
     use super::*;
     use windrow_engine::Loss;
-    use windrow_types::{Order, Seq};
+    use windrow_types::{BatchSeq, Lsn};
 
     #[test]
     fn members_are_named_by_number() {
@@ -148,12 +148,12 @@ mod tests {
     fn losses_are_what_can_be_lost() {
         let loss = |first, last| Loss {
             stream: 0,
-            seq: Seq(4),
-            durable_seq: Seq(4),
+            seq: BatchSeq(4),
+            durable_seq: BatchSeq(4),
             segment: SegmentId::NONE,
             row: 0,
             end_row: 0,
-            orders: Some((Order(first), Order(last))),
+            lsns: Some((Lsn(first), Lsn(last))),
             blocks: Vec::new(),
             more_runs: 0,
             why: "a test",

@@ -43,7 +43,7 @@ use windrow_io::MemberIo;
 use windrow_random::Rng;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-pub use outcome::{Beyond, Outcome, Planted, RunOptions};
+pub use outcome::{Beyond, Injected, Outcome, RunOptions};
 pub use steps::LeftOut;
 pub use tries::Tries;
 
@@ -173,7 +173,7 @@ struct Run {
     checks: u64,
     beyond: Beyond,
     goes_beyond: bool,
-    newest_order: u64,
+    newest_lsn: u64,
     /// A start has refused orders that had been given.
     has_voids: bool,
     clean: bool,
@@ -188,11 +188,11 @@ impl Run {
         let mut scenario = Scenario::draw(seed, options.block_operations);
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
-            Planted::None | Planted::InEngine(_) => Canary::None,
-            Planted::DroppedFlush => Canary::DroppedFlush {
+            Injected::None | Injected::InEngine(_) => Canary::None,
+            Injected::DroppedFlush => Canary::DroppedFlush {
                 members: scenario.redundancy.tolerance() + 1,
             },
-            Planted::DiscardBeforeFlush => {
+            Injected::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
                 Canary::DiscardBeforeFlush
             }
@@ -209,7 +209,7 @@ impl Run {
         let devices = devices::Devices::new(seed, if options.beyond { Vec::new() } else { ids });
         let host = Uuid::from_random(rng.bytes16());
         let mut world = World::new(seed, members, options.story);
-        world.planted = options.canary;
+        world.injected = options.canary;
         Self {
             data: (0..scenario.sizes.len() as u8).map(MemberId).collect(),
             scenario,
@@ -250,7 +250,7 @@ impl Run {
             checks: 0,
             beyond: Beyond::default(),
             goes_beyond: options.beyond,
-            newest_order: 0,
+            newest_lsn: 0,
             has_voids: false,
             clean: false,
             owned: false,
@@ -408,7 +408,7 @@ impl Run {
                 ));
             }
         };
-        self.compare_predicted(predicted, report.accepted_order)?;
+        self.compare_predicted(predicted, report.recovery_lsn)?;
         self.opened(&report)?;
         self.devices.discards = false;
         (self.clean, self.owned) = (false, true);
@@ -482,7 +482,7 @@ impl Run {
 
     /// A read-only start: everything can be read, nothing is changed.
     fn look(&mut self) -> Result<(), Violation> {
-        let (model, newest) = (self.world.model.clone(), self.newest_order);
+        let (model, newest) = (self.world.model.clone(), self.newest_lsn);
         match self.open_with(true) {
             Ok(report) => self.opened(&report)?,
             Err(failure) => {
@@ -498,7 +498,7 @@ impl Run {
         // What a returning journal device alone has is read by a start that takes it back: that one
         // decides what is in effect (seed 35000550).
         self.world.model.unlook(model);
-        self.newest_order = newest;
+        self.newest_lsn = newest;
         Ok(())
     }
 
@@ -523,7 +523,7 @@ impl Run {
     /// True if half of the members or fewer are there: an import by itself may be refused.
     fn quorum_is_lost(&self) -> bool {
         let there = |member: &&MemberId| {
-            self.world.members.is_present(**member) && !self.world.ailing.contains(*member)
+            self.world.members.is_present(**member) && !self.world.failing_members.contains(*member)
         };
         let count = self.data.len();
         let present = self.data.iter().filter(there).count();
@@ -545,16 +545,16 @@ impl Run {
         let status = self.world.status();
         self.world
             .model
-            .reopened(report, &status, self.newest_order)?;
+            .reopened(report, &status, self.newest_lsn)?;
         self.gaps_readmitted +=
-            u64::from(report.accepted_order > report.log_order && report.void_orders > 0);
+            u64::from(report.recovery_lsn > report.log_lsn && report.void_lsns > 0);
         ensure!(
             report.clean || !self.clean,
             Durability,
             "the pool was exported, but the start says that it was not clean"
         );
-        self.has_voids |= report.accepted_order.0 < self.newest_order;
-        self.newest_order = status.order.0;
+        self.has_voids |= report.recovery_lsn.0 < self.newest_lsn;
+        self.newest_lsn = status.lsn.0;
         self.devices_opened();
         Ok(())
     }
@@ -668,7 +668,7 @@ impl Run {
             {
                 faults.pop_front();
                 if self.is_done(|| format!("{fault:?} of a member")) {
-                    self.plant(fault);
+                    self.inject(fault);
                 }
             }
             while let Some((_, fault)) = of_devices
@@ -678,7 +678,7 @@ impl Run {
             {
                 of_devices.pop_front();
                 if self.is_done(|| format!("{fault:?} of a journal device")) {
-                    self.plant_on_device(fault);
+                    self.inject_on_device(fault);
                 }
             }
             self.exchange_step()?;
@@ -778,7 +778,7 @@ impl Run {
         self.leave_growth();
         self.removal.leave();
         self.world.gone.clear();
-        self.newest_order = self.newest_order.max(self.world.power_cut());
+        self.newest_lsn = self.newest_lsn.max(self.world.power_cut());
         self.leave_take_over();
         self.leave_shadow();
         self.power_cuts += 1;

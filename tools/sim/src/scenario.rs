@@ -284,7 +284,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     Limits {
         flush_cost_bytes,
         journal_device_bytes,
-        packs_records: rng.chance(700),
+        compresses_records: rng.chance(700),
         ..limits
     }
 }

@@ -15,7 +15,7 @@ pub use branches::Cuts;
 
 use crate::members::{Started, VirtualMembers};
 use crate::model::{Model, VolumeChange};
-use crate::run::{Planted, Tries};
+use crate::run::{Injected, Tries};
 use crate::spread::Spread;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
@@ -85,7 +85,7 @@ pub struct World {
     /// What happened.
     pub trace: Trace,
     /// Members with faults: the engine may latch them out and repair from others.
-    pub ailing: BTreeSet<MemberId>,
+    pub failing_members: BTreeSet<MemberId>,
     /// Members of which reads failed since the start: what was on its way then may be repaired when
     /// they are well again.
     pub flaky: BTreeSet<MemberId>,
@@ -102,9 +102,9 @@ pub struct World {
     /// Answers to what may be refused.
     pub tries: Tries,
     /// A bug of the engine that is planted on purpose.
-    pub planted: Planted,
+    pub injected: Injected,
     /// Fingerprints are weak: different blocks have the same one.
-    weak_prints: bool,
+    weak_fingerprints: bool,
     /// Why the last start was refused.
     pub refusal: Option<OpenError>,
     engine: Option<Engine>,
@@ -169,7 +169,7 @@ impl World {
             members,
             model: Model::default(),
             trace: Trace::new(story),
-            ailing: BTreeSet::new(),
+            failing_members: BTreeSet::new(),
             flaky: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             repaired: BTreeSet::new(),
@@ -177,8 +177,8 @@ impl World {
             told_lost: BTreeSet::new(),
             spread: Spread::default(),
             tries: Tries::default(),
-            planted: Planted::None,
-            weak_prints: Rng::stream(seed, "weak fingerprints").chance(500),
+            injected: Injected::None,
+            weak_fingerprints: Rng::stream(seed, "weak fingerprints").chance(500),
             refusal: None,
             engine: None,
             handles_outside: buffers.handles(),
@@ -238,13 +238,13 @@ impl World {
             self.refusal = Some(error.clone());
             StartFailure::Refused(error.to_string())
         })?;
-        if self.weak_prints {
-            engine.plant_weak_fingerprints();
+        if self.weak_fingerprints {
+            engine.inject_weak_fingerprints();
         }
-        if let Planted::InEngine(bug) = self.planted {
-            engine.plant(bug);
+        if let Injected::InEngine(bug) = self.injected {
+            engine.inject(bug);
         }
-        self.trace.add(report.accepted_order.0);
+        self.trace.add(report.recovery_lsn.0);
         self.trace
             .tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
@@ -272,9 +272,9 @@ impl World {
 
     /// What is durable in the log, and what in the log or in a journal; nothing is without an
     /// engine.
-    pub fn durable_orders(&self) -> (u64, u64) {
-        let orders = self.engine.as_ref().map(Engine::durable_orders);
-        orders.map_or((0, 0), |(log, all)| (log.0, all.0))
+    pub fn durable_lsns(&self) -> (u64, u64) {
+        let lsns = self.engine.as_ref().map(Engine::durable_lsns);
+        lsns.map_or((0, 0), |(log, all)| (log.0, all.0))
     }
 
     /// True if the member is in service and not being rebuilt.
@@ -304,9 +304,9 @@ impl World {
         let newest = self.engine.take().map_or(0, |engine| {
             let status = engine.status();
             if !read_only {
-                self.model.claimed_durable(status.durable_order.0);
+                self.model.claimed_durable(status.durable_lsn.0);
             }
-            status.order.0
+            status.lsn.0
         });
         let started = std::mem::take(&mut self.pending)
             .into_values()
@@ -360,8 +360,8 @@ impl World {
             status.plan.usable_bytes,
             status.pending_bytes,
             status.at_risk_bytes,
-            status.order,
-            status.durable_order,
+            status.lsn,
+            status.durable_lsn,
             status.segments_cleaned,
             status.checkpoints,
             engine.describe()

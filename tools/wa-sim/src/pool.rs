@@ -136,7 +136,7 @@ impl Pool {
         // Blocks repeat eight bytes to save the memory of this machine, and stand for data that can
         // not be packed.
         let limits = Limits {
-            packs_records: false,
+            compresses_records: false,
             ..Limits::default()
         };
         let options = OpenOptions {

@@ -444,7 +444,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     _ = writeln!(
         text,
         "orders accepted up to {}, durable up to {}",
-        report.accepted_order, report.flushed_through
+        report.recovery_lsn, report.flushed_through
     );
     for stream in &report.streams {
         _ = writeln!(
@@ -472,11 +472,11 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
             journal.copies_compared
         );
     }
-    if report.log_order < report.accepted_order {
+    if report.log_lsn < report.recovery_lsn {
         _ = writeln!(
             text,
             "in the journal alone: orders above {}, {} blocks",
-            report.log_order, report.journal_blocks
+            report.log_lsn, report.journal_blocks
         );
     }
     if report.contents > 0 {

@@ -492,7 +492,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
             "pool '{}' has {} members more; {usable} usable, {more} more than before{lines}\n{}",
             arguments.pool,
             added.len(),
-            super::pool::restripe(&report)
+            super::pool::reshape(&report)
         )
     });
     Ok(0)
@@ -531,7 +531,7 @@ pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failur
         };
         output.result("pool-remove", &member, || {
             let (index, usable, before) = (member.member, Size(now.capacity.usable_bytes), Size(report.capacity.usable_bytes));
-            let moves = super::pool::restripe(&now);
+            let moves = super::pool::reshape(&now);
             format!("member {index} leaves pool '{}': what lies on it moves to the others {when}; {usable} usable, {before} before\n{moves}", arguments.pool)
         });
         return Ok(0);

@@ -18,7 +18,7 @@ use windrow_console::output::Output;
 use windrow_console::properties;
 use windrow_console::table::Table;
 use windrow_console::values::{Size, property};
-use windrow_engine::{Reduction, RestripeWait};
+use windrow_engine::{Reduction, ReshapeWait};
 use windrow_host::control::Command;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
@@ -621,30 +621,30 @@ pub fn rebuild_line(rebuild: &RebuildReport) -> String {
 
 /// How far the data of a pool that has grown, or that a member leaves, has moved, in one line, if
 /// it has not moved yet.
-pub fn restripe(report: &PoolReport) -> String {
-    let restripe = &report.restripe;
-    if !restripe.active {
+pub fn reshape(report: &PoolReport) -> String {
+    let reshape = &report.reshape;
+    if !reshape.active {
         return String::new();
     }
-    let time = match restripe.waits_for {
-        RestripeWait::Rebuild => "waits for a rebuild".to_owned(),
-        RestripeWait::Room => "waits for free segments: delete or trim something".to_owned(),
-        RestripeWait::Checkpoint => "waits for a checkpoint".to_owned(),
-        RestripeWait::Damage => {
+    let time = match reshape.waits_for {
+        ReshapeWait::Rebuild => "waits for a rebuild".to_owned(),
+        ReshapeWait::Room => "waits for free segments: delete or trim something".to_owned(),
+        ReshapeWait::Checkpoint => "waits for a checkpoint".to_owned(),
+        ReshapeWait::Damage => {
             "waits: blocks that cannot be read must be overwritten or trimmed".to_owned()
         }
-        RestripeWait::Nothing => restripe
+        ReshapeWait::Nothing => reshape
             .left_bytes
-            .checked_div(restripe.bytes_per_second)
+            .checked_div(reshape.bytes_per_second)
             .map_or_else(
                 || "time left unknown".to_owned(),
                 |s| format!("{} left", clock(s)),
             ),
     };
-    let damaged = if restripe.segments_damaged > 0 {
+    let damaged = if reshape.segments_damaged > 0 {
         format!(
             ", {} hold blocks that cannot be read",
-            restripe.segments_damaged
+            reshape.segments_damaged
         )
     } else {
         String::new()
@@ -656,11 +656,11 @@ pub fn restripe(report: &PoolReport) -> String {
         .map(|member| member.member.to_string())
         .collect();
     if !leaving.is_empty() {
-        let rate = megabytes(restripe.bytes_per_second as f64);
+        let rate = megabytes(reshape.bytes_per_second as f64);
         let (members, done, total) = (
             leaving.join(", "),
-            restripe.segments_done,
-            restripe.segments_total,
+            reshape.segments_done,
+            reshape.segments_total,
         );
         return format!(
             "removal    member {members}: {done} of {total} segments moved to the others, {rate}, {time}{damaged}\n"
@@ -668,7 +668,7 @@ pub fn restripe(report: &PoolReport) -> String {
     }
     format!(
         "growth     {} of {} segments moved to all members, {time}{damaged}\n",
-        restripe.segments_done, restripe.segments_total
+        reshape.segments_done, reshape.segments_total
     )
 }
 
@@ -854,7 +854,7 @@ pub fn describe(report: &PoolReport) -> String {
         clients(report),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost_ranges(&report.data),
-        rebuild(&report.rebuild) + &restripe(report),
+        rebuild(&report.rebuild) + &reshape(report),
         members.render(),
         super::volume::table(&report.volumes, report.served),
     )

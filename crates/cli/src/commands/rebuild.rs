@@ -94,7 +94,7 @@ pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
 fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
     let is_whole = report.losses.is_empty()
         && report.lost_blocks_total == 0
-        && report.lost_orders.is_none()
+        && report.lost_lsns.is_none()
         && report.unread_checkpoint.is_none();
     match (is_whole, repair) {
         (true, true) => exit::CORRECTED,
@@ -202,7 +202,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
             report.lost_blocks_total
         );
     }
-    if let Some(lost) = &report.lost_orders {
+    if let Some(lost) = &report.lost_lsns {
         _ = writeln!(
             text,
             "LOST: {} operations, with orders from {} to {}, were promised to be durable, are in no batch, and could not be taken from a journal; their blocks are as they were before",
@@ -214,7 +214,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
             text,
             "LOST, perhaps more: checkpoint {} does not count, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
              Blocks and whole volumes may be missing of which nothing is said here",
-            unread.id, unread.missing_orders, unread.order.0
+            unread.id, unread.missing_lsns, unread.lsn.0
         );
     }
     match report.checkpoint {
@@ -244,8 +244,8 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_engine::{LostOrders, UnreadCheckpoint};
-    use windrow_types::{Lba, Order, VolumeId};
+    use windrow_engine::{LostLsns, UnreadCheckpoint};
+    use windrow_types::{Lba, Lsn, VolumeId};
 
     /// Blocks became I/O errors, and the exit code said that everything had been put right; the
     /// text did not speak of them.
@@ -259,8 +259,8 @@ mod tests {
         assert!(!describe(&report, true).contains("LOST"));
         report.unread_checkpoint = Some(UnreadCheckpoint {
             id: 7,
-            order: Order(100),
-            missing_orders: 40,
+            lsn: Lsn(100),
+            missing_lsns: 40,
         });
         assert_eq!(
             (exit_code(&report, false), exit_code(&report, true)),
@@ -271,9 +271,9 @@ mod tests {
                 .contains("checkpoint 7 does not count, and 40 of the 100 orders up to it")
         );
         report.unread_checkpoint = None;
-        report.lost_orders = Some(LostOrders {
-            first: Order(7),
-            last: Order(9),
+        report.lost_lsns = Some(LostLsns {
+            first: Lsn(7),
+            last: Lsn(9),
             count: 3,
         });
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
             (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
         );
         assert!(describe(&report, true).contains("LOST: 3 operations, with orders from 7 to 9"));
-        report.lost_orders = None;
+        report.lost_lsns = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
         assert_eq!(

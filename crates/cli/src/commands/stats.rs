@@ -51,7 +51,7 @@ pub fn describe(report: &PoolReport) -> String {
     ]
     .join("\n")
         + &super::pool::rebuild(&report.rebuild)
-        + &super::pool::restripe(report)
+        + &super::pool::reshape(report)
 }
 
 /// Bytes by cause with their share of what users wrote.

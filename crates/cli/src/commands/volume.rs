@@ -189,12 +189,12 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                     Failure { what, ..failure }
                 })
             };
-            let packed = named(&compression);
-            if packed != Compression::Off {
+            let compressed = named(&compression);
+            if compressed != Compression::Off {
                 reply = set(
                     Command::VolumeCompression {
                         name: volume.volume.clone(),
-                        compression: packed,
+                        compression: compressed,
                     },
                     format!("--compression {compression}"),
                 )?;
@@ -274,7 +274,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             place,
         } => {
             let name = &volume.volume;
-            let packed = compression.iter().map(|value| Command::VolumeCompression {
+            let compressed = compression.iter().map(|value| Command::VolumeCompression {
                 name: name.clone(),
                 compression: named(value),
             });
@@ -283,7 +283,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                 dedup: dedup_named(value),
             });
             let mut reply = None;
-            for command in packed.chain(shared) {
+            for command in compressed.chain(shared) {
                 reply = Some(context::ask(&volume.pool, &place, command)?);
             }
             let Some(Reply::Volume(report)) = reply else {

@@ -16,7 +16,7 @@ use windrow_types::{BLOCK_BYTES, SegmentId};
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
     Damage,
-    Sound { accepted_order: u64 },
+    Sound { recovery_lsn: u64 },
 }
 
 fn engine_says(memory: &mut Memory) -> Verdict {
@@ -26,7 +26,7 @@ fn engine_says(memory: &mut Memory) -> Verdict {
     };
     match Engine::open(memory, BufPool::new(64 << 20), &options) {
         Ok((_, report)) => Verdict::Sound {
-            accepted_order: report.accepted_order.0,
+            recovery_lsn: report.recovery_lsn.0,
         },
         Err(OpenError::Lost(_)) => Verdict::Damage,
         Err(error) => panic!("{error}"),
@@ -34,7 +34,7 @@ fn engine_says(memory: &mut Memory) -> Verdict {
 }
 
 fn check_says(report: &CheckReport) -> Verdict {
-    let damage = |kind| matches!(kind, FindingKind::BatchDamaged | FindingKind::OrdersLost);
+    let damage = |kind| matches!(kind, FindingKind::BatchDamaged | FindingKind::LsnsLost);
     if report
         .findings
         .list
@@ -44,7 +44,7 @@ fn check_says(report: &CheckReport) -> Verdict {
         Verdict::Damage
     } else {
         Verdict::Sound {
-            accepted_order: report.accepted_order.0,
+            recovery_lsn: report.recovery_lsn.0,
         }
     }
 }
@@ -183,7 +183,7 @@ fn both_call_the_last_batch_a_torn_tail() {
     let mut memory = pool(Redundancy::Single, 3);
     let (segment, rows) = batches(&memory).pop().expect("a batch");
     let Verdict::Sound {
-        accepted_order: before,
+        recovery_lsn: before,
     } = verdict(&mut memory)
     else {
         panic!("a sound pool")
@@ -191,7 +191,7 @@ fn both_call_the_last_batch_a_torn_tail() {
     assert_eq!(
         verdict_without(&mut memory, segment, rows),
         Verdict::Sound {
-            accepted_order: before - 1
+            recovery_lsn: before - 1
         }
     );
 }

@@ -637,11 +637,11 @@ fn a_pool_grows_while_it_is_served() {
     let end = Instant::now() + Duration::from_secs(60);
     for round in 2.. {
         fill(&mut client, 10, round);
-        let restripe = status(&world)["restripe"].clone();
-        if restripe["active"] == false {
+        let reshape = status(&world)["restripe"].clone();
+        if reshape["active"] == false {
             break;
         }
-        assert!(Instant::now() < end, "{restripe}");
+        assert!(Instant::now() < end, "{reshape}");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(

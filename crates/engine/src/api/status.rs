@@ -1,9 +1,9 @@
 //! What `status` and `stats` show of a running pool: counters, states, sums.
 
 use super::{Limits, PoolPlan};
-use crate::restripe::RestripeStatus;
+use crate::reshape::ReshapeStatus;
 use serde::{Deserialize, Serialize};
-use windrow_types::{MemberId, Order, Uuid, VolumeId};
+use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
 /// Bytes written by cause. Each byte sent to a member is in exactly one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -423,7 +423,7 @@ pub struct PoolStatus {
     /// The rebuild that runs, or the last one since start.
     pub rebuild: RebuildStatus,
     /// How far data has moved to the layout in force.
-    pub restripe: RestripeStatus,
+    pub reshape: ReshapeStatus,
     /// The journal.
     pub journal: JournalStatus,
     /// Member commands held back now, so that others do not stand behind them.
@@ -432,9 +432,9 @@ pub struct PoolStatus {
     /// [`crate::Engine::stage_times`].
     pub stages: Vec<crate::StageTimes>,
     /// Newest order, and the newest durable one.
-    pub order: Order,
+    pub lsn: Lsn,
     /// Every order up to this one is durable.
-    pub durable_order: Order,
+    pub durable_lsn: Lsn,
     /// User bytes over the pool's life; after a crash a lower bound.
     pub lifetime_user_bytes: u64,
     /// Bytes to members over the pool's life; after a crash a lower bound.

@@ -5,12 +5,12 @@ use super::CheckpointState;
 use crate::Engine;
 use crate::map::PageSlot;
 use windrow_format::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
-use windrow_types::Place;
+use windrow_types::Address;
 
 impl CheckpointState {
     /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in
     /// use. (A list page is written anew by every checkpoint.)
-    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) -> bool {
+    pub(crate) fn rewrite(&mut self, object: u32, index: u32, address: Address) -> bool {
         match object {
             OBJECT_LEAF => {
                 // The entry's index is the leaf's running number in its checkpoint: find it by
@@ -18,18 +18,18 @@ impl CheckpointState {
                 let leaf = self
                     .leaves
                     .iter()
-                    .find(|(_, p)| p.present && p.place == place)
+                    .find(|(_, p)| p.present && p.address == address)
                     .map(|(key, _)| *key);
                 self.dirty_leaves.extend(leaf);
                 leaf.is_some()
             }
-            OBJECT_LIST => self.list.iter().any(|p| p.present && p.place == place),
+            OBJECT_LIST => self.list.iter().any(|p| p.present && p.address == address),
             _ => {
                 let used = self
                     .tables
                     .get(&object)
                     .and_then(|t| t.get(index as usize))
-                    .is_some_and(|p| p.present && p.place == place);
+                    .is_some_and(|p| p.present && p.address == address);
                 if used {
                     self.rewrite.insert((object, index));
                 }
@@ -40,18 +40,21 @@ impl CheckpointState {
 
     /// Has the table pages and leaves that lie where `lies` says written anew; list pages always
     /// are. True if there are any.
-    pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Place) -> bool) -> bool {
-        let mut any = self.list.iter().any(|p| p.present && lies(p.place));
+    pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Address) -> bool) -> bool {
+        let mut any = self.list.iter().any(|p| p.present && lies(p.address));
         for (key, _) in self
             .leaves
             .iter()
-            .filter(|(_, p)| p.present && lies(p.place))
+            .filter(|(_, p)| p.present && lies(p.address))
         {
             any = true;
             self.dirty_leaves.insert(*key);
         }
         for (object, pages) in &self.tables {
-            for (index, _) in (0..).zip(pages).filter(|(_, p)| p.present && lies(p.place)) {
+            for (index, _) in (0..)
+                .zip(pages)
+                .filter(|(_, p)| p.present && lies(p.address))
+            {
                 any = true;
                 self.rewrite.insert((*object, index));
             }
@@ -60,7 +63,7 @@ impl CheckpointState {
     }
 
     /// Where the table pages, leaves and list pages lie.
-    pub(crate) fn table_places(&self, tell: impl FnMut(Place)) {
+    pub(crate) fn table_places(&self, tell: impl FnMut(Address)) {
         let pages = self
             .tables
             .values()
@@ -69,7 +72,7 @@ impl CheckpointState {
             .chain(&self.list);
         pages
             .filter(|pointer| pointer.present)
-            .map(|pointer| pointer.place)
+            .map(|pointer| pointer.address)
             .for_each(tell);
     }
 }
@@ -77,14 +80,14 @@ impl CheckpointState {
 impl Engine {
     /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages
     /// always are.) Walks all pages of the maps.
-    pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Place) -> bool) {
+    pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Address) -> bool) {
         self.checkpoint.rewrite_where(&lies);
         for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
             if self
                 .volumes
                 .arena
                 .meta(slot)
-                .is_some_and(|m| m.pointer.present && lies(m.pointer.place))
+                .is_some_and(|m| m.pointer.present && lies(m.pointer.address))
             {
                 self.volumes.arena.mark_dirty(slot);
             }

@@ -4,7 +4,7 @@
 //! 1 *Ends*: the two ends of each batch, as they are read (`clean.rs`). What they say is held
 //!   against the map: a former batch, left where a member lost a write, names other checksums than
 //!   the map. Where the ends do not verify, or are of a former batch, the whole batch is examined
-//!   (`examine.rs`): one header after the other that its columns can give, until one does not
+//!   (`verify.rs`): one header after the other that its columns can give, until one does not
 //!   contradict the map. (To rebuild the two ends by themselves is not enough: a member with wrong
 //!   columns takes part in rebuilding the end that it does not hold.)
 //! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place
@@ -24,28 +24,28 @@
 //! not cleaned again before a start, or before a member is whole again or a scrub could read
 //! everything, or when something in it has died and nothing else is left to gain. Such victims take
 //! space and give none back, which counts as a debt that others pay by what they give. While it is
-//! large and space is short ([`Engine::is_fruitless`]), victims are begun one at a time, and none
+//! large and space is short ([`Engine::is_futile`]), victims are begun one at a time, and none
 //! that might take what a checkpoint needs.
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
-use crate::examination::ExamineGoal;
-use crate::examine::Examined;
-use crate::limits::{FRUITLESS_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
+use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::piece::Piece;
 use crate::recover::place_in;
+use crate::verification::VerifyGoal;
+use crate::verify::Verified;
 use crate::{Engine, Outbox};
 use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_io::Payload;
 use windrow_types::{
-    FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId,
+    ADDRESS_UNIT, Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId,
 };
 
 /// Debt with which victims count as fruitless.
-pub(super) const FRUITLESS_DEBT: u64 = FRUITLESS_VICTIMS as u64 * GAIN_PARTS;
+pub(super) const FUTILE_BACKLOG: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
 
 /// Which way what lives in a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,15 +64,15 @@ pub(super) enum Pass {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MappedBlock {
     pub(crate) key: BlockKey,
-    pub(crate) place: Place,
+    pub(crate) address: Address,
     pub(crate) units: u16,
     pub(crate) checksum: u32,
 }
 
 impl MappedBlock {
     /// Its bytes in the rows that it lies in.
-    pub(crate) fn piece(&self, codec: &PlaceCodec) -> Piece {
-        let within = codec.offset_units(self.place) % u64::from(FULL_BLOCK_UNITS);
+    pub(crate) fn piece(&self, codec: &AddressCodec) -> Piece {
+        let within = codec.offset_units(self.address) % u64::from(FULL_BLOCK_UNITS);
         Piece::of_units(within as u32, self.units, self.checksum)
     }
 }
@@ -81,8 +81,8 @@ impl MappedBlock {
 #[derive(Clone, Copy, Debug)]
 struct Found {
     key: BlockKey,
-    birth: Order,
-    from: Place,
+    birth: Lsn,
+    from: Address,
     payload: PayloadInfo,
 }
 
@@ -128,18 +128,18 @@ impl Victim {
 impl Engine {
     /// True if victims may only take space: some have left something behind, others have not made
     /// up for that, and space is short.
-    pub(crate) fn is_fruitless(&self) -> bool {
+    pub(crate) fn is_futile(&self) -> bool {
         // (If none is set aside any more, all may be read again.)
-        self.cleaner.debt >= FRUITLESS_DEBT
-            && self.segments.aside_for_damage_count() > 0
+        self.cleaner.backlog >= FUTILE_BACKLOG
+            && self.segments.quarantined_for_damage_count() > 0
             && !self.has_room_for_repairs()
     }
 
     /// What could not be read may be had now.
-    pub(crate) fn look_again_at_aside(&mut self) {
-        if self.segments.aside_for_damage_count() > 0 {
+    pub(crate) fn recheck_quarantined(&mut self) {
+        if self.segments.quarantined_for_damage_count() > 0 {
             self.segments.look_again();
-            self.restripe.look_again();
+            self.reshape.look_again();
             // What was in vain may not be any more.
             (self.cleaner.gains, self.cleaner.rest) = Default::default();
             self.cleaner.again = true;
@@ -147,8 +147,8 @@ impl Engine {
     }
 
     /// Begins to examine the next batch whose ends are wrong.
-    pub(super) fn examine_victims(&mut self, out: &mut Outbox) {
-        while !self.cleaner.examining && self.cleaner.ready.len() < READY_BOUND {
+    pub(super) fn verify_victims(&mut self, out: &mut Outbox) {
+        while !self.cleaner.verifying && self.cleaner.ready.len() < READY_BOUND {
             let wrong = |(at, victim): (u32, &mut Victim)| {
                 let ends = victim.ends.iter().find(|ends| ends.wrong)?;
                 Some((at, victim.segment, ends.row, ends.rows))
@@ -157,24 +157,24 @@ impl Engine {
             else {
                 return;
             };
-            self.cleaner.examining = true;
-            if self.examine(ExamineGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
+            self.cleaner.verifying = true;
+            if self.verify(VerifyGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
                 // No column is there.
-                self.clean_examined(at, row, None);
+                self.clean_verified(at, row, None);
             }
         }
     }
 
     /// A batch of a victim has been examined.
-    pub(crate) fn clean_examined(&mut self, at: u32, row: u32, found: Option<Examined>) {
-        self.cleaner.examining = false;
+    pub(crate) fn clean_verified(&mut self, at: u32, row: u32, found: Option<Verified>) {
+        self.cleaner.verifying = false;
         let is_trial = self.cleaner.victims.get(at).is_some_and(Victim::is_tried);
         let missed = match found {
             // (The map may still lead to all that lives there.)
             None => !is_trial,
             Some(found) if is_trial => self.misses_something(at, row, &found),
             Some(found) => {
-                self.move_examined(at, row, &found);
+                self.move_verified(at, row, &found);
                 !found.lost.is_empty()
             }
         };
@@ -187,7 +187,7 @@ impl Engine {
 
     /// Something that lives in a batch can not be had. (Pages of the index are written anew
     /// elsewhere.)
-    fn misses_something(&mut self, at: u32, row: u32, found: &Examined) -> bool {
+    fn misses_something(&mut self, at: u32, row: u32, found: &Verified) -> bool {
         let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
             return false;
         };
@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// The live blocks of a batch are there already.
-    fn move_examined(&mut self, at: u32, row: u32, found: &Examined) {
+    fn move_verified(&mut self, at: u32, row: u32, found: &Verified) {
         let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
             return;
         };
@@ -211,7 +211,7 @@ impl Engine {
             if found.is_lost(&payload) {
                 continue;
             }
-            let payload = self.examined_payload(found, &payload);
+            let payload = self.verified_payload(found, &payload);
             self.cleaner.ready.push_back((
                 at,
                 Move {
@@ -230,13 +230,13 @@ impl Engine {
     }
 
     /// A copy of payload of a batch, as it is stored.
-    pub(crate) fn examined_payload(&self, found: &Examined, payload: &PayloadInfo) -> Payload {
+    pub(crate) fn verified_payload(&self, found: &Verified, payload: &PayloadInfo) -> Payload {
         let column_units = found.batch.frame.header.rows * u32::from(FULL_BLOCK_UNITS);
         let (column, at) = (
             &found.columns[(payload.unit / column_units) as usize],
-            (payload.unit % column_units) as usize * PLACE_UNIT,
+            (payload.unit % column_units) as usize * ADDRESS_UNIT,
         );
-        let length = usize::from(payload.units) * PLACE_UNIT;
+        let length = usize::from(payload.units) * ADDRESS_UNIT;
         let mut copy = self.buffers.get(length);
         copy.copy_from_slice(&column[at..at + length]);
         copy.freeze()
@@ -289,8 +289,8 @@ impl Engine {
             else {
                 continue;
             };
-            let place = place_in(&self.codec, segment, row, data, payload);
-            match self.shown(*volume, *lba, place) {
+            let address = place_in(&self.codec, segment, row, data, payload);
+            match self.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
                 None => {}
@@ -303,7 +303,7 @@ impl Engine {
     pub(crate) fn mapped_blocks(
         &self,
         slot: PageSlot,
-        lies: impl Fn(Place) -> bool,
+        lies: impl Fn(Address) -> bool,
         found: &mut Vec<MappedBlock>,
     ) {
         let Some(meta) = self.volumes.arena.meta(slot) else {
@@ -311,11 +311,11 @@ impl Engine {
         };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
         for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
-            if entry.has_payload() && lies(entry.place()) {
+            if entry.has_payload() && lies(entry.address()) {
                 let key = BlockKey::new(meta.volume, Lba(lba));
                 found.push(MappedBlock {
                     key,
-                    place: entry.place(),
+                    address: entry.address(),
                     units: entry.length_units(),
                     checksum: entry.checksum(),
                 });
@@ -341,7 +341,7 @@ impl Engine {
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             self.mapped_blocks(
                 PageSlot(page),
-                |place| self.codec.segment(place) == segment,
+                |address| self.codec.segment(address) == segment,
                 &mut found,
             );
             page += 1;
@@ -353,12 +353,12 @@ impl Engine {
             };
         }
         for mapped in found {
-            let (column, row, _) = self.locate_block(segment, self.codec.block(mapped.place));
+            let (column, row, _) = self.locate_block(segment, self.codec.block(mapped.address));
             let block = LiveBlock {
                 piece: mapped.piece(&self.codec),
                 key: mapped.key,
-                birth: Order(0),
-                from: mapped.place,
+                birth: Lsn(0),
+                from: mapped.address,
             };
             self.read_run(
                 at,

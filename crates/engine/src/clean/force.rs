@@ -13,17 +13,17 @@
 //! 3 *Checkpoints for a removal*: it is refused, or waits for users.
 
 use crate::Engine;
-use windrow_types::{Order, PLACE_UNIT, SegmentId};
+use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages
 /// of a map that was set aside may take some more.
-const FORCED_IN_VAIN: u64 = 16;
+const FORCED_WITHOUT_PROGRESS: u64 = 16;
 /// What victims take and give is reckoned in such parts of a segment.
 pub(super) const GAIN_PARTS: u64 = 32;
 /// Segments that victims should have given, and victims that should have given one: about so many
 /// do where all of the garbage is the least spare space (3 %).
-const GAINED_IN_VAIN: u64 = 4;
-const VICTIMS_IN_VAIN: u64 = 32;
+const GAINED_WITHOUT_PROGRESS: u64 = 4;
+const VICTIMS_WITHOUT_PROGRESS: u64 = 32;
 
 /// Whether work for space still brings something: what is seen changes, or there are more free
 /// segments than there were since it did.
@@ -56,7 +56,7 @@ impl<S: PartialEq> Rest<S> {
 /// What users do: the last order (while data is refused the last one before that), the space that
 /// their data takes, in segments, those that died while they were set aside, and those of older
 /// layouts.
-pub(super) type Users = (Order, u64, u64, u32);
+pub(super) type Users = (Lsn, u64, u64, u32);
 /// And what cleaning does, and the dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);
 
@@ -76,7 +76,7 @@ impl Engine {
 
     fn may_force_for_users(&mut self) -> bool {
         let reads = self.segments.dead_in_reads();
-        let is_damaged = self.segments.aside_for_damage_count() > 0;
+        let is_damaged = self.segments.quarantined_for_damage_count() > 0;
         // (Beside damage victims may give less than a checkpoint takes: what counts is what is
         // free.)
         let cleaned = if is_damaged {
@@ -86,11 +86,11 @@ impl Engine {
         };
         let seen = (self.seen_of_users(), cleaned, reads);
         let may_rest = reads > 0 || is_damaged;
-        let rests = self
-            .cleaner
-            .rest
-            .rests(seen, self.segments.free_count(), FORCED_IN_VAIN)
-            && may_rest;
+        let rests =
+            self.cleaner
+                .rest
+                .rests(seen, self.segments.free_count(), FORCED_WITHOUT_PROGRESS)
+                && may_rest;
         if !rests {
             self.cleaner.rest.spend(1);
         }
@@ -98,14 +98,11 @@ impl Engine {
     }
 
     fn seen_of_users(&self) -> Users {
-        let last = self
-            .admission
-            .last_data()
-            .unwrap_or(self.orders.committed());
+        let last = self.admission.last_data().unwrap_or(self.lsns.committed());
         (
             last,
             self.data_segments(),
-            self.segments.died_aside(),
+            self.segments.died_quarantined(),
             self.segments.older_count(),
         )
     }
@@ -116,14 +113,14 @@ impl Engine {
     }
 
     /// Users who trim pay for what victims have taken in vain.
-    pub(super) fn forgive_debt(&mut self) {
+    pub(super) fn reduce_backlog(&mut self) {
         let now = self.data_segments();
         let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
-        self.cleaner.debt = self.cleaner.debt.saturating_sub(paid * GAIN_PARTS);
+        self.cleaner.backlog = self.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
     }
 
     fn whole_units(&self) -> u64 {
-        (self.segments.payload_bytes_max() / PLACE_UNIT as u64).max(1)
+        (self.segments.payload_bytes_max() / ADDRESS_UNIT as u64).max(1)
     }
 
     /// So many units in parts of a segment.
@@ -133,20 +130,21 @@ impl Engine {
 
     /// True if victims have given nothing for a while, as what can not be read holds what there was
     /// to gain. (Of those that are worth it by themselves more are taken all the same.)
-    pub(super) fn gains_in_vain(&mut self) -> bool {
+    pub(super) fn gains_without_progress(&mut self) -> bool {
         let seen = self.seen_of_users();
         // (A checkpoint that is under way has taken as much as it may, and gives it back.)
-        let in_vain =
-            (GAINED_IN_VAIN + u64::from(self.checkpoint.reserve_segments())) * VICTIMS_IN_VAIN;
+        let without_progress = (GAINED_WITHOUT_PROGRESS
+            + u64::from(self.checkpoint.reserve_segments()))
+            * VICTIMS_WITHOUT_PROGRESS;
         self.cleaner
             .gains
-            .rests(seen, self.segments.free_count(), in_vain)
-            && self.segments.aside_for_damage_count() > 0
+            .rests(seen, self.segments.free_count(), without_progress)
+            && self.segments.quarantined_for_damage_count() > 0
     }
 
     /// What emptying a segment gives, in parts of one.
     pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        self.segments.garbage(segment) / PLACE_UNIT as u64 * GAIN_PARTS / self.whole_units()
+        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS / self.whole_units()
     }
 }
 

@@ -5,9 +5,9 @@ use crate::limits::{CLEANED_STREAMS, STREAM_USER};
 use crate::member::Purpose;
 use crate::segment::ReuseHorizon;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, Outbox, Plant};
+use crate::{Engine, InjectedFault, Outbox};
 use windrow_io::MemberOp;
-use windrow_types::{Order, SegmentId, Seq};
+use windrow_types::{BatchSeq, Lsn, SegmentId};
 
 impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
@@ -57,7 +57,7 @@ impl Engine {
     /// True if a flush of what is written would free dead segments.
     pub(crate) fn flush_would_free(&self) -> bool {
         let written = ReuseHorizon {
-            durable: self.orders.committed(),
+            durable: self.lsns.committed(),
             durable_cleaned: self.moves_committed_through(),
             ..self.reuse_horizon()
         };
@@ -96,23 +96,23 @@ impl Engine {
 
     /// If a trim in an open user batch is what dead segments wait for, seals it.
     fn seal_if_superseding(&mut self, out: &mut Outbox) {
-        if self.users_are_written() && self.orders.committed() == self.orders.durable() {
-            self.seal_users(Order(u64::MAX), out);
+        if self.users_are_written() && self.lsns.committed() == self.lsns.durable() {
+            self.seal_users(Lsn(u64::MAX), out);
         }
     }
 
     /// What the reuse rule compares with.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.checkpoint.kept_oldest;
-        if self.planted == Plant::EarlyReuse {
+        if self.fault == InjectedFault::EarlyReuse {
             return ReuseHorizon {
-                durable: Order(u64::MAX),
-                durable_cleaned: Seq(u64::MAX),
+                durable: Lsn(u64::MAX),
+                durable_cleaned: BatchSeq(u64::MAX),
                 oldest_checkpoint: oldest,
             };
         }
         ReuseHorizon {
-            durable: self.orders.durable(),
+            durable: self.lsns.durable(),
             durable_cleaned: self.cleaner.numbers.durable,
             oldest_checkpoint: oldest,
         }

@@ -8,7 +8,7 @@ use crate::policy::Takes;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 /// More than a move's entry takes.
 const MOVE_ENTRY_BYTES: usize = 64;
@@ -106,7 +106,7 @@ impl Engine {
     /// content.
     fn is_still_there(&mut self, moved: &Move) -> bool {
         let (volume, lba) = (moved.key.volume(), moved.key.lba());
-        if moved.birth == Order(0) {
+        if moved.birth == Lsn(0) {
             // Its birth will be above that of a trim whose walk has not come to it.
             self.settle_range(volume, lba);
         }

@@ -40,10 +40,10 @@ pub(crate) struct RepackWork {
 impl RepackWork {
     pub(crate) fn run(&mut self) {
         let mut stored = Vec::with_capacity(self.moves.len() * BLOCK_SIZE / 2);
-        let results: Vec<Repacked> = self.codecs.with(|packer| {
+        let results: Vec<Repacked> = self.codecs.with(|compressor| {
             self.moves
                 .iter()
-                .map(|moved| packer.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored))
+                .map(|moved| compressor.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored))
                 .collect()
         });
         let lengths = results.iter().map(|result| match result {

@@ -23,7 +23,7 @@ use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::Payload;
-use windrow_types::{Order, Place, Seq, VolumeId};
+use windrow_types::{Address, BatchSeq, Lsn, VolumeId};
 
 /// Who asked for a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ struct Waiting {
     asker: RepairFor,
     repair: Move,
     /// The block is durable when all orders up to this one are.
-    written_by: Order,
+    written_by: Lsn,
 }
 
 /// Repairs that wait for their place, and what has become of the others.
@@ -48,9 +48,9 @@ pub(super) struct Repairs {
     /// The first of them waits for durability, as was seen last.
     unsafe_yet: bool,
     /// Number of the cleaned batch that takes the last of those that were placed.
-    last: Seq,
+    last: BatchSeq,
     /// Checkpoints asked for since there was room for repairs.
-    in_vain: u32,
+    without_progress: u32,
     /// Those of scrubs that were given up since it was last asked.
     given_up: u64,
 }
@@ -77,7 +77,7 @@ impl Repairs {
     }
 
     /// One goes into the cleaned batch with this number.
-    pub(super) fn note_placed(&mut self, seq: Seq) {
+    pub(super) fn note_placed(&mut self, seq: BatchSeq) {
         self.last = seq;
     }
 
@@ -102,7 +102,7 @@ impl Engine {
     /// free, or gives the repairs up.
     pub(super) fn hurry_for_repairs(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() {
-            self.cleaner.repairs.in_vain = 0;
+            self.cleaner.repairs.without_progress = 0;
             return self.make_repairs_durable(out);
         }
         if self.cleaner.repairs.is_empty() {
@@ -118,8 +118,10 @@ impl Engine {
         if is_moving || !self.checkpoint.is_idle() {
             return;
         }
-        if self.cleaner.repairs.in_vain < REPAIR_CHECKPOINTS && self.segments.checkpoint_frees() {
-            self.cleaner.repairs.in_vain += 1;
+        if self.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
+            && self.segments.checkpoint_frees()
+        {
+            self.cleaner.repairs.without_progress += 1;
             self.checkpoint.request();
         } else {
             self.cleaner.repairs.give_up();
@@ -132,7 +134,7 @@ impl Engine {
             .repairs
             .waiting
             .front()
-            .is_none_or(|waiting| waiting.written_by <= self.orders.durable())
+            .is_none_or(|waiting| waiting.written_by <= self.lsns.durable())
     }
 
     /// Makes durable what the first repair moves.
@@ -150,7 +152,7 @@ impl Engine {
         if !self.cleaner.repairs.unsafe_yet {
             return;
         }
-        if written_by <= self.orders.committed() {
+        if written_by <= self.lsns.committed() {
             self.flush.wanted = true;
         } else {
             self.seal_users(written_by, out);
@@ -165,22 +167,22 @@ impl Engine {
 
     /// The birth that goes on record for a block that is about to be moved, of which the map shows
     /// what is moved; see the module.
-    pub(super) fn birth_of(&self, moved: &Move) -> Order {
-        if moved.birth > Order(0) {
+    pub(super) fn birth_of(&self, moved: &Move) -> Lsn {
+        if moved.birth > Lsn(0) {
             return moved.birth;
         }
-        let durable = self.orders.used(self.orders.durable());
+        let durable = self.lsns.used(self.lsns.durable());
         if moved.key.volume() != VolumeId::SHARED {
             return durable;
         }
-        let life = self.volumes.get(VolumeId::SHARED).map_or(0, |v| {
-            v.map.get(&self.volumes.arena, moved.key.lba()).life()
+        let incarnation = self.volumes.get(VolumeId::SHARED).map_or(0, |v| {
+            v.map
+                .get(&self.volumes.arena, moved.key.lba())
+                .incarnation()
         });
-        Order(
-            durable
-                .0
-                .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(life))),
-        )
+        Lsn(durable
+            .0
+            .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(incarnation))))
     }
 
     /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`:
@@ -188,7 +190,7 @@ impl Engine {
     pub(crate) fn queue_repair(
         &mut self,
         asker: RepairFor,
-        (key, birth, from): (BlockKey, Order, Place),
+        (key, birth, from): (BlockKey, Lsn, Address),
         checksum: u32,
         payload: Payload,
     ) {
@@ -203,7 +205,7 @@ impl Engine {
             // What no checkpoint kept replays was durable before the oldest of them.
             let is_old = self.segments.get(self.codec.segment(from)).last_checkpoint
                 < self.checkpoint.kept_oldest;
-            let written_by = if birth > Order(0) || is_old {
+            let written_by = if birth > Lsn(0) || is_old {
                 birth
             } else {
                 self.checkpoint.applied

@@ -32,9 +32,9 @@ impl Engine {
         if self.is_clean_enough() && self.has_room_for_repairs() {
             // (What is in the way of a new layout is looked at again as often as something in it
             // dies; elsewhere this may be much work for little.)
-            let touched = self.restripe.is_active() && self.segments.release_touched();
+            let touched = self.reshape.is_active() && self.segments.release_touched();
             if self.segments.release_tried() || touched {
-                self.restripe.look_again();
+                self.reshape.look_again();
                 self.cleaner.again = true;
             }
         }
@@ -46,10 +46,10 @@ impl Engine {
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need =
                 self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
-            let is_in_vain = self.gains_in_vain()
+            let is_without_progress = self.gains_without_progress()
                 && self.segments.gain_little(clock)
                 && !self.checkpoint.wants_segment();
-            let victim = if is_in_vain {
+            let victim = if is_without_progress {
                 None
             } else {
                 self.segments
@@ -57,7 +57,7 @@ impl Engine {
             };
             if let Some((segment, price)) = victim {
                 self.note_victim(segment, price);
-                self.regret_victim(self.segments.garbage(segment));
+                self.opportunity_cost_victim(self.segments.garbage(segment));
                 self.begin_victim(segment);
             } else if let Some(segment) = if need {
                 self.segments.take_touched()
@@ -76,10 +76,10 @@ impl Engine {
     /// its own before any of them comes free; below what a checkpoint may need one is begun at a
     /// time.
     pub(super) fn outputs(&mut self) -> u32 {
-        self.forgive_debt();
+        self.reduce_backlog();
         let free = self.segments.free_count();
         let beyond = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
-        if self.is_fruitless() {
+        if self.is_futile() {
             // The next one may give something back, but a checkpoint must not pay for it, unless it
             // waits for a segment itself.
             return beyond
@@ -123,7 +123,7 @@ impl Engine {
             .any(|zone| zone.shape != *self.zones.shape(segment));
         if has_unequal_segments
             || self.segments.get(segment).damaged
-            || self.segments.aside_for_damage_count() > 0
+            || self.segments.quarantined_for_damage_count() > 0
         {
             self.ledger.move_others();
         }
@@ -135,7 +135,7 @@ impl Engine {
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
         let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
         let is_damaged =
-            self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0;
+            self.segments.get(segment).damaged || self.segments.quarantined_for_damage_count() > 0;
         has_moves && is_damaged && !self.has_room_for_repairs()
     }
 }

@@ -18,7 +18,7 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
         table.push(&Entry::Fill {
             volume: VolumeId(1 + n as u32 % 3),
             lba: Lba(n * n * 7919 % 1_000_003),
-            birth: Order(n + 1),
+            birth: Lsn(n + 1),
             state: FillState::Ones,
         });
     }
@@ -27,15 +27,15 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
         pool,
         epoch: Epoch(1),
         stream: StreamId(0),
-        seq: Seq(1),
+        seq: BatchSeq(1),
         segment,
         row: 0,
         rows: plan.rows,
         shape,
         members: 0b11111,
         next_segment: SegmentId::NONE,
-        flushed_through: Order(0),
-        flushed_seq: [Seq(0); MAX_STREAMS],
+        flushed_through: Lsn(0),
+        flushed_seq: [BatchSeq(0); MAX_STREAMS],
     };
     let (mut head, mut tail) = (
         vec![0; plan.head_blocks as usize * BLOCK_SIZE],

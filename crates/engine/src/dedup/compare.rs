@@ -126,7 +126,7 @@ impl Engine {
             }
         }
         // Whole blocks lie apart from packed ones, whatever the order in which they were written.
-        contents.sort_unstable_by_key(|(content, ..)| content.place());
+        contents.sort_unstable_by_key(|(content, ..)| content.address());
         let mut parts = Vec::new();
         contents.iter().for_each(|(content, _, id)| {
             self.push_mapped(Lba(u64::from(*id)), *content, &mut parts)

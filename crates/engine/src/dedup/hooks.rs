@@ -29,8 +29,8 @@ struct Bucket {
 pub(crate) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
 
 /// Bytes of hooks that so many fingerprints need at least.
-pub(crate) const fn bytes_least(prints: u64) -> u64 {
-    (prints >> SAMPLE_SHIFT_MAX).div_ceil(WAYS as u64 * LOAD.0 / LOAD.1) * BUCKET_BYTES
+pub(crate) const fn bytes_least(fingerprints: u64) -> u64 {
+    (fingerprints >> SAMPLE_SHIFT_MAX).div_ceil(WAYS as u64 * LOAD.0 / LOAD.1) * BUCKET_BYTES
 }
 
 /// See the module.
@@ -45,12 +45,12 @@ pub(crate) struct Hooks {
 impl Hooks {
     /// For so many fingerprints, of no more bytes than `bytes`: as many of them as there is room
     /// for.
-    pub(crate) fn new(prints: u64, bytes: u64) -> Self {
-        let wanted = (prints * LOAD.1 / LOAD.0).div_ceil(WAYS as u64);
+    pub(crate) fn new(fingerprints: u64, bytes: u64) -> Self {
+        let wanted = (fingerprints * LOAD.1 / LOAD.0).div_ceil(WAYS as u64);
         let buckets = wanted.min(bytes / BUCKET_BYTES);
         let room = buckets * WAYS as u64 * LOAD.0 / LOAD.1;
         let sample_shift = (0..SAMPLE_SHIFT_MAX)
-            .find(|shift| prints >> shift <= room)
+            .find(|shift| fingerprints >> shift <= room)
             .unwrap_or(SAMPLE_SHIFT_MAX);
         Self {
             buckets: vec![
@@ -76,10 +76,10 @@ impl Hooks {
     }
 
     /// Bucket and tag of a fingerprint of the sample.
-    fn place(&self, print: u128) -> Option<(usize, u64)> {
+    fn place(&self, fingerprint: u128) -> Option<(usize, u64)> {
         // Fingerprints of tests have few bits.
-        let mixed =
-            ((print >> 1) as u64 ^ (print >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = ((fingerprint >> 1) as u64 ^ (fingerprint >> 64) as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let is_sampled = self.sample_shift == 0 || mixed >> (64 - self.sample_shift) == 0;
         if !is_sampled || self.buckets.is_empty() {
             return None;
@@ -90,8 +90,12 @@ impl Hooks {
     }
 
     /// The page that a fingerprint is in, as far as is known. `generation`: that of each page now.
-    pub(crate) fn find(&mut self, print: u128, generation: impl Fn(u32) -> u8) -> Option<u32> {
-        let (at, tag) = self.place(print)?;
+    pub(crate) fn find(
+        &mut self,
+        fingerprint: u128,
+        generation: impl Fn(u32) -> u8,
+    ) -> Option<u32> {
+        let (at, tag) = self.place(fingerprint)?;
         let entry = self.buckets[at].entries.iter_mut().find(|entry| {
             **entry != NONE && tag_of(**entry) == tag && is_current(**entry, &generation)
         })?;
@@ -100,8 +104,8 @@ impl Hooks {
     }
 
     /// A fingerprint is in a page of the generation that `generation` gives for it.
-    pub(crate) fn insert(&mut self, print: u128, page: u32, generation: impl Fn(u32) -> u8) {
-        let Some((at, tag)) = self.place(print) else {
+    pub(crate) fn insert(&mut self, fingerprint: u128, page: u32, generation: impl Fn(u32) -> u8) {
+        let Some((at, tag)) = self.place(fingerprint) else {
             return;
         };
         let bucket = &mut self.buckets[at];

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use windrow_format::map_entry::MapEntry;
-use windrow_types::{Lba, Order};
+use windrow_types::{Lba, Lsn};
 
 /// No slot of the index.
 const NO_SLOT: u32 = u32::MAX;
@@ -16,7 +16,7 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Record {
     references: u32,
-    life: u32,
+    incarnation: u32,
     slot: u32,
 }
 
@@ -26,7 +26,7 @@ const FIRST: usize = 4096;
 
 const UNUSED: Record = Record {
     references: 0,
-    life: 0,
+    incarnation: 0,
     slot: NO_SLOT,
 };
 
@@ -35,10 +35,10 @@ const UNUSED: Record = Record {
 pub(crate) struct Ids {
     records: Vec<Record>,
     /// Free ids with what was applied when they became free, ascending.
-    waiting: VecDeque<(Order, u32)>,
+    waiting: VecDeque<(Lsn, u32)>,
     /// Free ids for orders above `free_after`.
     free: VecDeque<u32>,
-    free_after: Order,
+    free_after: Lsn,
     in_use: u64,
 }
 
@@ -70,23 +70,23 @@ impl Ids {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = self.free.capacity() * size_of::<u32>()
-            + self.waiting.capacity() * size_of::<(Order, u32)>();
+            + self.waiting.capacity() * size_of::<(Lsn, u32)>();
         (self.records.capacity() * size_of::<Record>() + lists) as u64
     }
 
     /// Gives an id to a block with this order, with one reference.
-    pub(crate) fn take(&mut self, order: Order) -> u32 {
+    pub(crate) fn take(&mut self, lsn: Lsn) -> u32 {
         while let Some((applied, id)) = self
             .waiting
             .front()
             .copied()
-            .filter(|(applied, _)| *applied < order)
+            .filter(|(applied, _)| *applied < lsn)
         {
             self.waiting.pop_front();
             self.free.push_back(id);
             self.free_after = self.free_after.max(applied);
         }
-        let known = if order > self.free_after {
+        let known = if lsn > self.free_after {
             self.free.pop_front()
         } else {
             None
@@ -98,7 +98,7 @@ impl Ids {
         });
         self.records[id as usize] = Record {
             references: 1,
-            life: order.0 as u32,
+            incarnation: lsn.0 as u32,
             slot: NO_SLOT,
         };
         self.in_use += 1;
@@ -106,15 +106,15 @@ impl Ids {
     }
 
     /// The life of the content of an id in use.
-    pub(crate) fn life(&self, id: u32) -> u32 {
-        self.records[id as usize].life
+    pub(crate) fn incarnation(&self, id: u32) -> u32 {
+        self.records[id as usize].incarnation
     }
 
     /// True if somebody refers to the id, in this life.
-    pub(crate) fn has_life(&self, id: u32, life: u32) -> bool {
+    pub(crate) fn has_incarnation(&self, id: u32, incarnation: u32) -> bool {
         self.records
             .get(id as usize)
-            .is_some_and(|record| record.references > 0 && record.life == life)
+            .is_some_and(|record| record.references > 0 && record.incarnation == incarnation)
     }
 
     /// Where the index has an id, if it does.
@@ -124,7 +124,7 @@ impl Ids {
 
     /// What the map of a block shows that has this content.
     pub(crate) fn entry(&self, id: u32) -> MapEntry {
-        MapEntry::shared(Lba(u64::from(id)), self.life(id))
+        MapEntry::shared(Lba(u64::from(id)), self.incarnation(id))
     }
 
     /// References to it.
@@ -152,7 +152,7 @@ impl Ids {
     }
 
     /// Nobody refers to it any more. `applied`: see above.
-    pub(crate) fn free(&mut self, id: u32, applied: Order) {
+    pub(crate) fn free(&mut self, id: u32, applied: Lsn) {
         self.in_use -= 1;
         self.waiting.push_back((applied, id));
     }
@@ -186,9 +186,9 @@ impl Ids {
     }
 
     /// All references are found: notes the lives, and that all others are free (at a start).
-    pub(crate) fn settle(&mut self, applied: Order, life: impl Fn(Lba) -> u32) {
+    pub(crate) fn settle(&mut self, applied: Lsn, incarnation: impl Fn(Lba) -> u32) {
         for (at, record) in self.records.iter_mut().enumerate() {
-            record.life = life(Lba(at as u64));
+            record.incarnation = incarnation(Lba(at as u64));
             if record.references == 0 {
                 self.waiting.push_back((applied, at as u32));
             }

@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Bucket {
-    prints: [u128; WAYS],
+    fingerprints: [u128; WAYS],
     ids: [u32; WAYS],
     /// A bit for each entry that was used since the hand passed.
     used: u8,
@@ -21,7 +21,7 @@ struct Bucket {
 }
 
 const EMPTY: Bucket = Bucket {
-    prints: [0; WAYS],
+    fingerprints: [0; WAYS],
     ids: [NONE; WAYS],
     used: 0,
     proven: 0,
@@ -67,8 +67,8 @@ impl Index {
     }
 
     /// The upper half spread over all buckets.
-    fn bucket(&self, print: u128) -> usize {
-        (((print >> 64) * self.buckets.len() as u128) >> 64) as usize
+    fn bucket(&self, fingerprint: u128) -> usize {
+        (((fingerprint >> 64) * self.buckets.len() as u128) >> 64) as usize
     }
 
     /// Entries that were ever taken in, modulo 2^32.
@@ -77,33 +77,34 @@ impl Index {
     }
 
     /// True if the fingerprint is there. (That is no use of it.)
-    pub(crate) fn holds(&self, print: u128) -> bool {
-        let bucket = self.buckets.get(self.bucket(print));
+    pub(crate) fn holds(&self, fingerprint: u128) -> bool {
+        let bucket = self.buckets.get(self.bucket(fingerprint));
         bucket.is_some_and(|bucket| {
-            (0..WAYS).any(|way| bucket.prints[way] == print && bucket.ids[way] != NONE)
+            (0..WAYS).any(|way| bucket.fingerprints[way] == fingerprint && bucket.ids[way] != NONE)
         })
     }
 
     /// True if it can be entered without driving out another.
-    pub(crate) fn has_room(&self, print: u128) -> bool {
+    pub(crate) fn has_room(&self, fingerprint: u128) -> bool {
         self.buckets
-            .get(self.bucket(print))
+            .get(self.bucket(fingerprint))
             .is_some_and(|bucket| bucket.ids.contains(&NONE))
     }
 
     /// The id of a fingerprint.
-    pub(crate) fn find(&mut self, print: u128) -> Option<u32> {
-        let at = self.bucket(print);
+    pub(crate) fn find(&mut self, fingerprint: u128) -> Option<u32> {
+        let at = self.bucket(fingerprint);
         let bucket = self.buckets.get_mut(at)?;
-        let way = (0..WAYS).find(|way| bucket.prints[*way] == print && bucket.ids[*way] != NONE)?;
+        let way = (0..WAYS)
+            .find(|way| bucket.fingerprints[*way] == fingerprint && bucket.ids[*way] != NONE)?;
         bucket.used |= 1 << way;
         Some(bucket.ids[way])
     }
 
     /// Enters an id under a fingerprint that is not there. Returns its slot, and the id that gave
     /// way.
-    pub(crate) fn insert(&mut self, print: u128, id: u32) -> (u32, Option<u32>) {
-        let at = self.bucket(print);
+    pub(crate) fn insert(&mut self, fingerprint: u128, id: u32) -> (u32, Option<u32>) {
+        let at = self.bucket(fingerprint);
         let bucket = &mut self.buckets[at];
         let free = (0..WAYS).find(|way| bucket.ids[*way] == NONE);
         let way = free.unwrap_or_else(|| {
@@ -117,7 +118,7 @@ impl Index {
             }
         });
         let former = std::mem::replace(&mut bucket.ids[way], id);
-        bucket.prints[way] = print;
+        bucket.fingerprints[way] = fingerprint;
         bucket.used &= !(1 << way);
         bucket.proven &= !(1 << way);
         self.entries += u64::from(former == NONE);

@@ -39,7 +39,7 @@ use windrow_format::index_page::{
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::Features;
 use windrow_io::Payload;
-use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 /// More than the entry of a page takes in a table.
 const ENTRY_BOUND: usize = 64;
@@ -122,7 +122,7 @@ pub(super) struct Pages {
     scanned: u64,
     to_scan: u64,
     /// The newest page that was found meanwhile.
-    newest: (Order, u32),
+    newest: (Lsn, u32),
     entries: Vec<IndexEntry>,
 }
 
@@ -173,7 +173,12 @@ impl Pages {
 
     /// The id of content that no page on the members has yet, where the index may have forgotten
     /// it.
-    pub(super) fn find_unwritten(&self, print: u128, index: &Index, ids: &Ids) -> Option<u32> {
+    pub(super) fn find_unwritten(
+        &self,
+        fingerprint: u128,
+        index: &Index,
+        ids: &Ids,
+    ) -> Option<u32> {
         let is_recent =
             index.taken().wrapping_sub(self.filling_since) < index.entries().1 as u32 / 4;
         if is_recent && self.waiting.is_empty() {
@@ -181,7 +186,7 @@ impl Pages {
         }
         let unwritten = self.waiting.iter().chain([&self.filling]).flatten();
         let counts = |entry: &&IndexEntry| {
-            entry.print == print && ids.has_life(entry.id, entry.order.0 as u32)
+            entry.fingerprint == fingerprint && ids.has_incarnation(entry.id, entry.lsn.0 as u32)
         };
         unwritten.filter(counts).map(|entry| entry.id).next()
     }
@@ -198,7 +203,7 @@ impl Pages {
     /// begins the page that is being filled, which takes its place. So there is one such page,
     /// however often a pool is started.
     fn resume(&mut self, page: u32, ids: &Ids) {
-        let counting = |entry: &&IndexEntry| ids.has_life(entry.id, entry.order.0 as u32);
+        let counting = |entry: &&IndexEntry| ids.has_incarnation(entry.id, entry.lsn.0 as u32);
         let count = self.entries.iter().filter(counting).count();
         let is_before = match (
             self.entries.first(),
@@ -207,7 +212,7 @@ impl Pages {
             self.filling.last(),
         ) {
             (Some(first), Some(last), Some(next), Some(newest)) => {
-                last.order <= next.order && newest.order.0 - first.order.0 <= u64::from(u32::MAX)
+                last.lsn <= next.lsn && newest.lsn.0 - first.lsn.0 <= u64::from(u32::MAX)
             }
             _ => true,
         };
@@ -280,29 +285,30 @@ impl Pages {
     ) -> usize {
         let (mut counting, mut left_out) = (0, false);
         for entry in &self.entries {
-            if !ids.has_life(entry.id, entry.order.0 as u32) {
+            if !ids.has_incarnation(entry.id, entry.lsn.0 as u32) {
                 continue;
             }
             counting += 1;
             if is_scan {
                 let slots = &self.slots;
-                self.hooks
-                    .insert(entry.print, page, |page| Self::generation(slots, page));
+                self.hooks.insert(entry.fingerprint, page, |page| {
+                    Self::generation(slots, page)
+                });
             }
             if let Some(slot) = ids.slot(entry.id) {
                 index.expect(slot);
                 continue;
             }
-            if index.holds(entry.print) {
+            if index.holds(entry.fingerprint) {
                 continue;
             }
             // At a start there is no telling which pages will be wanted: none drives out what
             // another one brought.
-            if is_scan && !index.has_room(entry.print) {
+            if is_scan && !index.has_room(entry.fingerprint) {
                 left_out = true;
                 continue;
             }
-            let (slot, former) = index.insert(entry.print, entry.id);
+            let (slot, former) = index.insert(entry.fingerprint, entry.id);
             // Without it what was used, and is behind us, would drive out what is before us.
             index.expect(slot);
             ids.set_slot(entry.id, slot);
@@ -364,15 +370,15 @@ impl Engine {
     }
 
     /// Content has its place in the open batch.
-    pub(crate) fn note_content_placed(&mut self, print: Option<u128>, id: u32, order: Order) {
-        let Some(print) = print.filter(|_| self.may_write_index_pages()) else {
+    pub(crate) fn note_content_placed(&mut self, fingerprint: Option<u128>, id: u32, lsn: Lsn) {
+        let Some(fingerprint) = fingerprint.filter(|_| self.may_write_index_pages()) else {
             return;
         };
         let pages = &mut self.shared.pages;
         let is_apart = pages
             .filling
             .first()
-            .is_some_and(|first| order.0 - first.order.0 > u64::from(u32::MAX));
+            .is_some_and(|first| lsn.0 - first.lsn.0 > u64::from(u32::MAX));
         if is_apart {
             pages.filling.clear();
             pages.resumed = 0;
@@ -380,7 +386,11 @@ impl Engine {
         if pages.filling.is_empty() {
             pages.filling_since = self.shared.index.taken();
         }
-        pages.filling.push(IndexEntry { print, id, order });
+        pages.filling.push(IndexEntry {
+            fingerprint,
+            id,
+            lsn,
+        });
         if pages.filling.len() == INDEX_PAGE_ENTRIES {
             pages.close_filling();
             if pages.waiting.len() > INDEX_PAGES_WAITING {
@@ -412,9 +422,9 @@ impl Engine {
     }
 
     /// Puts full pages behind the entry with this order, which is the last of the open batch.
-    pub(crate) fn place_index_pages(&mut self, order: Order) {
+    pub(crate) fn place_index_pages(&mut self, lsn: Lsn) {
         while let Some(list) = self.shared.pages.waiting.front() {
-            debug_assert!(list.last().is_none_or(|newest| newest.order <= order));
+            debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
             let s = self.stream(STREAM_USER);
             let shape = self.zones.shape(s.position.segment);
             if self.room_units() < DATA_UNITS
@@ -443,7 +453,7 @@ impl Engine {
             let entry = Entry::Data {
                 volume: VolumeId::INDEX,
                 lba: Lba(u64::from(page)),
-                birth: order,
+                birth: lsn,
             };
             self.append(
                 STREAM_USER,
@@ -477,22 +487,22 @@ impl Engine {
         if is_new {
             self.shared.pages.close_filling();
         }
-        let order = self.orders.take(1);
+        let lsn = self.lsns.take(1);
         self.queue_record(
             Entry::Covered {
-                first: order,
+                first: lsn,
                 count: 1,
             },
-            order,
+            lsn,
         );
         self.place(out);
         if self
             .stream(STREAM_USER)
             .open
-            .orders
-            .is_some_and(|(_, last)| last == order)
+            .lsns
+            .is_some_and(|(_, last)| last == lsn)
         {
-            self.place_index_pages(order);
+            self.place_index_pages(lsn);
         }
     }
 
@@ -539,9 +549,9 @@ impl Engine {
         pages.coming += u64::from(new);
         let slots = &pages.slots;
         for entry in list {
-            pages
-                .hooks
-                .insert(entry.print, page, |page| Pages::generation(slots, page));
+            pages.hooks.insert(entry.fingerprint, page, |page| {
+                Pages::generation(slots, page)
+            });
         }
     }
 
@@ -557,18 +567,20 @@ impl Engine {
     /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages
     /// read that have them, and those behind them. Where memory does not know all of the group, it
     /// waits.
-    pub(crate) fn look_for_pages(&mut self, prints: &[u128], from: u64) {
+    pub(crate) fn look_for_pages(&mut self, fingerprints: &[u128], from: u64) {
         if self.shared.pages.slots.is_empty() {
             return;
         }
-        let is_known = prints.iter().all(|print| self.shared.index.holds(*print));
+        let is_known = fingerprints
+            .iter()
+            .all(|fingerprint| self.shared.index.holds(*fingerprint));
         let from = Some(from).filter(|_| !is_known);
-        for print in prints {
+        for fingerprint in fingerprints {
             let (pages, index) = (&mut self.shared.pages, &self.shared.index);
             let slots = &pages.slots;
             let Some(page) = pages
                 .hooks
-                .find(*print, |page| Pages::generation(slots, page))
+                .find(*fingerprint, |page| Pages::generation(slots, page))
             else {
                 continue;
             };
@@ -628,8 +640,8 @@ impl Engine {
                 self.shared.pages.reads.remove(at);
                 continue;
             }
-            let segment = self.codec.segment(entry.place());
-            let (column, row, _) = self.locate_block(segment, self.codec.block(entry.place()));
+            let segment = self.codec.segment(entry.address());
+            let (column, row, _) = self.locate_block(segment, self.codec.block(entry.address()));
             let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
             let goal = FetchGoal::IndexPage { at, urgent: !scan };
             self.start_fetch(
@@ -655,7 +667,7 @@ impl Engine {
     }
 
     fn take_page(&mut self, at: u32, bytes: Option<Payload>) {
-        let last = self.orders.last();
+        let last = self.lsns.last();
         let shared = &mut self.shared;
         let Some(PageRead {
             page,
@@ -731,7 +743,7 @@ impl Engine {
         pages.scan = Some(next);
         if next == end && !pages.reads.iter().any(|read| read.scan) {
             pages.scan = None;
-            if pages.last_written.is_none() && pages.newest.0 > Order(0) {
+            if pages.last_written.is_none() && pages.newest.0 > Lsn(0) {
                 // The ring goes on behind it.
                 pages.hand = (pages.newest.1 + 1) % end;
                 pages.last_written = Some(pages.newest.1);

@@ -12,9 +12,9 @@
 //! only one that has the bytes.
 
 use super::{Fetch, FetchGoal, Stage};
+use crate::hedge::Watch;
 use crate::jobs::{Job, RebuildWork, Work};
 use crate::piece::Piece;
-use crate::slow::Watch;
 use crate::{Engine, Outbox};
 use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, Payload};
@@ -150,7 +150,7 @@ impl Engine {
             self.zones.locate(spec.segment),
         );
         let member = |column: Column| location.address(spec.row, column).0;
-        let owes = |column: Column| self.slow.owes_much(member(column));
+        let owes = |column: Column| self.slow.has_many_outstanding(member(column));
         let mut columns: Vec<Column> = (0..shape.width)
             .filter(|column| is_related(shape, *column, spec.column.0))
             .map(Column)

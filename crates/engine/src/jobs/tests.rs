@@ -322,16 +322,16 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         rows: 64,
         chunk_rows: 64,
     };
-    let (mut table, mut payloads, mut packer) = (
+    let (mut table, mut payloads, mut compressor) = (
         TableWriter::new(),
         Vec::new(),
-        windrow_reduction::Packer::default(),
+        windrow_reduction::Compressor::default(),
     );
     for i in 0..60u64 {
         let block = regular([4096, 100, 1500, 3000, 2222][i as usize % 5], i);
         let mut stored = Vec::new();
-        let payload = if packer
-            .pack_stored(windrow_reduction::Codec::Lz4, &block, &mut stored)
+        let payload = if compressor
+            .compress_stored(windrow_reduction::Codec::Lz4, &block, &mut stored)
             .is_some()
         {
             stored
@@ -341,7 +341,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         let entry = batch::Entry::Data {
             volume: windrow_types::VolumeId(1),
             lba: windrow_types::Lba(i),
-            birth: windrow_types::Order(i + 1),
+            birth: windrow_types::Lsn(i + 1),
         };
         table.push_stored(&entry, units_of(&payload));
         payloads.push(Payload::copy_of(&payload));
@@ -352,15 +352,15 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         pool,
         epoch: windrow_types::Epoch(1),
         stream: windrow_types::StreamId(0),
-        seq: Seq(1),
+        seq: BatchSeq(1),
         segment: windrow_types::SegmentId(0),
         row: 0,
         rows: plan.rows,
         shape,
         members: 0xf,
         next_segment: windrow_types::SegmentId(1),
-        flushed_through: windrow_types::Order(0),
-        flushed_seq: [Seq(0); 8],
+        flushed_through: windrow_types::Lsn(0),
+        flushed_seq: [BatchSeq(0); 8],
     };
     let (columns, checksums, written, buffers) =
         (Vec::new(), Vec::new(), Vec::new(), BufPool::new(1 << 20));
@@ -372,7 +372,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         .for_each(|buf| buf.fill(0xee));
     let mut work = SealWork {
         stream: 0,
-        seq: Seq(1),
+        seq: BatchSeq(1),
         header,
         plan,
         table,
@@ -402,7 +402,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     for ((entry, payload), sum) in decoded.entries.iter().zip(&payloads).zip(&work.checksums) {
         let info = entry.payload.expect("payload");
         assert_eq!(
-            &space[info.unit as usize * PLACE_UNIT..][..payload.len()],
+            &space[info.unit as usize * ADDRESS_UNIT..][..payload.len()],
             &payload[..]
         );
         assert_eq!((info.checksum, info.units), (*sum, units_of(payload)));
@@ -410,11 +410,11 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     // What no payload covers is zero.
     let mut rest = space[plan.head_blocks as usize * BLOCK_SIZE..space.len() - BLOCK_SIZE].to_vec();
     for info in decoded.entries.iter().filter_map(|entry| entry.payload) {
-        let at = info.unit as usize * PLACE_UNIT - plan.head_blocks as usize * BLOCK_SIZE;
-        rest[at..at + usize::from(info.units) * PLACE_UNIT].fill(0);
+        let at = info.unit as usize * ADDRESS_UNIT - plan.head_blocks as usize * BLOCK_SIZE;
+        rest[at..at + usize::from(info.units) * ADDRESS_UNIT].fill(0);
     }
     assert!(rest.iter().all(|byte| *byte == 0));
-    assert!(decoded.frame.packed_blocks > 3 && decoded.frame.whole_blocks() >= 12);
+    assert!(decoded.frame.compressed_blocks > 3 && decoded.frame.whole_blocks() >= 12);
     let user: u64 = work.written.iter().map(|w| w.user).sum();
     assert_eq!(
         user,

@@ -5,7 +5,7 @@ use crate::write::admit::RECORD_COST;
 use std::collections::VecDeque;
 use windrow_format::batch::Entry;
 use windrow_io::Payload;
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 /// About what an entry takes in memory, its payload included.
 fn cost(payload: Option<&Payload>) -> u64 {
@@ -18,7 +18,7 @@ pub(super) struct Logged {
     pub(super) entry: Entry,
     pub(super) payload: Option<Payload>,
     /// The last order that the entry covers.
-    pub(super) last: Order,
+    pub(super) last: Lsn,
 }
 
 /// What flushes may have to make durable, in order and without a gap.
@@ -31,25 +31,25 @@ pub(super) struct Backlog {
     pub(super) entries: VecDeque<Logged>,
     pub(super) bytes: u64,
     /// The first order that is not in it.
-    pub(super) end: Order,
+    pub(super) end: Lsn,
 }
 
 impl Backlog {
     /// Adds what was admitted next. What comes with a gap makes the rest worthless.
     pub(super) fn push(&mut self, entry: Entry, payload: Option<Payload>) {
-        let Some((first, count)) = entry.orders() else {
+        let Some((first, count)) = entry.lsns() else {
             return;
         };
         if first != self.end && !self.entries.is_empty() {
             self.entries.clear();
             self.bytes = 0;
         }
-        self.end = Order(first.0 + count);
+        self.end = Lsn(first.0 + count);
         self.bytes += cost(payload.as_ref());
         self.entries.push_back(Logged {
             entry,
             payload,
-            last: Order(first.0 + count - 1),
+            last: Lsn(first.0 + count - 1),
         });
     }
 
@@ -60,7 +60,7 @@ impl Backlog {
     }
 
     /// Forgets what is durable.
-    pub(super) fn release(&mut self, through: Order) {
+    pub(super) fn release(&mut self, through: Lsn) {
         while let Some(front) = self.entries.front()
             && front.last <= through
         {
@@ -70,11 +70,11 @@ impl Backlog {
     }
 
     /// True if everything in `first ..= last` is in it.
-    pub(super) fn covers(&self, first: Order, last: Order) -> bool {
+    pub(super) fn covers(&self, first: Lsn, last: Lsn) -> bool {
         let begins = self
             .entries
             .front()
-            .and_then(|front| front.entry.orders())
+            .and_then(|front| front.entry.lsns())
             .map(|(begin, _)| begin);
         self.listening && last < self.end && begins.is_some_and(|begin| begin <= first)
     }

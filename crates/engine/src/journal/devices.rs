@@ -13,12 +13,12 @@
 use super::{Journal, Ring};
 use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::NOT_POWER_SAFE;
-use crate::member::life::Change;
+use crate::member::slot_state::Change;
 use crate::{ControlError, Engine};
 use windrow_format::checkpoint::{SyncMode, VolumeState};
 use windrow_format::superblock::Features;
 use windrow_geometry::JournalArea;
-use windrow_types::{MemberId, Order, Uuid};
+use windrow_types::{Lsn, MemberId, Uuid};
 
 impl Engine {
     /// True if no round is under way; else what asked has to wait, and no further one begins
@@ -123,8 +123,8 @@ impl Engine {
         if !self.journal.moves {
             return true;
         }
-        self.journal.by_log = self.journal.by_log.max(self.journal.promised);
-        self.journal.round.is_none() && self.orders.durable() >= self.journal.promised
+        self.journal.by_log = self.journal.by_log.max(self.journal.durable_lsn);
+        self.journal.round.is_none() && self.lsns.durable() >= self.journal.durable_lsn
     }
 
     fn set_journal_devices(&mut self, area: Option<JournalArea>) {
@@ -138,9 +138,9 @@ impl Engine {
             *flags & !Features::JOURNAL
         };
         if !any {
-            self.superblock.journals.promised = Order(0);
+            self.superblock.journals.durable_lsn = Lsn(0);
         }
-        let last = self.orders.last();
+        let last = self.lsns.last();
         self.journal.set_devices(had, area, last);
     }
 }
@@ -158,7 +158,7 @@ impl Journal {
     }
 
     /// `had`: the first ring is that of devices. `last`: what was admitted until now.
-    fn set_devices(&mut self, had: bool, area: Option<JournalArea>, last: Order) {
+    fn set_devices(&mut self, had: bool, area: Option<JournalArea>, last: Lsn) {
         match area {
             Some(area) if had => self.rings[0].area = area,
             Some(area) => {
@@ -174,7 +174,7 @@ impl Journal {
                 self.rings.remove(0);
                 self.at = self.at.saturating_sub(1);
                 if self.rings.is_empty() {
-                    self.by_log = Order(u64::MAX);
+                    self.by_log = Lsn(u64::MAX);
                     self.backlog.clear();
                 }
             }

@@ -3,14 +3,14 @@
 
 use windrow_format::journal::RecordHeader;
 use windrow_geometry::JournalArea;
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 /// The chunks.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) area: JournalArea,
     /// The last order in each chunk; 0 if nothing in it is needed.
-    pub(super) last: Vec<Order>,
+    pub(super) last: Vec<Lsn>,
     /// The chunk that is being filled, and how far it is.
     pub(super) chunk: u32,
     pub(super) offset: u32,
@@ -24,8 +24,8 @@ pub(super) struct Ring {
 impl Ring {
     /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last`
     /// says what is needed of each chunk.
-    pub(super) fn new(area: JournalArea, mut last: Vec<Order>, chunk: u32) -> Self {
-        last.resize(area.chunks as usize, Order(0));
+    pub(super) fn new(area: JournalArea, mut last: Vec<Lsn>, chunk: u32) -> Self {
+        last.resize(area.chunks as usize, Lsn(0));
         Self {
             area,
             last,
@@ -48,7 +48,7 @@ impl Ring {
         }
     }
 
-    pub(super) fn is_free(&self, chunk: u32, durable: Order) -> bool {
+    pub(super) fn is_free(&self, chunk: u32, durable: Lsn) -> bool {
         self.last[chunk as usize] <= durable
     }
 
@@ -58,7 +58,7 @@ impl Ring {
 
     /// Chunks in use: the one that is being filled and those before it, as far back as they are
     /// needed.
-    pub(super) fn used(&self, durable: Order) -> u32 {
+    pub(super) fn used(&self, durable: Lsn) -> u32 {
         let chunks = self.area.chunks;
         let is_used = |back: u32| !self.is_free((self.chunk + chunks - back) % chunks, durable);
         u32::from(is_used(0)) + (1..chunks).take_while(|back| is_used(*back)).count() as u32
@@ -70,7 +70,7 @@ impl Ring {
     }
 
     /// Goes on in the next chunk; false if that is not free.
-    pub(super) fn turn(&mut self, durable: Order) -> bool {
+    pub(super) fn turn(&mut self, durable: Lsn) -> bool {
         let next = self.next_chunk();
         if !self.is_free(next, durable) {
             return false;

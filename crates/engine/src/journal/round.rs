@@ -13,11 +13,11 @@ use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
-use crate::{Engine, Outbox, Plant, WrittenBytes};
+use crate::{Engine, InjectedFault, Outbox, WrittenBytes};
 use windrow_format::batch::TableWriter;
-use windrow_format::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
+use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_record, record_bytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
-use windrow_types::{MemberId, Order, SegmentId};
+use windrow_types::{Lsn, MemberId, SegmentId};
 
 /// More than any entry of a record takes in its table, checksum included.
 const ENTRY_BOUND: usize = 168;
@@ -34,8 +34,8 @@ enum Stage {
 pub(super) struct Round {
     /// The log has everything up to this one, or is to have it before anything of the round is
     /// promised.
-    after: Order,
-    through: Order,
+    after: Lsn,
+    through: Lsn,
     stage: Stage,
     /// Jobs, writes or flushes that have not ended.
     left: u32,
@@ -62,15 +62,17 @@ pub(crate) struct JournalWork {
 
 impl JournalWork {
     pub(crate) fn run(&mut self) {
-        let packed = self.packed();
+        let compressed = self.compressed();
         let stored = || {
             self.payloads
                 .iter()
-                .zip(&packed)
-                .map(|(payload, packed)| packed.as_deref().unwrap_or_else(|| payload.bytes()))
+                .zip(&compressed)
+                .map(|(payload, compressed)| {
+                    compressed.as_deref().unwrap_or_else(|| payload.bytes())
+                })
         };
         let (entry_bytes, payloads) = (self.table.bytes().len(), self.table.payload_blocks());
-        let bytes = packed_record_bytes(
+        let bytes = compressed_record_bytes(
             entry_bytes,
             payloads,
             stored().map(<[u8]>::len).sum(),
@@ -93,13 +95,13 @@ impl JournalWork {
     }
 
     /// What the payloads are packed into, as far as that is smaller.
-    fn packed(&self) -> Vec<Option<Vec<u8>>> {
-        let mut packer = windrow_reduction::Packer::default();
+    fn compressed(&self) -> Vec<Option<Vec<u8>>> {
+        let mut compressor = windrow_reduction::Compressor::default();
         self.payloads
             .iter()
             .map(|payload| {
                 if self.packs {
-                    packer.pack(payload.bytes()).map(<[u8]>::to_vec)
+                    compressor.pack(payload.bytes()).map(<[u8]>::to_vec)
                 } else {
                     None
                 }
@@ -120,17 +122,17 @@ impl JournalWork {
 impl Engine {
     /// Serves what flushes up to `horizon` wait for: a round of the journal is begun, the log is
     /// told what to make durable, or both.
-    pub(super) fn serve(&mut self, horizon: Order, out: &mut Outbox) {
-        let promised = self.promised();
-        let (way, rows) = self.way(horizon, promised);
+    pub(super) fn serve(&mut self, horizon: Lsn, out: &mut Outbox) {
+        let durable_lsn = self.durable_lsn();
+        let (way, rows) = self.way(horizon, durable_lsn);
         let after = match (way, rows) {
             (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => {
                 rows.last
             }
-            (Way::Journal, _) => promised,
+            (Way::Journal, _) => durable_lsn,
             _ => horizon,
         };
-        if after > promised {
+        if after > durable_lsn {
             self.journal.by_log = self.journal.by_log.max(after);
         }
         if after >= horizon {
@@ -162,12 +164,12 @@ impl Engine {
     }
 
     /// How it is to be done, and what of the open batch fills rows.
-    fn way(&mut self, horizon: Order, promised: Order) -> (Way, Option<FullRows>) {
+    fn way(&mut self, horizon: Lsn, durable_lsn: Lsn) -> (Way, Option<FullRows>) {
         if self.journal.rings.is_empty() || self.journal.moves || self.read_only {
             return (Way::Log, None);
         }
-        self.journal.backlog.release(promised);
-        if !self.journal.backlog.covers(promised.next(), horizon) {
+        self.journal.backlog.release(durable_lsn);
+        if !self.journal.backlog.covers(durable_lsn.next(), horizon) {
             self.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
@@ -176,7 +178,9 @@ impl Engine {
         };
         let mut rows = None;
         if situation.may_be_both() {
-            rows = self.full_rows(horizon).filter(|rows| rows.last > promised);
+            rows = self
+                .full_rows(horizon)
+                .filter(|rows| rows.last > durable_lsn);
             let granule = situation.area.granule;
             situation.rest = rows.map(|rows| Rest {
                 sealed: rows.entries > 0,
@@ -189,7 +193,7 @@ impl Engine {
     }
 
     /// What is known, but for what full rows would leave; `None`: there is no journal.
-    fn situation(&self, horizon: Order) -> Option<Situation<'_>> {
+    fn situation(&self, horizon: Lsn) -> Option<Situation<'_>> {
         let ring = self.journal.ring()?;
         let any = self
             .zones
@@ -207,7 +211,7 @@ impl Engine {
         // Each open batch of users with something that the flush asks for would be sealed.
         let mut wasted_blocks = None;
         for user in USER_STREAMS.iter().map(|id| self.stream(*id)) {
-            if user.open.orders.is_none_or(|(first, _)| first > horizon) {
+            if user.open.lsns.is_none_or(|(first, _)| first > horizon) {
                 continue;
             }
             let shape = shape_at(user.position.segment);
@@ -231,18 +235,18 @@ impl Engine {
             on_devices: self.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
-            record_bytes: self.backlog_bytes(Order(0), horizon, ring.area.granule),
+            record_bytes: self.backlog_bytes(Lsn(0), horizon, ring.area.granule),
             rest: None,
         })
     }
 
     /// Bytes of the records of what is in the backlog behind `after` and up to `horizon`, about.
-    fn backlog_bytes(&self, after: Order, horizon: Order, granule: u32) -> u64 {
+    fn backlog_bytes(&self, after: Lsn, horizon: Lsn, granule: u32) -> u64 {
         let of = |logged: &&Logged| {
             logged.last > after
                 && logged
                     .entry
-                    .orders()
+                    .lsns()
                     .is_some_and(|(first, _)| first <= horizon)
         };
         let (blocks, entries) = self
@@ -263,13 +267,16 @@ impl Engine {
 
     /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as
     /// there is.
-    fn make_records(&mut self, after: Order, horizon: Order) -> Vec<JournalWork> {
-        let (pool, epoch, promised) =
-            (self.superblock.pool, self.superblock.epoch, self.promised());
-        let durable = if self.planted == Plant::EarlyChunk {
-            promised
+    fn make_records(&mut self, after: Lsn, horizon: Lsn) -> Vec<JournalWork> {
+        let (pool, epoch, durable_lsn) = (
+            self.superblock.pool,
+            self.superblock.epoch,
+            self.durable_lsn(),
+        );
+        let durable = if self.fault == InjectedFault::EarlyChunk {
+            durable_lsn
         } else {
-            self.orders.durable()
+            self.lsns.durable()
         };
         let seq = &mut self.journal.seq;
         let Some(ring) = self.journal.rings.get_mut(self.journal.at) else {
@@ -284,20 +291,20 @@ impl Engine {
             .iter()
             .skip_while(|logged| logged.last <= after)
             .peekable();
-        let is_needed = |first: Order| first <= horizon;
+        let is_needed = |first: Lsn| first <= horizon;
         while entries.peek().is_some_and(|logged| {
             logged
                 .entry
-                .orders()
+                .lsns()
                 .is_some_and(|(first, _)| is_needed(first))
         }) {
             if ring.left() < record_bytes(ENTRY_BOUND, 1, granule) && !ring.turn(durable) {
                 break;
             }
             let (mut table, mut payloads) = (TableWriter::new(), Vec::new());
-            let (mut first, mut last) = (None, Order(0));
+            let (mut first, mut last) = (None, Lsn(0));
             while let Some(logged) = entries.peek() {
-                let Some((begin, _)) = logged.entry.orders() else {
+                let Some((begin, _)) = logged.entry.lsns() else {
                     break;
                 };
                 let blocks = table.payload_blocks() + u32::from(logged.payload.is_some());
@@ -320,7 +327,7 @@ impl Engine {
                 seq: *seq,
                 chunk: ring.chunk,
                 offset: ring.offset,
-                durable: promised,
+                durable: durable_lsn,
                 first,
                 last,
             };
@@ -331,7 +338,7 @@ impl Engine {
                 payloads,
                 granule,
                 copies,
-                packs: self.limits.packs_records,
+                packs: self.limits.compresses_records,
                 buffers: self.buffers.clone(),
                 records: Vec::new(),
             };
@@ -459,11 +466,11 @@ impl Engine {
         if !ended || self.members.unrecorded_loss || self.stopped.is_some() {
             return;
         }
-        let durable = self.orders.durable();
+        let durable = self.lsns.durable();
         let Some(round) = self
             .journal
             .round
-            .take_if(|round| round.after <= durable.max(self.journal.promised))
+            .take_if(|round| round.after <= durable.max(self.journal.durable_lsn))
         else {
             return;
         };
@@ -476,9 +483,9 @@ impl Engine {
             self.journal.by_log = self.journal.by_log.max(round.through);
         } else {
             self.journal.sums.rounds += 1;
-            self.journal.promised = self.journal.promised.max(round.through);
-            let promised = self.promised();
-            self.journal.backlog.release(promised);
+            self.journal.durable_lsn = self.journal.durable_lsn.max(round.through);
+            let durable_lsn = self.durable_lsn();
+            self.journal.backlog.release(durable_lsn);
         }
         // The devices may have gone while it was under way: then the log has to have what it
         // promised.

@@ -11,7 +11,7 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     for (first, count) in [(3, 2), (10, 1), (11, 5), (16, 4)] {
         backlog.push(
             Entry::Covered {
-                first: Order(first),
+                first: Lsn(first),
                 count,
             },
             None,
@@ -19,34 +19,34 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     }
     assert_eq!(
         (backlog.entries.len(), backlog.end),
-        (3, Order(20)),
+        (3, Lsn(20)),
         "what came before a gap is worth nothing"
     );
-    assert!(backlog.covers(Order(10), Order(19)) && backlog.covers(Order(12), Order(12)));
-    assert!(!backlog.covers(Order(9), Order(12)) && !backlog.covers(Order(10), Order(20)));
-    backlog.release(Order(14));
+    assert!(backlog.covers(Lsn(10), Lsn(19)) && backlog.covers(Lsn(12), Lsn(12)));
+    assert!(!backlog.covers(Lsn(9), Lsn(12)) && !backlog.covers(Lsn(10), Lsn(20)));
+    backlog.release(Lsn(14));
     assert_eq!(
         backlog.entries.front().map(|l| l.last),
-        Some(Order(15)),
+        Some(Lsn(15)),
         "an entry goes when its last order is durable"
     );
     backlog.clear();
-    assert!(!backlog.covers(Order(16), Order(19)));
+    assert!(!backlog.covers(Lsn(16), Lsn(19)));
 }
 
 #[test]
 fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
     let area = JournalArea::fit(0b111, 3, 1 << 20, 64 << 10, 16 << 10, 512).expect("four chunks");
     let mut ring = Ring::new(area, Vec::new(), 3);
-    assert!(ring.turn(Order(0)));
+    assert!(ring.turn(Lsn(0)));
     for (chunk, last) in [(0, 10), (1, 20), (2, 30), (3, 40)] {
         assert_eq!(ring.chunk, chunk);
-        ring.last[chunk as usize] = Order(last);
-        assert_eq!(ring.turn(Order(9)), chunk < 3);
+        ring.last[chunk as usize] = Lsn(last);
+        assert_eq!(ring.turn(Lsn(9)), chunk < 3);
     }
-    assert_eq!(ring.used(Order(9)), 4);
-    assert!(!ring.turn(Order(9)) && ring.turn(Order(10)));
-    assert_eq!((ring.chunk, ring.offset, ring.used(Order(25))), (0, 0, 2));
+    assert_eq!(ring.used(Lsn(9)), 4);
+    assert!(!ring.turn(Lsn(9)) && ring.turn(Lsn(10)));
+    assert_eq!((ring.chunk, ring.offset, ring.used(Lsn(25))), (0, 0, 2));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn entries_of_all_kinds_have_orders() {
     let data = Entry::Data {
         volume: VolumeId(1),
         lba: Lba(3),
-        birth: Order(7),
+        birth: Lsn(7),
     };
-    assert_eq!(data.orders(), Some((Order(7), 1)));
+    assert_eq!(data.lsns(), Some((Lsn(7), 1)));
 }

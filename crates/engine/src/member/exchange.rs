@@ -7,16 +7,16 @@
 //! checkpoint at which it left (docs/members.md), and what was sealed without it and is not
 //! committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
 
-use super::life::{self, Change};
 use super::shadow::Shadow;
+use super::slot_state::{self, Change};
 use super::{Member, add};
 use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, MemberChange, Outbox, Plant};
+use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, MemberChange, Outbox};
 use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock};
 use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone, ZoneMap};
-use windrow_types::{BLOCK_BYTES, MemberId, Seq, Uuid};
+use windrow_types::{BLOCK_BYTES, BatchSeq, MemberId, Uuid};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Exchanges {
     /// Wait until a member has nothing in flight.
     pub(crate) settling: Vec<(ControlId, MemberId)>,
     /// Batches below were sealed when a member that takes part now did not.
-    barrier: [Seq; STREAMS.len()],
+    barrier: [BatchSeq; STREAMS.len()],
     /// A member that is being replaced while it is in service.
     pub(crate) shadow: Option<Shadow>,
 }
@@ -147,7 +147,7 @@ impl Engine {
             // reads its label: it may hang with that. It stays what it is.
             self.latch_member(
                 member,
-                Change::Fault,
+                Change::InjectedFault,
                 "it was taken out while the pool was about to grow over it".into(),
                 out,
             );
@@ -200,7 +200,7 @@ impl Engine {
                 "the device is not the one that the pool has in its place",
             ));
         }
-        let found = life::found(record, superblock.generation, false);
+        let found = slot_state::found(record, superblock.generation, false);
         self.check_settled(member)?;
         self.change_member(member, Change::BringBack(found))
             .map_err(|why| refused(member, why))?;
@@ -317,8 +317,8 @@ impl Engine {
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
-        let is_at_rest =
-            m.in_flight == 0 || (self.planted == Plant::EarlySettle && m.in_flight == m.disowned);
+        let is_at_rest = m.in_flight == 0
+            || (self.fault == InjectedFault::EarlySettle && m.in_flight == m.disowned);
         !m.online && is_at_rest && m.lost_wish <= self.superblock_writer.done
     }
 

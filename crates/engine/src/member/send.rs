@@ -1,15 +1,15 @@
 //! Member commands on their way: each has a class (what it is for), goes at once or is held back
-//! (`dispatch.rs`), is counted when it goes, and comes back exactly once: from its member, or as
+//! (`scheduler.rs`), is counted when it goes, and comes back exactly once: from its member, or as
 //! failed without having gone when the member is out of use or the pool has stopped, or as failed
 //! although it has gone, when its member was taken out of service: then it is *disowned*, and what
 //! comes of it later is dropped.
 
-use super::dispatch::{self, Class, Company, Dispatcher};
+use super::scheduler::{self, Class, Load, Scheduler};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, Limits, Outbox, Plant, WrittenBytes};
+use crate::{Engine, InjectedFault, Limits, Outbox, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_types::MemberId;
@@ -34,8 +34,8 @@ pub(crate) struct HeldCommand {
 
 /// State of dispatching.
 #[derive(Debug)]
-pub(crate) struct Dispatch {
-    lanes: Dispatcher<HeldCommand>,
+pub(crate) struct Schedule {
+    lanes: Scheduler<HeldCommand>,
     /// What goes at the end of this `apply`, by class.
     going: [Vec<MemberCommand>; Class::ALL.len()],
     /// What will not go any more and is to end as failed.
@@ -48,11 +48,11 @@ pub(crate) struct Dispatch {
     prompt_ns: Option<u64>,
 }
 
-impl Dispatch {
+impl Schedule {
     /// With nothing on its way.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            lanes: Dispatcher::new(limits),
+            lanes: Scheduler::new(limits),
             going: Default::default(),
             cancelled: VecDeque::new(),
             frozen: Vec::new(),
@@ -66,7 +66,7 @@ impl Dispatch {
         self.lanes.held()
     }
 
-    /// See [`Dispatcher::self_check`].
+    /// See [`Scheduler::self_check`].
     pub(crate) fn self_check(&self) -> Result<(), String> {
         self.lanes.self_check()
     }
@@ -117,7 +117,7 @@ impl Engine {
         written: &WrittenBytes,
         _out: &mut Outbox,
     ) {
-        let (class, cost) = (self.class_of(&purpose), dispatch::cost(&op));
+        let (class, cost) = (self.class_of(&purpose), scheduler::cost(&op));
         self.members.list[member.index()].in_flight += 1;
         let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay {
             member,
@@ -127,10 +127,10 @@ impl Engine {
             went_ns: u64::MAX,
         })));
         let command = MemberCommand { member, tag, op };
-        if self.dispatch.lanes.begin(member, class, cost) {
+        if self.scheduler.lanes.begin(member, class, cost) {
             return self.go(command, class, written);
         }
-        self.dispatch.lanes.hold(
+        self.scheduler.lanes.hold(
             member,
             class,
             cost,
@@ -175,7 +175,7 @@ impl Engine {
             Purpose::BatchWrite { .. }
             | Purpose::ShadowWrite { .. }
             | Purpose::Fetch { .. }
-            | Purpose::Examine { .. }
+            | Purpose::Verify { .. }
             | Purpose::Rebuild { .. }
             | Purpose::Label(_)
             | Purpose::Discard { .. }
@@ -186,7 +186,7 @@ impl Engine {
     /// A command goes: it is counted. To a device that is being exchanged it goes later.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
         if self.is_frozen(command.member) {
-            return self.dispatch.frozen.push((command, class, *written));
+            return self.scheduler.frozen.push((command, class, *written));
         }
         if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
             under_way.went_ns = self.now_ns;
@@ -198,24 +198,24 @@ impl Engine {
             MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
             MemberOp::Write { .. } => add(&mut stats.written, written),
         }
-        self.dispatch.going[class as usize].push(command);
+        self.scheduler.going[class as usize].push(command);
     }
 
     /// A user reads or flushes.
     pub(crate) fn note_prompt(&mut self) {
-        self.dispatch.prompt_ns = Some(self.now_ns);
-        let company = Company {
+        self.scheduler.prompt_ns = Some(self.now_ns);
+        let load = Load {
             users: true,
             prompt: true,
-            ..self.dispatch.lanes.company()
+            ..self.scheduler.lanes.load()
         };
-        self.dispatch.lanes.set_company(company);
+        self.scheduler.lanes.set_load(load);
     }
 
     /// Looks who is about: at the begin of `apply`, and at its end.
-    pub(crate) fn look_at_company(&mut self) {
+    pub(crate) fn look_at_load(&mut self) {
         let prompt = self
-            .dispatch
+            .scheduler
             .prompt_ns
             .is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
         // Who waits while there is room waits for the members, and cleaning does not help.
@@ -227,7 +227,7 @@ impl Engine {
         let short = (self.wants_room() && no_room())
             || self.checkpoint.wants_segment()
             || self.control.shutting_down();
-        self.dispatch.lanes.set_company(Company {
+        self.scheduler.lanes.set_load(Load {
             users: self.users.are_about(self.now_ns),
             prompt,
             short,
@@ -236,7 +236,7 @@ impl Engine {
 
     /// A command has ended, or will not go.
     pub(super) fn leave_lane(&mut self, member: MemberId, under_way: &UnderWay) {
-        self.dispatch
+        self.scheduler
             .lanes
             .end(member, under_way.class, under_way.cost);
     }
@@ -244,7 +244,7 @@ impl Engine {
     /// Devices that were being exchanged are where they belong: what was kept back goes, in its
     /// order. What was for `gone` will end as failed.
     pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
-        for (command, class, written) in std::mem::take(&mut self.dispatch.frozen) {
+        for (command, class, written) in std::mem::take(&mut self.scheduler.frozen) {
             match gone {
                 Some(gone) if gone == command.member => self.cancel_frozen(command, class),
                 _ => self.go(command, class, &written),
@@ -261,24 +261,24 @@ impl Engine {
             _ => None,
         };
         let frozen = self
-            .dispatch
+            .scheduler
             .frozen
             .iter()
             .map(|(command, ..)| command)
             .filter(|command| command.member == to);
-        let held = self.dispatch.lanes.held_for(to).map(|held| &held.command);
+        let held = self.scheduler.lanes.held_for(to).map(|held| &held.command);
         let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
-        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dispatch.frozen)
+        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.scheduler.frozen)
             .into_iter()
             .partition(|(command, ..)| command.member == from);
-        self.dispatch.frozen = rest;
+        self.scheduler.frozen = rest;
         for (command, class, _) in &frozen {
-            self.dispatch
+            self.scheduler
                 .lanes
-                .end(from, *class, dispatch::cost(&command.op));
+                .end(from, *class, scheduler::cost(&command.op));
         }
         let held = self
-            .dispatch
+            .scheduler
             .lanes
             .cancel(from)
             .into_iter()
@@ -295,7 +295,7 @@ impl Engine {
                 .get_mut(command.tag.0 as u32)
                 .filter(|_| wanted)
             else {
-                self.dispatch.cancelled.push_back(command);
+                self.scheduler.cancelled.push_back(command);
                 continue;
             };
             match under_way.purpose {
@@ -312,7 +312,7 @@ impl Engine {
                 }
                 Purpose::JournalWrite => {}
                 _ => {
-                    self.dispatch.cancelled.push_back(command);
+                    self.scheduler.cancelled.push_back(command);
                     continue;
                 }
             }
@@ -320,10 +320,10 @@ impl Engine {
             let (class, cost) = (under_way.class, under_way.cost);
             self.members.list[from.index()].in_flight -= 1;
             self.members.list[to.index()].in_flight += 1;
-            if self.dispatch.lanes.begin(to, class, cost) {
+            if self.scheduler.lanes.begin(to, class, cost) {
                 self.go(command, class, &written);
             } else {
-                self.dispatch.lanes.hold(
+                self.scheduler.lanes.hold(
                     to,
                     class,
                     cost,
@@ -335,24 +335,24 @@ impl Engine {
     }
 
     fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
-        self.dispatch
+        self.scheduler
             .lanes
-            .end(command.member, class, dispatch::cost(&command.op));
-        self.dispatch.cancelled.push_back(command);
+            .end(command.member, class, scheduler::cost(&command.op));
+        self.scheduler.cancelled.push_back(command);
     }
 
     /// Nothing goes to a member any more: what is held for it will end as failed.
     pub(crate) fn cancel_held(&mut self, member: MemberId) {
-        let frozen = std::mem::take(&mut self.dispatch.frozen);
+        let frozen = std::mem::take(&mut self.scheduler.frozen);
         let (frozen, rest): (Vec<_>, Vec<_>) = frozen
             .into_iter()
             .partition(|(command, ..)| command.member == member);
-        self.dispatch.frozen = rest;
+        self.scheduler.frozen = rest;
         for (command, class, _) in frozen {
             self.cancel_frozen(command, class);
         }
-        let cancelled = self.dispatch.lanes.cancel(member);
-        self.dispatch
+        let cancelled = self.scheduler.lanes.cancel(member);
+        self.scheduler
             .cancelled
             .extend(cancelled.into_iter().map(|held| held.command));
     }
@@ -361,11 +361,11 @@ impl Engine {
     /// it will end as failed. Its number stays taken until it comes back.
     pub(crate) fn disown(&mut self, member: MemberId) {
         self.cancel_held(member);
-        if self.planted == Plant::KeptWaiting {
+        if self.fault == InjectedFault::KeptWaiting {
             return;
         }
         let cancelled: BTreeSet<u64> = self
-            .dispatch
+            .scheduler
             .cancelled
             .iter()
             .map(|command| command.tag.0)
@@ -380,7 +380,7 @@ impl Engine {
             let changes = !under_way.purpose.is_read();
             let purpose = std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes });
             self.members.list[member.index()].disowned += 1;
-            self.dispatch.disowned.push_back((member, purpose));
+            self.scheduler.disowned.push_back((member, purpose));
         }
     }
 
@@ -391,15 +391,15 @@ impl Engine {
 
     /// Ends what was cancelled or disowned; true if there was something.
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
-        let any = !(self.dispatch.cancelled.is_empty() && self.dispatch.disowned.is_empty());
-        while let Some((member, purpose)) = self.dispatch.disowned.pop_front() {
+        let any = !(self.scheduler.cancelled.is_empty() && self.scheduler.disowned.is_empty());
+        while let Some((member, purpose)) = self.scheduler.disowned.pop_front() {
             match purpose {
                 // Nothing follows: what is not known to be wrong is not to be written, nor told of.
                 Purpose::Label(_) => self.label_given_up(),
                 purpose => self.command_ended(member, purpose, None, true, out),
             }
         }
-        while let Some(MemberCommand { member, tag, .. }) = self.dispatch.cancelled.pop_front() {
+        while let Some(MemberCommand { member, tag, .. }) = self.scheduler.cancelled.pop_front() {
             if let Some(UnderWay { purpose, .. }) = self.members.in_flight.remove(tag.0 as u32) {
                 self.members.list[member.index()].in_flight -= 1;
                 self.command_ended(member, purpose, None, true, out);
@@ -409,11 +409,11 @@ impl Engine {
     }
 
     /// The end of an `apply`: what is held and may go goes, and everything leaves by class.
-    pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
-        if self.dispatch.held() > 0 {
-            self.look_at_company();
+    pub(crate) fn scheduler(&mut self, out: &mut Outbox) {
+        if self.scheduler.held() > 0 {
+            self.look_at_load();
             while let Some((HeldCommand { command, written }, class, since_ns)) =
-                self.dispatch.lanes.next()
+                self.scheduler.lanes.next()
             {
                 self.stages.record(
                     if class == Class::Foreground {
@@ -427,7 +427,7 @@ impl Engine {
                 self.go(command, class, &written);
             }
         }
-        for going in &mut self.dispatch.going {
+        for going in &mut self.scheduler.going {
             out.commands.append(going);
         }
     }

@@ -20,10 +20,10 @@
 //!   start before that uses the old device.
 
 use super::exchange::Changed;
-use super::life::{self, Change};
+use super::slot_state::{self, Change};
 use crate::control::control_answer;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Plant};
+use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, Notice, Outbox};
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
 
@@ -153,7 +153,7 @@ impl Engine {
             ));
         }
         self.superblock.members[spare.index()].replaces = Some(member);
-        let is_whole = self.planted == Plant::EarlySwitch;
+        let is_whole = self.fault == InjectedFault::EarlySwitch;
         self.exchanges.shadow = Some(Shadow {
             spare,
             of: member,
@@ -362,8 +362,9 @@ impl Engine {
 
     /// For `status`: whom a spare is to replace.
     pub(crate) fn replaced_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.superblock.members[spare.index()]
-            .replaces
-            .filter(|_| life::life(&self.superblock.members[spare.index()]) == life::Life::Spare)
+        self.superblock.members[spare.index()].replaces.filter(|_| {
+            slot_state::slot_state(&self.superblock.members[spare.index()])
+                == slot_state::SlotState::Spare
+        })
     }
 }

@@ -53,7 +53,7 @@ impl Engine {
             return;
         }
         if self.superblock.journals.areas().next().is_some() {
-            self.superblock.journals.promised = self.promised();
+            self.superblock.journals.durable_lsn = self.durable_lsn();
         }
         self.superblock.parent_hash = self.superblock_writer.written_hash;
         self.superblock.generation = self.superblock.generation.next();

@@ -1,13 +1,13 @@
 //! Columns on their way to a member that is rebuilt: whole, or beside users in pieces, one after
 //! the other, so that a user's read waits for one piece at most.
 
-use crate::limits::EXAMINE_PIECE_ROWS;
+use crate::limits::VERIFY_PIECE_ROWS;
 use crate::member::Purpose;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::Buf;
 use windrow_types::{BLOCK_SIZE, MemberId, SegmentId};
 
-const PIECE_BYTES: usize = EXAMINE_PIECE_ROWS as usize * BLOCK_SIZE;
+const PIECE_BYTES: usize = VERIFY_PIECE_ROWS as usize * BLOCK_SIZE;
 
 /// A column that is being written.
 #[derive(Debug)]

@@ -18,8 +18,8 @@
 
 use super::OpenError;
 use super::fence::{batches_through, fence_of};
+use super::incarnation::newest;
 use super::judge::{Case, Found, judge};
-use super::life::newest;
 use super::loss::{Loss, Losses};
 use super::reader::Reader;
 use super::redundancy::verify_payload;
@@ -31,7 +31,7 @@ use crate::stream::Stream;
 use std::cell::Cell;
 use windrow_format::batch::{DecodedBatch, Entry, HeaderFrame};
 use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_types::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+use windrow_types::{BatchSeq, Epoch, Lsn, MAX_STREAMS, SegmentId};
 
 /// Flushed batches at the end of an epoch that are looked at, as a start may have refused them.
 const FLUSHED_DOUBTED: usize = 8;
@@ -46,14 +46,14 @@ pub(super) struct Taken {
     pub(super) segment: SegmentId,
     pub(super) row: u32,
     pub(super) rows: u32,
-    pub(super) seq: Seq,
+    pub(super) seq: BatchSeq,
     pub(super) epoch: Epoch,
     header_checksum: u64,
     ends: Option<Ends>,
     pub(super) entries: u32,
     pub(super) moves: u32,
     /// Runs of orders (first, last) that it covers.
-    pub(super) orders: Vec<(u64, u64)>,
+    pub(super) lsns: Vec<(u64, u64)>,
     /// Parts of it are missing or wrong on a member.
     pub(super) incomplete: bool,
 }
@@ -61,11 +61,11 @@ pub(super) struct Taken {
 impl Taken {
     pub(super) fn new(batch: &DecodedBatch, ends: Option<Ends>) -> Self {
         let h = &batch.frame.header;
-        let mut orders: Vec<(u64, u64)> = Vec::new();
-        for (first, count) in batch.entries.iter().filter_map(|e| orders_of(&e.entry)) {
-            push_range(&mut orders, first.0, first.0.saturating_add(count - 1));
+        let mut lsns: Vec<(u64, u64)> = Vec::new();
+        for (first, count) in batch.entries.iter().filter_map(|e| lsns_of(&e.entry)) {
+            push_range(&mut lsns, first.0, first.0.saturating_add(count - 1));
         }
-        orders.shrink_to_fit();
+        lsns.shrink_to_fit();
         Self {
             segment: h.segment,
             row: h.row,
@@ -80,7 +80,7 @@ impl Taken {
                 .iter()
                 .filter(|e| matches!(e.entry, Entry::Move { .. }))
                 .count() as u32,
-            orders,
+            lsns,
             incomplete: false,
         }
     }
@@ -88,7 +88,7 @@ impl Taken {
     /// A batch of so many moves, for tests.
     #[cfg(test)]
     pub(super) fn with_moves(moves: u32) -> Self {
-        let (segment, seq, epoch) = (SegmentId(0), Seq(1), Epoch(1));
+        let (segment, seq, epoch) = (SegmentId(0), BatchSeq(1), Epoch(1));
         Self {
             segment,
             row: 0,
@@ -99,7 +99,7 @@ impl Taken {
             ends: None,
             entries: moves,
             moves,
-            orders: Vec::new(),
+            lsns: Vec::new(),
             incomplete: false,
         }
     }
@@ -145,12 +145,12 @@ impl Taken {
 }
 
 /// Orders that an entry accounts for.
-pub(super) fn orders_of(entry: &Entry) -> Option<(Order, u64)> {
+pub(super) fn lsns_of(entry: &Entry) -> Option<(Lsn, u64)> {
     match entry {
         Entry::Data { birth, .. } | Entry::Fill { birth, .. } | Entry::Reference { birth, .. } => {
             Some((*birth, 1))
         }
-        Entry::Range { order, .. } | Entry::Volume { order, .. } => Some((*order, 1)),
+        Entry::Range { lsn, .. } | Entry::Volume { lsn, .. } => Some((*lsn, 1)),
         Entry::Covered { first, count } => Some((*first, *count)),
         Entry::Move { .. } | Entry::Page { .. } => None,
     }
@@ -168,16 +168,16 @@ pub(super) fn push_range(ranges: &mut Vec<(u64, u64)>, first: u64, last: u64) {
 /// than that.
 #[derive(Debug)]
 pub(super) struct Durable {
-    pub(super) seqs: [Seq; MAX_STREAMS],
-    pub(super) through: Order,
+    pub(super) seqs: [BatchSeq; MAX_STREAMS],
+    pub(super) through: Lsn,
 }
 
 impl Durable {
     /// Nothing is known to be durable.
     pub(super) fn nothing() -> Self {
         Self {
-            seqs: [Seq(0); MAX_STREAMS],
-            through: Order(0),
+            seqs: [BatchSeq(0); MAX_STREAMS],
+            through: Lsn(0),
         }
     }
 
@@ -186,8 +186,8 @@ impl Durable {
         &mut self,
         superblock: &Superblock,
         epoch: Epoch,
-        seqs: &[Seq; MAX_STREAMS],
-        through: Order,
+        seqs: &[BatchSeq; MAX_STREAMS],
+        through: Lsn,
     ) {
         let fence = fence_of(superblock, epoch);
         for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
@@ -195,7 +195,7 @@ impl Durable {
         }
         // Orders between a fence's accepted one and its next one were never used; all of them count
         // as there.
-        let claimed = fence.map_or(through, |f| through.min(f.accepted_order));
+        let claimed = fence.map_or(through, |f| through.min(f.recovery_lsn));
         self.through = self.through.max(claimed);
     }
 
@@ -210,12 +210,7 @@ impl Durable {
         for fence in &superblock.fences {
             // A fence is written only after everything it accepts was made durable, and speaks in
             // its own epoch.
-            self.claim(
-                superblock,
-                fence.epoch,
-                &fence.last_seq,
-                fence.accepted_order,
-            );
+            self.claim(superblock, fence.epoch, &fence.last_seq, fence.recovery_lsn);
         }
     }
 }
@@ -242,7 +237,7 @@ impl Chain {
             .map(|(seq, (row, rows))| Taken {
                 row: *row,
                 rows: *rows,
-                seq: Seq(seq),
+                seq: BatchSeq(seq),
                 ..Taken::with_moves(0)
             })
             .collect();
@@ -250,7 +245,7 @@ impl Chain {
         let next = StreamPosition {
             segment: SegmentId(0),
             row,
-            seq: Seq(batches.len() as u64 + 1),
+            seq: BatchSeq(batches.len() as u64 + 1),
             next_segment: SegmentId::NONE,
         };
         Self {
@@ -303,17 +298,17 @@ impl Chain {
     }
 
     /// The last batch that counts.
-    pub(super) fn last_seq(&self) -> Seq {
-        Seq(self.next.seq.0.saturating_sub(1))
+    pub(super) fn last_seq(&self) -> BatchSeq {
+        BatchSeq(self.next.seq.0.saturating_sub(1))
     }
 
     /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the
     /// gap at which the log ends. Nothing in them lives, so the stream goes on in their place, and
     /// what is readmitted needs no more segments than it had before.
-    fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
+    fn drop_void(&mut self, superblock: &Superblock, covered: Lsn) {
         let is_void = |batch: &Taken| {
             let through = batches_through(superblock, batch.epoch).min(covered).0;
-            !batch.orders.is_empty() && batch.orders.iter().all(|(first, _)| *first > through)
+            !batch.lsns.is_empty() && batch.lsns.iter().all(|(first, _)| *first > through)
         };
         self.drop_last_while(is_void);
     }
@@ -368,13 +363,13 @@ impl Chains {
 
     /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is
     /// not.
-    pub(super) fn damage(&self, chain: &Chain, accepted: Order) -> Option<&'static str> {
+    pub(super) fn damage(&self, chain: &Chain, accepted: Lsn) -> Option<&'static str> {
         // (A further stream that was never opened can not be what is missing.)
-        let by_order = is_user(chain.stream)
+        let by_lsn = is_user(chain.stream)
             && (chain.stream == 0 || chain.end != Found::NeverOpened)
             && accepted < self.durable.through;
         let by_seq = chain.next.seq <= self.durable.seqs[chain.stream];
-        judge(chain.end, by_seq || by_order).damage()
+        judge(chain.end, by_seq || by_lsn).damage()
     }
 
     /// All of them, in order of the streams.
@@ -390,7 +385,7 @@ impl Chains {
         &mut self,
         superblock: &Superblock,
         root: &CheckpointRoot,
-        covered: Order,
+        covered: Lsn,
         checkpoint_broken: bool,
     ) {
         for chain in &mut self.list {
@@ -485,7 +480,7 @@ impl Walk<'_> {
         &self,
         frame: &HeaderFrame,
         shape: &windrow_geometry::Shape,
-        seq: Seq,
+        seq: BatchSeq,
     ) -> Option<Epoch> {
         let h = &frame.header;
         let next = usize::from(h.stream.0) == self.stream && h.shape == *shape && h.seq == seq;
@@ -521,7 +516,7 @@ impl Walk<'_> {
             return Ok(chain);
         }
         // What of the stream was flushed in the last batch's epoch, as that epoch knew it.
-        let mut flushed = (Epoch(0), Seq(0));
+        let mut flushed = (Epoch(0), BatchSeq(0));
         loop {
             let mut step = self.step(reader, durable, &chain)?;
             let epoch = chain
@@ -540,7 +535,7 @@ impl Walk<'_> {
                     let before = if flushed.0 == h.epoch {
                         flushed.1
                     } else {
-                        Seq(0)
+                        BatchSeq(0)
                     };
                     flushed = (h.epoch, before.max(h.flushed_seq[self.stream]));
                     chain.take(&batch, ends, budget);
@@ -570,7 +565,7 @@ impl Walk<'_> {
         reader: &mut Reader<'_>,
         durable: &mut Durable,
         chain: &Chain,
-        (epoch, flushed): (Epoch, Seq),
+        (epoch, flushed): (Epoch, BatchSeq),
     ) -> Result<Option<(usize, Step)>, OpenError> {
         let of_epoch = |taken: &&Taken| taken.epoch == epoch;
         let doubtful = chain
@@ -663,7 +658,7 @@ impl Walk<'_> {
         reader: &mut Reader<'_>,
         durable: &mut Durable,
         (segment, row): (SegmentId, u32),
-        seq: Seq,
+        seq: BatchSeq,
         epoch: Epoch,
     ) -> Result<Option<Step>, OpenError> {
         if epoch >= self.superblock.epoch {
@@ -745,7 +740,7 @@ impl Walk<'_> {
 fn verify_recent(
     reader: &mut Reader<'_>,
     chain: &mut Chain,
-    flushed: Seq,
+    flushed: BatchSeq,
 ) -> Result<(), OpenError> {
     let first = chain.batches.partition_point(|b| b.seq <= flushed);
     for at in first..chain.batches.len() {
@@ -777,7 +772,7 @@ fn verify_recent(
 pub(super) fn refuse_damage(
     reader: &mut Reader<'_>,
     chains: &Chains,
-    accepted: Order,
+    accepted: Lsn,
     notes: &mut Vec<String>,
 ) -> Result<(), OpenError> {
     let mut losses = Vec::new();
@@ -803,13 +798,13 @@ fn loss_of(
     reader: &mut Reader<'_>,
     chain: &Chain,
     durable: &Durable,
-    accepted: Order,
+    accepted: Lsn,
     why: &'static str,
 ) -> Result<Loss, OpenError> {
     let StreamPosition {
         segment, row, seq, ..
     } = chain.next;
-    let orders = is_user(chain.stream) && accepted < durable.through;
+    let lsns = is_user(chain.stream) && accepted < durable.through;
     let mut loss = Loss {
         stream: chain.stream as u8,
         seq,
@@ -817,7 +812,7 @@ fn loss_of(
         segment,
         row,
         end_row: row,
-        orders: orders.then(|| (accepted.next(), durable.through)),
+        lsns: lsns.then(|| (accepted.next(), durable.through)),
         blocks: Vec::new(),
         more_runs: 0,
         why,

@@ -5,7 +5,7 @@ use super::replay;
 use windrow_format::superblock::{
     CheckpointRoot, Features, Fence, MAX_FENCES, PoolState, Superblock,
 };
-use windrow_types::{Epoch, Order, Uuid};
+use windrow_types::{Epoch, Lsn, Uuid};
 
 /// The earliest fence that a batch of this epoch lies behind.
 pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
@@ -18,19 +18,19 @@ pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> 
 
 /// The last order that a batch of this epoch may bring. What is behind it, and was accepted, only
 /// the journal had: it is in batches of later epochs, or still in the journal.
-pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Order {
-    fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.covered_order)
+pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Lsn {
+    fence_of(superblock, epoch).map_or(Lsn(u64::MAX), |f| f.covered_lsn)
 }
 
 /// The last order that a journal record of this epoch may bring.
-pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Order {
+pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Lsn {
     superblock
         .fences
         .iter()
         .filter(|f| f.epoch > epoch)
-        .map(|f| f.accepted_order)
+        .map(|f| f.recovery_lsn)
         .min()
-        .unwrap_or(Order(u64::MAX))
+        .unwrap_or(Lsn(u64::MAX))
 }
 
 /// The superblock of the new epoch.
@@ -47,10 +47,10 @@ pub(super) fn raise_fence(
     // This version does not keep up what belongs to flags that it does not know.
     superblock.features.compatible &= Features::KNOWN.compatible;
     superblock.checkpoints = [Some(*root), None];
-    superblock.journals.promised = if superblock.journals.areas().next().is_some() {
+    superblock.journals.durable_lsn = if superblock.journals.areas().next().is_some() {
         restart.accepted
     } else {
-        Order(0)
+        Lsn(0)
     };
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {
@@ -59,9 +59,9 @@ pub(super) fn raise_fence(
     }
     superblock.fences.push(Fence {
         epoch: superblock.epoch,
-        accepted_order: restart.accepted,
-        covered_order: restart.covered,
-        next_order: restart.next_order,
+        recovery_lsn: restart.accepted,
+        covered_lsn: restart.covered,
+        next_lsn: restart.next_lsn,
         last_seq: restart.last_seq,
     });
 }
@@ -73,7 +73,7 @@ pub(super) fn raise_fence(
 /// are covered by nothing else: one that skipped none goes first. (If all did, the next start finds
 /// the gap and refuses the pool, rather than losing what is behind it.)
 fn fence_to_drop(fences: &[Fence]) -> usize {
-    let skipped_none = |f: &Fence| f.next_order == f.accepted_order.next();
+    let skipped_none = |f: &Fence| f.next_lsn == f.recovery_lsn.next();
     let idle = fences.windows(2).position(|pair| {
         Fence {
             epoch: pair[1].epoch,
@@ -87,7 +87,7 @@ fn fence_to_drop(fences: &[Fence]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_types::{MAX_STREAMS, Seq};
+    use windrow_types::{BatchSeq, MAX_STREAMS};
 
     /// A daemon that is killed again and again before it has written anything filled the list with
     /// fences that say the same, and the one that told of a refused batch went for them.
@@ -95,10 +95,10 @@ mod tests {
     fn a_fence_that_says_nothing_new_is_dropped_first() {
         let fence = |epoch, accepted, next, last| Fence {
             epoch: Epoch(epoch),
-            accepted_order: Order(accepted),
-            covered_order: Order(accepted),
-            next_order: Order(next),
-            last_seq: [Seq(last); MAX_STREAMS],
+            recovery_lsn: Lsn(accepted),
+            covered_lsn: Lsn(accepted),
+            next_lsn: Lsn(next),
+            last_seq: [BatchSeq(last); MAX_STREAMS],
         };
         assert_eq!(
             fence_to_drop(&[

@@ -30,7 +30,7 @@ use windrow_format::superblock::Superblock;
 use windrow_geometry::JournalArea;
 use windrow_io::{Buf, BufPool, MemberError, Payload};
 use windrow_types::{
-    BLOCK_BYTES, BLOCK_SIZE, Epoch, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, VolumeId,
+    BLOCK_BYTES, BLOCK_SIZE, BatchSeq, Epoch, Lba, Lsn, MemberId, PoolUuid, SegmentId, VolumeId,
 };
 
 /// A record that counts.
@@ -64,7 +64,7 @@ pub(super) struct Found {
     /// In ascending order of epoch and number.
     pub(super) records: Vec<Record>,
     /// What was durable, as records say that are not reached: epoch and order.
-    pub(super) claims: Vec<(Epoch, Order)>,
+    pub(super) claims: Vec<(Epoch, Lsn)>,
     /// The highest epoch of any record, whether it counts or not.
     pub(super) highest_epoch: Epoch,
     /// Of each journal the chunk that seems to have been filled last.
@@ -78,7 +78,7 @@ pub(crate) enum Readmitted {
         /// Block.
         key: BlockKey,
         /// The order it has.
-        order: Order,
+        lsn: Lsn,
         /// Content; `None`: all bytes are 0xFF if `ones`, else 0x00.
         content: Option<Payload>,
         /// See `content`.
@@ -89,7 +89,7 @@ pub(crate) enum Readmitted {
         /// The entry.
         entry: Entry,
         /// Its last order.
-        order: Order,
+        lsn: Lsn,
     },
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Brought {
     pub(super) list: Vec<Readmitted>,
     /// Orders of blocks for which the tables have no volume, or a smaller one, and which no later
     /// record took.
-    pub(super) homeless: Vec<Order>,
+    pub(super) homeless: Vec<Lsn>,
 }
 
 /// Reads the records that may hold orders above `covered`. Those of epochs before that of the
@@ -109,7 +109,7 @@ pub(super) struct Brought {
 pub(super) fn collect(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
-    covered: Order,
+    covered: Lsn,
     since: Epoch,
 ) -> Result<Found, OpenError> {
     let mut found = Found {
@@ -129,7 +129,7 @@ fn collect_ring(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
     ring: usize,
-    (covered, since): (Order, Epoch),
+    (covered, since): (Lsn, Epoch),
     found: &mut Found,
 ) -> Result<(), OpenError> {
     let area = found.areas[ring];
@@ -181,13 +181,13 @@ fn follow(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
     (ring, chunk): (usize, u32),
-    (covered, since): (Order, Epoch),
+    (covered, since): (Lsn, Epoch),
     found: &mut Found,
 ) -> Result<(), MemberError> {
     let area = found.areas[ring];
     let copies = reader.journal_copies(&area, chunk, area.chunk_bytes as usize)?;
     let (mut bytes, mut records) = (Vec::new(), Vec::new());
-    let (mut epoch, mut seq) = (since, None::<Seq>);
+    let (mut epoch, mut seq) = (since, None::<BatchSeq>);
     loop {
         let at = bytes.len();
         let decode = |copy: &Buf| {
@@ -262,7 +262,7 @@ fn claims_behind(
     (pool, chunk, granule): (&PoolUuid, u32, u32),
     mut at: usize,
     (least, most): (Epoch, Epoch),
-    claims: &mut Vec<(Epoch, Order)>,
+    claims: &mut Vec<(Epoch, Lsn)>,
 ) {
     loop {
         let header = |copy: &Buf| {
@@ -284,7 +284,7 @@ fn claims_behind(
 
 impl Found {
     /// What was durable, as all records say: epoch and order.
-    pub(super) fn claims(&self) -> impl Iterator<Item = (Epoch, Order)> + '_ {
+    pub(super) fn claims(&self) -> impl Iterator<Item = (Epoch, Lsn)> + '_ {
         self.records
             .iter()
             .map(|record| (record.epoch(), record.decoded.header.durable))
@@ -293,7 +293,7 @@ impl Found {
 
     /// The last order that is in effect when the log has everything up to `covered`, and the
     /// highest one that any record names.
-    pub(super) fn accepted(&self, superblock: &Superblock, covered: Order) -> (Order, Order) {
+    pub(super) fn accepted(&self, superblock: &Superblock, covered: Lsn) -> (Lsn, Lsn) {
         let of_records = self.records.iter().map(|record| {
             let h = &record.decoded.header;
             (
@@ -304,8 +304,8 @@ impl Found {
         let skipped = superblock
             .fences
             .iter()
-            .map(|f| (f.accepted_order.next(), Order(f.next_order.0 - 1)));
-        let mut ranges: Vec<(Order, Order)> = of_records
+            .map(|f| (f.recovery_lsn.next(), Lsn(f.next_lsn.0 - 1)));
+        let mut ranges: Vec<(Lsn, Lsn)> = of_records
             .chain(skipped)
             .filter(|(first, last)| first <= last)
             .collect();
@@ -339,7 +339,7 @@ impl Found {
         let mut block = buffers.get(BLOCK_SIZE);
         if stored.len() == BLOCK_SIZE {
             block.copy_from_slice(stored);
-        } else if !windrow_reduction::unpack(stored, &mut block) {
+        } else if !windrow_reduction::decompress(stored, &mut block) {
             let seq = record.decoded.header.seq;
             return Err(OpenError::Damage(format!(
                 "payload {} of journal record {seq} verifies, but it can not be unpacked",
@@ -350,14 +350,14 @@ impl Found {
     }
 
     /// Where the journals go on.
-    pub(super) fn resume(&self, accepted: Order) -> Resume {
-        let mut rings: Vec<(Vec<Order>, u32)> = self
+    pub(super) fn resume(&self, accepted: Lsn) -> Resume {
+        let mut rings: Vec<(Vec<Lsn>, u32)> = self
             .areas
             .iter()
-            .map(|area| vec![Order(0); area.chunks as usize])
+            .map(|area| vec![Lsn(0); area.chunks as usize])
             .zip(self.newest_chunks.iter().copied())
             .collect();
-        let mut seq = Seq(0);
+        let mut seq = BatchSeq(0);
         for record in &self.records {
             let (h, chunk) = (&record.decoded.header, &self.chunks[record.chunk]);
             let of_chunk = &mut rings[chunk.ring].0[chunk.number as usize];
@@ -376,8 +376,8 @@ impl Found {
     pub(super) fn complete(
         &self,
         reader: &mut Reader<'_>,
-        covered: Order,
-        accepted: Order,
+        covered: Lsn,
+        accepted: Lsn,
         spent: &mut [MemberStats],
     ) -> Result<u64, OpenError> {
         let mut completed = 0;
@@ -404,7 +404,7 @@ impl Found {
     pub(super) fn apply(
         &self,
         superblock: &Superblock,
-        (covered, accepted): (Order, Order),
+        (covered, accepted): (Lsn, Lsn),
         buffers: &BufPool,
         tables: &mut Tables,
         before: &mut dyn FnMut(&Entry, &mut Tables),
@@ -416,17 +416,17 @@ impl Found {
         for record in &self.records {
             let through = records_through(superblock, record.epoch()).min(accepted);
             for decoded in &record.decoded.entries {
-                let Some((first, count)) = decoded.entry.orders() else {
+                let Some((first, count)) = decoded.entry.lsns() else {
                     continue;
                 };
-                let last = Order(first.0 + count - 1).min(through);
+                let last = Lsn(first.0 + count - 1).min(through);
                 if last <= done || first > through {
                     continue;
                 }
                 let first = first.max(done.next());
                 if first > done.next() {
                     // Orders that a start between skipped: their fence covers them.
-                    list.push(nothing(done.next(), Order(first.0 - 1)));
+                    list.push(nothing(done.next(), Lsn(first.0 - 1)));
                 }
                 done = last;
                 before(&decoded.entry, tables);
@@ -446,7 +446,7 @@ impl Found {
         // A block of a volume that is gone, or that has become smaller, is nothing but its order.
         let mut homeless = Vec::new();
         for item in &mut list {
-            let Readmitted::Block { key, order, .. } = item else {
+            let Readmitted::Block { key, lsn, .. } = item else {
                 continue;
             };
             if tables
@@ -454,8 +454,8 @@ impl Found {
                 .active(key.volume())
                 .is_none_or(|v| key.lba().0 >= v.blocks())
             {
-                homeless.push(*order);
-                *item = nothing(*order, *order);
+                homeless.push(*lsn);
+                *item = nothing(*lsn, *lsn);
             }
         }
         // What took blocks from these segments is in the journal only: they are not to be written
@@ -470,14 +470,14 @@ impl Found {
     fn readmit_entry(
         &self,
         (record, decoded, buffers): (&Record, &DecodedEntry, &BufPool),
-        (first, last): (Order, Order),
+        (first, last): (Lsn, Lsn),
         newest: &mut BTreeMap<u64, usize>,
         list: &mut Vec<Readmitted>,
         tables: &mut Tables,
     ) -> Result<(), OpenError> {
         let supersede = |at: usize, list: &mut Vec<Readmitted>| {
-            if let Readmitted::Block { order, .. } = &list[at] {
-                list[at] = nothing(*order, *order);
+            if let Readmitted::Block { lsn, .. } = &list[at] {
+                list[at] = nothing(*lsn, *lsn);
             }
         };
         match &decoded.entry {
@@ -504,7 +504,7 @@ impl Found {
                 );
                 list.push(Readmitted::Block {
                     key,
-                    order: first,
+                    lsn: first,
                     content,
                     ones,
                 });
@@ -522,7 +522,7 @@ impl Found {
                 apply_entry(&decoded.entry, MapEntry::HOLE, tables)?;
                 list.push(Readmitted::Record {
                     entry: decoded.entry.clone(),
-                    order: last,
+                    lsn: last,
                 });
             }
             Entry::Covered { .. }
@@ -565,13 +565,13 @@ fn write_copy(
 }
 
 /// Orders without content.
-fn nothing(first: Order, last: Order) -> Readmitted {
+fn nothing(first: Lsn, last: Lsn) -> Readmitted {
     Readmitted::Record {
         entry: Entry::Covered {
             first,
             count: last.0 - first.0 + 1,
         },
-        order: last,
+        lsn: last,
     }
 }
 
@@ -610,7 +610,7 @@ fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
         segments.extend(
             blocks
                 .filter(MapEntry::has_payload)
-                .map(|entry| tables.codec.segment(entry.place())),
+                .map(|entry| tables.codec.segment(entry.address())),
         );
     }
     segments
@@ -648,16 +648,16 @@ impl Engine {
         }
         for item in list {
             match item {
-                Readmitted::Record { entry, order } => self.queue_record(entry, order),
+                Readmitted::Record { entry, lsn } => self.queue_record(entry, lsn),
                 Readmitted::Block {
                     key,
-                    order,
+                    lsn,
                     content,
                     ones,
                 } => {
                     let fill = if ones { &self.ones } else { &self.zeroes };
                     let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
-                    self.readmit_block(key.volume(), Lba(key.lba().0), order, content)
+                    self.readmit_block(key.volume(), Lba(key.lba().0), lsn, content)
                         .map_err(|_| OpenError::MapMemory {
                             limit: self.limits.map_bytes,
                         })?;

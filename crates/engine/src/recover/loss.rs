@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 use windrow_format::batch::Entry;
-use windrow_types::{Lba, Order, SegmentId, Seq, VolumeId};
+use windrow_types::{BatchSeq, Lba, Lsn, SegmentId, VolumeId};
 
 /// Runs of blocks that one loss lists; the others are only counted.
 const RUNS_MAX: usize = 64;
@@ -25,9 +25,9 @@ pub struct Loss {
     /// Stream.
     pub stream: u8,
     /// The first batch that is lost.
-    pub seq: Seq,
+    pub seq: BatchSeq,
     /// The last batch of the stream that was known to be durable.
-    pub durable_seq: Seq,
+    pub durable_seq: BatchSeq,
     /// Segment of the first lost batch ([`SegmentId::NONE`]: not known).
     pub segment: SegmentId,
     /// Its first row.
@@ -35,7 +35,7 @@ pub struct Loss {
     /// The row behind the lost rows, as far as can be told.
     pub end_row: u32,
     /// Orders that were durable and are not there, first and last (streams of user entries only).
-    pub orders: Option<(Order, Order)>,
+    pub lsns: Option<(Lsn, Lsn)>,
     /// Blocks that are known to be in the lost batch.
     pub blocks: Vec<LostBlocks>,
     /// Further runs of blocks, not listed.
@@ -100,7 +100,7 @@ impl fmt::Display for Loss {
             )?;
         }
         write!(f, ": {}", self.why)?;
-        if let Some((first, last)) = self.orders {
+        if let Some((first, last)) = self.lsns {
             write!(f, "; lost are orders {first} to {last}")?;
         }
         for (i, run) in self.blocks.iter().enumerate() {

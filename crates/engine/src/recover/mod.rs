@@ -11,37 +11,37 @@
 //! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it
 //! leaves everything as it was, or completed with the very bytes it should have had.
 
-mod aside;
 mod chain;
 mod fence;
+mod incarnation;
 mod journal;
 mod judge;
-mod life;
 mod load;
 mod loss;
 mod pages;
 mod quorum;
 mod reader;
-mod rebuild;
 mod redundancy;
 mod replace;
 mod replay;
+mod retired;
+mod salvage;
 mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
-pub use rebuild::{
-    LostOrders, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume,
+pub(crate) use replay::place_in;
+pub use salvage::{
+    LostLsns, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume,
     UnreadCheckpoint,
 };
-pub(crate) use replay::place_in;
 pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
 use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::lsn::LsnClock;
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
-use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
@@ -53,7 +53,7 @@ use windrow_format::superblock::{
 use windrow_geometry::{MAX_MEMBERS, ZoneMap};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_policy::select::Rule;
-use windrow_types::{BLOCK_BYTES, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId};
+use windrow_types::{AddressCodec, BLOCK_BYTES, Lsn, MemberId, SegmentId, Uuid, VolumeId};
 
 /// Where a stream does not go on at the end of its chain, numbers begin so far above all that it
 /// can have reached.
@@ -150,7 +150,7 @@ pub(crate) fn victim_rule(properties: &Properties) -> Rule {
 /// Tables while they are being recovered.
 pub(crate) struct Tables {
     pub(crate) zones: ZoneMap,
-    pub(crate) codec: PlaceCodec,
+    pub(crate) codec: AddressCodec,
     pub(crate) segments: crate::segment::Segments,
     pub(crate) volumes: crate::volume::Volumes,
 }
@@ -222,10 +222,10 @@ impl Engine {
             mut superblock,
             lagging,
             notes,
-            aside,
+            retired,
         } = quorum::newest_without(io, options, failing, remembered)?;
         let zones = ZoneMap::new(superblock.zones.clone());
-        let codec = superblock.place_codec();
+        let codec = superblock.address_codec();
         let kept = Kept::of(&superblock);
         let mut plan =
             crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
@@ -252,7 +252,7 @@ impl Engine {
             .map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8)))
             .collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
-        reader.read_aside_of(aside, failing);
+        reader.read_retired_of(retired, failing);
         let mut report = OpenReport {
             clean: superblock.state == PoolState::Exported,
             notes,
@@ -333,7 +333,11 @@ impl Engine {
                 .min(map_bytes_wanted);
             fence::raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
-        let read_aside = if reader.reads_aside { reader.aside } else { 0 };
+        let read_retired = if reader.reads_retired {
+            reader.retired
+        } else {
+            0
+        };
         let mut engine = build(
             superblock,
             tables,
@@ -364,7 +368,7 @@ impl Engine {
             &engine.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
-        if !options.read_only && !flush_aside(io, read_aside, spent) {
+        if !options.read_only && !flush_aside(io, read_retired, spent) {
             engine.journal.promise_no_more_than(outcome.restart.covered);
         }
         report.notes.extend(engine.note_unfit_journals(io));
@@ -373,7 +377,7 @@ impl Engine {
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
         }
-        engine.settle_restripe(map_bytes_wanted);
+        engine.settle_reshape(map_bytes_wanted);
         if !options.read_only && engine.wants_index() {
             engine.make_index();
         }
@@ -449,7 +453,7 @@ fn write_lagging(
 /// A generation between the one that was found and that of the fence, of the same content: a start
 /// by force leaves two generations behind it before anything else is written. Members that are not
 /// there may have gone on without these, and have them on record as absent since up to two
-/// generations after the one that these bear now (`life::found`): with one generation more, a
+/// generations after the one that these bear now (`slot_state::found`): with one generation more, a
 /// member that lagged by one would seem to have done nothing meanwhile.
 fn step_after(found: &Superblock) -> Superblock {
     Superblock {
@@ -601,7 +605,7 @@ fn build(
         .iter()
         .map(|id| Stream::new(*id, restart.positions[*id]))
         .collect();
-    let orders = Orders::resume(restart.covered, restart.accepted, restart.next_order);
+    let lsns = LsnClock::resume(restart.covered, restart.accepted, restart.next_lsn);
     let max_rows = tables
         .zones
         .zones()
@@ -619,7 +623,7 @@ fn build(
         segments: tables.segments,
         volumes: tables.volumes,
         pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
-        orders,
+        lsns,
         streams,
         admission: Default::default(),
         ranges: Default::default(),
@@ -634,22 +638,22 @@ fn build(
         ledger: Default::default(),
         control: Default::default(),
         reduction: Default::default(),
-        examinations: Default::default(),
+        verifications: Default::default(),
         scrub: Default::default(),
         rebuild: Default::default(),
         exchanges: Default::default(),
         users: Default::default(),
         slow: Default::default(),
-        dispatch: crate::member::Dispatch::new(&limits),
+        scheduler: crate::member::Schedule::new(&limits),
         stages: Default::default(),
         wall: Default::default(),
-        restripe: Default::default(),
+        reshape: Default::default(),
         policy: crate::policy::Policy::plain(),
         counters: Default::default(),
         warmth: Default::default(),
         survey: Default::default(),
         damage: Default::default(),
-        planted: Default::default(),
+        fault: Default::default(),
         superblock,
         zones: tables.zones,
         codec: tables.codec,
@@ -671,7 +675,7 @@ fn build(
         .map(|v| v.record.id)
         .collect();
     for volume in deleting {
-        engine.begin_delete(volume, Order(restart.accepted.0));
+        engine.begin_delete(volume, Lsn(restart.accepted.0));
     }
     engine.settle_streams();
     engine.settle_stale(root);

@@ -19,10 +19,10 @@
 //! replacement), or that is smaller than what the pool has on it (a file cut short, a partition
 //! made smaller), is as good as not there, and is noted.
 
-use super::aside::Slots;
-use super::{OpenError, aside};
+use super::retired::Slots;
+use super::{OpenError, retired};
 use crate::OpenOptions;
-use crate::member::life::{self, Change, Found};
+use crate::member::slot_state::{self, Change, Found};
 use crate::member::{needed_bytes, nobody_without};
 use windrow_format::superblock::{
     MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
@@ -81,7 +81,7 @@ pub(super) struct Ruling {
     /// Devices in the place of a member that are not used, and why.
     pub(super) notes: Vec<String>,
     /// Journal devices that may be read although they are not in service, as a bit mask.
-    pub(super) aside: u64,
+    pub(super) retired: u64,
 }
 
 /// What members bore when they could still be read, in the attempts of one start.
@@ -131,7 +131,7 @@ pub(super) fn newest_without(
     remembered.complete(&mut slots, failing);
     let mut found: Vec<(MemberId, Superblock)> = slots
         .iter()
-        .filter_map(|of| Some((of.0, aside::newest_of(of)?.clone())))
+        .filter_map(|of| Some((of.0, retired::newest_of(of)?.clone())))
         .collect();
     // Newer software was here. What it left in other slots is of a time before that, and must not
     // be taken for the present.
@@ -181,7 +181,7 @@ pub(super) fn newest_without(
             || (superblock.generation.next() == newest.generation
                 && superblock.content_hash() == parent);
         present[member.index()] = current && record.state == MemberState::Online;
-        let device = life::found(record, superblock.generation, current);
+        let device = slot_state::found(record, superblock.generation, current);
         if device == Found::Apart && record.state == MemberState::Absent {
             notes.push(format!(
                 "the device of member {member} ({}) is not used: it bears generation {} of another history, this one has gone on without it since {}; what was written there since is there alone",
@@ -206,11 +206,11 @@ pub(super) fn newest_without(
     let gone = (0..io.member_count() as u8)
         .filter(is_gone)
         .fold(0, |mask, member| mask | 1 << member);
-    let aside = aside::readable(&newest, &slots, &present, failing) & !gone;
+    let retired = retired::readable(&newest, &slots, &present, failing) & !gone;
     notes.extend(check_journal_devices(
         &newest,
         (&present, &found),
-        aside,
+        retired,
         options,
     )?);
     let as_found = newest.clone();
@@ -225,7 +225,7 @@ pub(super) fn newest_without(
         superblock: newest,
         lagging,
         notes,
-        aside,
+        retired,
     })
 }
 
@@ -285,7 +285,8 @@ fn note_start(superblock: &mut Superblock, there: &[Found], read_only: bool) {
             *found
         };
         // No start of a pool is refused for what one member is.
-        let _: Result<bool, _> = life::change(record, Change::Start(found), newest, generation);
+        let _: Result<bool, _> =
+            slot_state::change(record, Change::Start(found), newest, generation);
     }
 }
 
@@ -369,11 +370,11 @@ fn check_quorum(
 
 /// A pool that was not shut down is started without its journal devices only if their loss is on
 /// record: what was promised may be there and nowhere else. (One that is whole and can not be
-/// written is `aside`, and can be read.)
+/// written is `retired`, and can be read.)
 fn check_journal_devices(
     newest: &Superblock,
     (present, found): (&[bool], &[(MemberId, Superblock)]),
-    aside: u64,
+    retired: u64,
     options: &OpenOptions,
 ) -> Result<Option<String>, OpenError> {
     let devices = newest.journals.devices();
@@ -384,7 +385,9 @@ fn check_journal_devices(
     let expected: Vec<usize> = of_journal(MemberState::Online).collect();
     if newest.state != PoolState::Active
         || expected.is_empty()
-        || expected.iter().any(|m| present[*m] || aside >> m & 1 == 1)
+        || expected
+            .iter()
+            .any(|m| present[*m] || retired >> m & 1 == 1)
     {
         return Ok(None);
     }

@@ -12,20 +12,20 @@ use windrow_format::batch::{
 use windrow_format::checkpoint::PagePointer;
 use windrow_geometry::{Column, JournalArea, ZoneMap};
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
-use windrow_types::{BLOCK_SIZE, MemberId, PlaceCodec, PoolUuid, SegmentId};
+use windrow_types::{AddressCodec, BLOCK_SIZE, MemberId, PoolUuid, SegmentId};
 
 /// Reads for recovery.
 pub(super) struct Reader<'a> {
     pub(super) io: &'a mut dyn MemberIo,
     pub(super) zones: &'a ZoneMap,
-    pub(super) codec: PlaceCodec,
+    pub(super) codec: AddressCodec,
     pub(super) buffers: &'a BufPool,
     pub(super) online: Vec<bool>,
     pub(super) pool: PoolUuid,
     /// Journal devices that are not in service and may be read, as a bit mask; and whether they
     /// are.
-    pub(super) aside: u64,
-    pub(super) reads_aside: bool,
+    pub(super) retired: u64,
+    pub(super) reads_retired: bool,
     /// A header was looked for where too many columns can not be read to say that there is none.
     pub(super) is_blind: bool,
     /// Blocks read ahead, by member and offset.
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         io: &'a mut dyn MemberIo,
         zones: &'a ZoneMap,
-        codec: PlaceCodec,
+        codec: AddressCodec,
         buffers: &'a BufPool,
         online: Vec<bool>,
         pool: PoolUuid,
@@ -91,8 +91,8 @@ impl<'a> Reader<'a> {
             buffers,
             online,
             pool,
-            aside: 0,
-            reads_aside: false,
+            retired: 0,
+            reads_retired: false,
             is_blind: false,
             ahead: BTreeMap::new(),
         }
@@ -516,12 +516,12 @@ impl<'a> Reader<'a> {
     }
 
     fn page_address(&self, pointer: &PagePointer) -> Option<(SegmentId, Column, u32)> {
-        let segment = self.codec.segment(pointer.place);
+        let segment = self.codec.segment(pointer.address);
         if !pointer.present || !self.zones.contains(segment) {
             return None;
         }
         let shape = self.zones.shape(segment);
-        let block = self.codec.block(pointer.place);
+        let block = self.codec.block(pointer.address);
         let (row, rows) = (u32::from(pointer.batch_row), u32::from(pointer.batch_rows));
         let first = u64::from(row) * u64::from(shape.data);
         let end = first + u64::from(rows) * u64::from(shape.data);
@@ -535,8 +535,8 @@ impl<'a> Reader<'a> {
     /// Journal devices that may be read although they are not in service. One that this very start
     /// has found `failing` was in service until now: what it promised is on record nowhere else, so
     /// nobody would miss it, and it is read in any case.
-    pub(super) fn read_aside_of(&mut self, aside: u64, failing: u64) {
-        (self.aside, self.reads_aside) = (aside, aside & failing != 0);
+    pub(super) fn read_retired_of(&mut self, retired: u64, failing: u64) {
+        (self.retired, self.reads_retired) = (retired, retired & failing != 0);
     }
 
     /// The first bytes of each copy of a chunk of the journal; `None` for one that can not be read.
@@ -549,7 +549,8 @@ impl<'a> Reader<'a> {
         let mut copies: Vec<Option<Buf>> = (0..area.copies).map(|_| None).collect();
         let (mut items, mut names) = (Vec::new(), Vec::new());
         for (copy, (member, offset)) in area.copies_of(chunk).enumerate() {
-            if self.online[member.index()] || (self.reads_aside && self.aside >> member.0 & 1 == 1)
+            if self.online[member.index()]
+                || (self.reads_retired && self.retired >> member.0 & 1 == 1)
             {
                 items.push(ReadItem {
                     member,

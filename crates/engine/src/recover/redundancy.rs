@@ -7,7 +7,7 @@ use super::judge::Found;
 use super::reader::Reader;
 use crate::MemberStats;
 use crate::ends::Ends;
-use crate::examine::{add_redundancy, data_columns};
+use crate::verify::{add_redundancy, data_columns};
 use windrow_format::batch::DecodedBatch;
 use windrow_geometry::Column;
 use windrow_io::Buf;

@@ -11,7 +11,7 @@
 //! are held, at most [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user
 //! entries.
 
-use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage};
+use super::chain::{Chains, Taken, closed_positions, collect, lsns_of, refuse_damage};
 use super::fence::{batches_through, records_through};
 use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
@@ -25,17 +25,18 @@ use windrow_format::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
 use windrow_types::{
-    BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq, VolumeId,
+    Address, AddressCodec, BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lsn, MAX_STREAMS, SegmentId,
+    VolumeId,
 };
 
 /// Where a pool goes on.
 pub(super) struct Restart {
     /// P.
-    pub(super) accepted: Order,
+    pub(super) accepted: Lsn,
     /// What of it the log has: the rest is in the journal only.
-    pub(super) covered: Order,
-    pub(super) next_order: Order,
-    pub(super) last_seq: [Seq; MAX_STREAMS],
+    pub(super) covered: Lsn,
+    pub(super) next_lsn: Lsn,
+    pub(super) last_seq: [BatchSeq; MAX_STREAMS],
     pub(super) positions: [StreamPosition; MAX_STREAMS],
 }
 
@@ -62,33 +63,33 @@ pub(super) fn replay(
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
     let mut chains = collect(reader, superblock, root)?;
-    let log = found_orders(superblock, root, &chains, &[], Order(u64::MAX));
+    let log = found_lsns(superblock, root, &chains, &[], Lsn(u64::MAX));
     let covered = log.accepted;
     chains.durable.claim(
         superblock,
         superblock.epoch,
-        &[Seq(0); MAX_STREAMS],
-        superblock.journals.promised,
+        &[BatchSeq(0); MAX_STREAMS],
+        superblock.journals.durable_lsn,
     );
-    let (mut journal, mut orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
-    if orders.passed < chains.durable.through && reader.aside != 0 && !reader.reads_aside {
+    let (mut journal, mut lsns) = read_journal(reader, superblock, root, &log, &mut chains)?;
+    if lsns.passed < chains.durable.through && reader.retired != 0 && !reader.reads_retired {
         // Something that was durable is not there: devices that have left may have it.
-        reader.reads_aside = true;
-        (journal, orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
+        reader.reads_retired = true;
+        (journal, lsns) = read_journal(reader, superblock, root, &log, &mut chains)?;
     }
-    if reader.reads_aside {
+    if reader.reads_retired {
         let which: Vec<String> = (0..64)
-            .filter(|m| reader.aside >> m & 1 == 1)
+            .filter(|m| reader.retired >> m & 1 == 1)
             .map(|m| m.to_string())
             .collect();
         report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
     }
     refuse_newer_epoch(superblock, &journal)?;
-    let FoundOrders {
+    let FoundLsns {
         accepted,
         passed,
-        next_order,
-    } = orders;
+        next_lsn,
+    } = lsns;
     // Whoever gives up a lost journal gives up what it had promised; what the log had promised
     // stays.
     let passed = if discard_journal && chains.durable.through > passed {
@@ -102,7 +103,7 @@ pub(super) fn replay(
         passed
     };
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
-    apply(reader, superblock, root.order, covered, &chains, tables)?;
+    apply(reader, superblock, root.lsn, covered, &chains, tables)?;
     // (Every volume is there, and has its size: blocks without a home were deleted, or cut off.)
     let readmitted = journal
         .apply(
@@ -114,8 +115,8 @@ pub(super) fn replay(
         )?
         .list;
     let mut positions = closed_positions();
-    let mut last_seq = [Seq(0); MAX_STREAMS];
-    report.void_orders = void_orders(superblock, &chains, covered);
+    let mut last_seq = [BatchSeq(0); MAX_STREAMS];
+    report.void_lsns = void_lsns(superblock, &chains, covered);
     // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that
     // stream goes on elsewhere.
     let checkpoint_broken = chains
@@ -126,7 +127,7 @@ pub(super) fn replay(
         let broken = checkpoint_broken && chain.stream == STREAM_CHECKPOINT;
         settle_segments(root.id, chain, broken, tables);
         if broken {
-            last_seq[chain.stream] = Seq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
+            last_seq[chain.stream] = BatchSeq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
             positions[chain.stream].seq = last_seq[chain.stream].next();
         } else {
             // A successor that was promised but is in no batch yet is free again.
@@ -144,12 +145,12 @@ pub(super) fn replay(
             report.entries += u64::from(batch.entries);
         }
     }
-    (report.accepted_order, report.log_order) = (accepted, covered);
+    (report.recovery_lsn, report.log_lsn) = (accepted, covered);
     Ok(Outcome {
         restart: Restart {
             accepted,
             covered,
-            next_order,
+            next_lsn,
             last_seq,
             positions,
         },
@@ -182,54 +183,54 @@ fn read_journal(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
     root: &CheckpointRoot,
-    log: &FoundOrders,
+    log: &FoundLsns,
     chains: &mut Chains,
-) -> Result<(journal::Found, FoundOrders), OpenError> {
+) -> Result<(journal::Found, FoundLsns), OpenError> {
     let journal = journal::collect(reader, superblock, log.accepted, root.epoch)?;
     for (epoch, durable) in journal.claims() {
         chains
             .durable
-            .claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
+            .claim(superblock, epoch, &[BatchSeq(0); MAX_STREAMS], durable);
     }
     // Behind what the log has without a gap only the journal counts: it lists everything that was
     // promised there, and replay takes one or the other.
     let within = if journal.records.is_empty() {
-        Order(u64::MAX)
+        Lsn(u64::MAX)
     } else {
         log.passed
     };
-    let orders = found_orders(superblock, root, chains, &journal.records, within);
-    Ok((journal, orders))
+    let lsns = found_lsns(superblock, root, chains, &journal.records, within);
+    Ok((journal, lsns))
 }
 
 /// What the orders that are there say.
-struct FoundOrders {
+struct FoundLsns {
     /// P: the last order that is in effect.
-    accepted: Order,
+    accepted: Lsn,
     /// P and what a fence skipped right behind it: orders that were never used are not missing.
-    passed: Order,
+    passed: Lsn,
     /// The first order of the new epoch.
-    next_order: Order,
+    next_lsn: Lsn,
 }
 
 /// Batches count with orders that begin at or below `within`.
-fn found_orders(
+fn found_lsns(
     superblock: &Superblock,
     root: &CheckpointRoot,
     chains: &Chains,
     records: &[journal::Record],
-    within: Order,
-) -> FoundOrders {
+    within: Lsn,
+) -> FoundLsns {
     // First, last, and whether something is in it.
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
-    let mut seen = root.order.0;
+    let mut seen = root.lsn.0;
     for fence in &superblock.fences {
-        ranges.push((fence.accepted_order.0 + 1, fence.next_order.0 - 1, false));
-        seen = seen.max(fence.next_order.0 - 1);
+        ranges.push((fence.recovery_lsn.0 + 1, fence.next_lsn.0 - 1, false));
+        seen = seen.max(fence.next_lsn.0 - 1);
     }
     for batch in chains.users() {
         let through = batches_through(superblock, batch.epoch).min(within).0;
-        for (first, last) in &batch.orders {
+        for (first, last) in &batch.lsns {
             seen = seen.max(*last);
             if *first <= through {
                 ranges.push((*first, (*last).min(through), true));
@@ -248,7 +249,7 @@ fn found_orders(
     }
     ranges.sort_unstable();
     // What a fence skipped is passed over, and is no end: nothing of it is in effect.
-    let (mut passed, mut accepted) = (root.order.0, root.order.0);
+    let (mut passed, mut accepted) = (root.lsn.0, root.lsn.0);
     for (first, last, content) in ranges {
         if first > passed + 1 {
             break;
@@ -260,19 +261,19 @@ fn found_orders(
             accepted
         };
     }
-    FoundOrders {
-        accepted: Order(accepted),
-        passed: Order(passed),
-        next_order: Order(seen.max(passed) + 1),
+    FoundLsns {
+        accepted: Lsn(accepted),
+        passed: Lsn(passed),
+        next_lsn: Lsn(seen.max(passed) + 1),
     }
 }
 
 /// Orders in batches that count for nothing there.
-fn void_orders(superblock: &Superblock, chains: &Chains, covered: Order) -> u64 {
+fn void_lsns(superblock: &Superblock, chains: &Chains, covered: Lsn) -> u64 {
     let of_batch = |batch: &Taken| -> u64 {
         let through = batches_through(superblock, batch.epoch).min(covered).0;
         batch
-            .orders
+            .lsns
             .iter()
             .map(|(first, last)| (last + 1).saturating_sub((*first).max(through + 1)))
             .sum()
@@ -281,13 +282,13 @@ fn void_orders(superblock: &Superblock, chains: &Chains, covered: Order) -> u64 
 }
 
 /// Newest replayed order of the blocks that moves touch.
-type Newest = HashMap<u64, Order, FxBuildHasher>;
+type Newest = HashMap<u64, Lsn, FxBuildHasher>;
 
 fn apply(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
-    root_order: Order,
-    accepted: Order,
+    root_lsn: Lsn,
+    accepted: Lsn,
     chains: &Chains,
     tables: &mut Tables,
 ) -> Result<(), OpenError> {
@@ -301,19 +302,18 @@ fn apply(
         for taken in group {
             for decoded in &taken.batch(reader)?.entries {
                 if let Entry::Move { volume, lba, .. } = decoded.entry {
-                    newest.insert(BlockKey::new(volume, lba).0, Order(0));
+                    newest.insert(BlockKey::new(volume, lba).0, Lsn(0));
                 }
             }
         }
-        for_user_entries(reader, chains, &mut |taken, batch, decoded, order| {
-            if order > batches_through(superblock, taken.epoch).min(accepted) || order <= root_order
-            {
+        for_user_entries(reader, chains, &mut |taken, batch, decoded, lsn| {
+            if lsn > batches_through(superblock, taken.epoch).min(accepted) || lsn <= root_lsn {
                 return Ok(());
             }
             if let Entry::Data { volume, lba, .. } = decoded.entry
                 && let Some(known) = newest.get_mut(&BlockKey::new(volume, lba).0)
             {
-                *known = order;
+                *known = lsn;
             }
             if pass == 0 {
                 apply_entry(&decoded.entry, shown(&tables.codec, batch, decoded), tables)?;
@@ -339,7 +339,7 @@ struct Head<'c> {
 
 impl Head<'_> {
     /// The first order of the entry that is next, after reading the next batch if need be.
-    fn order(&mut self, reader: &mut Reader<'_>) -> Result<Option<Order>, OpenError> {
+    fn order(&mut self, reader: &mut Reader<'_>) -> Result<Option<Lsn>, OpenError> {
         loop {
             let Some((_, batch)) = &self.batch else {
                 let Some(taken) = self.left.next() else {
@@ -351,8 +351,8 @@ impl Head<'_> {
             };
             match batch.entries.get(self.at) {
                 None => self.batch = None,
-                Some(decoded) => match orders_of(&decoded.entry) {
-                    Some((order, _)) => return Ok(Some(order)),
+                Some(decoded) => match lsns_of(&decoded.entry) {
+                    Some((lsn, _)) => return Ok(Some(lsn)),
                     None => self.at += 1,
                 },
             }
@@ -362,7 +362,7 @@ impl Head<'_> {
 
 /// Tells of an entry: its batch, as it was found and decoded, the entry, its order.
 type EachEntry<'f> =
-    &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Order) -> Result<(), OpenError>;
+    &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Lsn) -> Result<(), OpenError>;
 
 /// Goes through the entries of all streams of users in ascending order, with one batch of each
 /// stream and epoch in memory. Of equal orders those of the older epoch come first.
@@ -385,20 +385,20 @@ fn for_user_entries(
         })
         .collect();
     loop {
-        let mut least: Option<(Order, usize)> = None;
+        let mut least: Option<(Lsn, usize)> = None;
         for (at, head) in heads.iter_mut().enumerate() {
-            if let Some(order) = head.order(reader)?
-                && least.is_none_or(|(lowest, _)| order < lowest)
+            if let Some(lsn) = head.order(reader)?
+                && least.is_none_or(|(lowest, _)| lsn < lowest)
             {
-                least = Some((order, at));
+                least = Some((lsn, at));
             }
         }
-        let Some((order, at)) = least else {
+        let Some((lsn, at)) = least else {
             return Ok(());
         };
         let head = &mut heads[at];
         if let Some((taken, batch)) = &head.batch {
-            each(taken, batch, &batch.entries[head.at], order)?;
+            each(taken, batch, &batch.entries[head.at], lsn)?;
         }
         head.at += 1;
     }
@@ -422,7 +422,11 @@ fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken
 }
 
 /// What the map shows for an entry with payload, or a reference; a hole for one without.
-pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedEntry) -> MapEntry {
+pub(super) fn shown(
+    codec: &AddressCodec,
+    batch: &DecodedBatch,
+    decoded: &DecodedEntry,
+) -> MapEntry {
     let h = &batch.frame.header;
     let stored = |p: &PayloadInfo| {
         MapEntry::stored(
@@ -432,7 +436,12 @@ pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedE
         )
     };
     match (&decoded.entry, &decoded.payload) {
-        (Entry::Reference { id, life, .. }, _) => MapEntry::shared(*id, *life),
+        (
+            Entry::Reference {
+                id, incarnation, ..
+            },
+            _,
+        ) => MapEntry::shared(*id, *incarnation),
         (_, None) => MapEntry::HOLE,
         (
             Entry::Data {
@@ -446,19 +455,19 @@ pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedE
                 ..
             },
             Some(payload),
-        ) => stored(payload).with_life(birth.0 as u32),
+        ) => stored(payload).with_incarnation(birth.0 as u32),
         (_, Some(payload)) => stored(payload),
     }
 }
 
 /// The place of payload of a batch.
 pub(crate) fn place_in(
-    codec: &PlaceCodec,
+    codec: &AddressCodec,
     segment: SegmentId,
     row: u32,
     data: u8,
     payload: &PayloadInfo,
-) -> Place {
+) -> Address {
     codec.pack(
         segment,
         u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit),
@@ -478,7 +487,7 @@ fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {
         };
         if newest
             .get(&BlockKey::new(*volume, *lba).0)
-            .is_some_and(|order| order > birth)
+            .is_some_and(|lsn| lsn > birth)
         {
             continue;
         }
@@ -487,9 +496,10 @@ fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {
             continue;
         };
         let now = v.map.get(arena, *lba);
-        if entry.has_payload() && now.has_payload() && now.place() == *from {
+        if entry.has_payload() && now.has_payload() && now.address() == *from {
             // (Repairs do not know births.)
-            v.map.replace(arena, *lba, entry.with_life(now.life()));
+            v.map
+                .replace(arena, *lba, entry.with_incarnation(now.incarnation()));
         }
     }
 }

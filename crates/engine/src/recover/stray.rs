@@ -18,7 +18,7 @@
 //! may have written meanwhile.
 
 use super::chain::Chain;
-use super::life::newest;
+use super::incarnation::newest;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::Engine;
@@ -29,14 +29,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::batch::HeaderFrame;
 use windrow_format::checkpoint::PagePointer;
 use windrow_format::superblock::CheckpointRoot;
-use windrow_types::{SegmentId, Seq};
+use windrow_types::{BatchSeq, SegmentId};
 
 /// A batch that holds pages in use.
 struct Stray {
     row: u32,
     rows: u32,
     /// If its header can be read.
-    seq: Option<Seq>,
+    seq: Option<BatchSeq>,
 }
 
 /// Enters what is stray into the segment table. Returns the segments that it lies in, and the one
@@ -104,7 +104,7 @@ fn batches_in_use(loaded: &Loaded, tables: &Tables) -> BTreeMap<(SegmentId, u32)
         .chain(maps);
     let batch = |p: &PagePointer| {
         (
-            (tables.codec.segment(p.place), u32::from(p.batch_row)),
+            (tables.codec.segment(p.address), u32::from(p.batch_row)),
             u32::from(p.batch_rows),
         )
     };
@@ -130,7 +130,7 @@ fn enter(
     if !known && !is_older {
         segment.starts.fill(0);
         segment.filled_rows = 0;
-        segment.last_seq = Seq(0);
+        segment.last_seq = BatchSeq(0);
     }
     let filled = segment.filled_rows;
     segment.stream = STREAM_CHECKPOINT as u8;
@@ -165,7 +165,7 @@ impl Engine {
         self.segments.open(segment, STREAM_CHECKPOINT);
         self.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
         let codec = self.codec;
-        self.rewrite_pages_where(|place| segments.contains(&codec.segment(place)));
+        self.rewrite_pages_where(|address| segments.contains(&codec.segment(address)));
         self.checkpoint.request();
         Ok(())
     }

@@ -6,14 +6,14 @@ use super::pages::ensure_page;
 use super::{OpenError, Tables};
 use crate::limits::{CAPACITY_MAP_FACTOR, LBA_BITS};
 use crate::volume::{Volume, Volumes};
-use crate::weight::packed;
+use crate::weight::compressed;
 use std::collections::BTreeSet;
 use windrow_format::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::Features;
 use windrow_geometry::Zone;
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
 pub(super) fn apply_entry(
@@ -196,7 +196,7 @@ pub(super) fn features(tables: &Tables) -> u64 {
         let flags = [
             (shares || is_index, Features::SHARED),
             (is_index, Features::DEDUP_INDEX),
-            (packs, Features::PACKED),
+            (packs, Features::COMPRESSED),
         ];
         volume.record.compression.features()
             | flags
@@ -272,8 +272,9 @@ pub(super) fn void_references(tables: &mut Tables) {
                 let content = entry
                     .shared_id()
                     .map(|id| shared.map.get(&volumes.arena, id));
-                content
-                    .is_some_and(|content| !content.has_payload() || content.life() != entry.life())
+                content.is_some_and(|content| {
+                    !content.has_payload() || content.incarnation() != entry.incarnation()
+                })
             };
             let page = index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64;
             let lost: Vec<Lba> = page.map(Lba).filter(is_void).collect();
@@ -328,7 +329,7 @@ pub(super) fn lost_blocks(
 /// The first id that no pool of this size gives: by the format, whatever memory somebody gives to
 /// maps today. (Pages of maps are at most nine quarters of what the segments could hold, where
 /// reduction is capacity three times that, and 64.) A pool that becomes smaller is refused as long
-/// as it has such ids (`restripe/removal.rs`).
+/// as it has such ids (`reshape/removal.rs`).
 pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
     let blocks: u64 = zones
         .map(|zone| zone.shape.data_blocks() * u64::from(zone.segments))
@@ -385,7 +386,7 @@ fn content_end(volumes: &Volumes, most: u64) -> u64 {
 /// show everything up to `applied`; what took the last reference may be in the journal only, so the
 /// place is not to be written again before all of it is in the log. Returns the ids whose content
 /// is missing, or is of another life: reads of them fail.
-pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
+pub(super) fn count_references(tables: &mut Tables, applied: Lsn) -> Vec<Lba> {
     let end = ids_end(tables.zones.zones().iter());
     let mut wrong = void_references_beyond(&mut tables.volumes, end);
     tables.volumes.count_used();
@@ -400,14 +401,16 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
         };
         ids.found(id);
         let content = shared.map.get(&volumes.arena, id);
-        if !content.has_payload() || content.life() != entry.life() {
+        if !content.has_payload() || content.incarnation() != entry.incarnation() {
             wrong.push(id);
         }
     }
     // Content that nobody refers to any more was given, too: its id waits like any other that
     // became free, however high it is.
     ids.were_given(content_end(volumes, end));
-    ids.settle(applied, |id| shared.map.get(&volumes.arena, id).life());
+    ids.settle(applied, |id| {
+        shared.map.get(&volumes.arena, id).incarnation()
+    });
     let mut next = 0;
     while let Some((shared, arena)) = volumes.get_mut(VolumeId::SHARED)
         && let Some(index) = shared.map.next_page(next, u64::from(u32::MAX))
@@ -420,7 +423,7 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
                 if content.has_payload() {
                     let segment = tables
                         .segments
-                        .get_mut(tables.codec.segment(content.place()));
+                        .get_mut(tables.codec.segment(content.address()));
                     segment.superseded_by = segment.superseded_by.max(applied);
                 }
             }
@@ -435,7 +438,7 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
 
 /// Gives up pages of the index of deduplication beyond those that the pool has room for: it was
 /// larger when they were written. Each is a hint, and nobody misses it.
-pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Order) {
+pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Lsn) {
     let Some((index, arena)) = tables.volumes.get_mut(VolumeId::INDEX) else {
         return;
     };
@@ -451,7 +454,9 @@ pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Order) {
             }
             index.map.replace(arena, Lba(lba), MapEntry::HOLE);
             if entry.has_payload() {
-                let segment = tables.segments.get_mut(tables.codec.segment(entry.place()));
+                let segment = tables
+                    .segments
+                    .get_mut(tables.codec.segment(entry.address()));
                 segment.superseded_by = segment.superseded_by.max(applied);
             }
         }
@@ -463,10 +468,10 @@ pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Order) {
 /// checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
     let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];
-    let mut count = |place: Place, units: u16| {
-        let segment = tables.codec.segment(place);
+    let mut count = |address: Address, units: u16| {
+        let segment = tables.codec.segment(address);
         if let Some(slot) = live.get_mut(segment.index()) {
-            *slot = (slot.0 + u32::from(units), slot.1 + packed(units));
+            *slot = (slot.0 + u32::from(units), slot.1 + compressed(units));
         }
     };
     for v in tables.volumes.with_hidden() {
@@ -483,7 +488,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
                 .iter()
                 .filter(|e| e.has_payload())
             {
-                count(entry.place(), entry.length_units());
+                count(entry.address(), entry.length_units());
             }
             if let Some(pointer) = tables
                 .volumes
@@ -492,13 +497,13 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
                 .map(|m| m.pointer)
                 .filter(|p| p.present)
             {
-                count(pointer.place, FULL_BLOCK_UNITS);
+                count(pointer.address, FULL_BLOCK_UNITS);
             }
         }
     }
     // Images of pages that replay has given back: the next checkpoint lets go of them.
     for (_, _, pointer) in &tables.volumes.dropped {
-        count(pointer.place, FULL_BLOCK_UNITS);
+        count(pointer.address, FULL_BLOCK_UNITS);
     }
     let pointers = loaded
         .tables
@@ -507,11 +512,11 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
         .chain(loaded.leaves.values())
         .chain(&loaded.list);
     for pointer in pointers.filter(|p| p.present) {
-        count(pointer.place, FULL_BLOCK_UNITS);
+        count(pointer.address, FULL_BLOCK_UNITS);
     }
     for (index, (units, pieces)) in live.into_iter().enumerate() {
         let segment = tables.segments.get_mut(SegmentId(index as u32));
-        (segment.live_units, segment.live_packed) = (units, pieces);
+        (segment.live_units, segment.live_compressed) = (units, pieces);
     }
 }
 
@@ -519,7 +524,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
 mod tests {
     use super::*;
     use windrow_geometry::{Redundancy, ZoneMap};
-    use windrow_types::PlaceCodec;
+    use windrow_types::AddressCodec;
 
     fn no_pool() -> Tables {
         let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
@@ -534,7 +539,7 @@ mod tests {
         let segments = crate::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
         Tables {
             zones,
-            codec: PlaceCodec::for_segment_blocks(512),
+            codec: AddressCodec::for_segment_blocks(512),
             segments,
             volumes: Volumes::new(1 << 20),
         }

@@ -27,7 +27,7 @@ use crate::slab::Slab;
 use crate::{Engine, Outbox};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::Payload;
-use windrow_types::{BLOCK_BYTES, Order, Place, SegmentId};
+use windrow_types::{Address, BLOCK_BYTES, Lsn, SegmentId};
 
 /// A batch that can not be had, or a segment.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Doubt {
     segment: SegmentId,
     row: u32,
     rows: u32,
-    lives: bool,
+    incarnations: bool,
     /// Lost blocks in it that have been told.
     told: Vec<BlockKey>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Doubts {
 struct Reading {
     block: MappedBlock,
     /// 0 if it is not known.
-    birth: Order,
+    birth: Lsn,
     /// It was found by the map, in what is in doubt.
     by_map: bool,
 }
@@ -108,12 +108,12 @@ impl Doubts {
     pub(super) fn forget_segment(&mut self, segment: SegmentId) -> u64 {
         self.list
             .extract_if(.., |doubt| doubt.segment == segment)
-            .filter(|doubt| doubt.lives)
+            .filter(|doubt| doubt.incarnations)
             .count() as u64
     }
 
     /// A block is to be read by itself.
-    pub(super) fn read(&mut self, block: MappedBlock, birth: Order) {
+    pub(super) fn read(&mut self, block: MappedBlock, birth: Lsn) {
         self.waiting.push_back(Reading {
             block,
             birth,
@@ -127,7 +127,7 @@ impl Doubts {
             segment,
             row,
             rows,
-            lives: false,
+            incarnations: false,
             told,
         });
     }
@@ -175,7 +175,7 @@ impl Engine {
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             let slot = PageSlot(page);
-            let lies = |place| self.doubt_at(&doubts, place).is_some();
+            let lies = |address| self.doubt_at(&doubts, address).is_some();
             let before = found.len();
             self.mapped_blocks(slot, lies, &mut found);
             let image = self
@@ -183,19 +183,19 @@ impl Engine {
                 .arena
                 .meta(slot)
                 .map(|meta| meta.pointer)
-                .filter(|pointer| pointer.present && lies(pointer.place));
+                .filter(|pointer| pointer.present && lies(pointer.address));
             if image.is_some() {
                 self.volumes.arena.mark_dirty(slot);
                 self.note_rewritten(true);
             }
-            for place in found[before..]
+            for address in found[before..]
                 .iter()
-                .map(|block| block.place)
-                .chain(image.map(|image| image.place))
+                .map(|block| block.address)
+                .chain(image.map(|image| image.address))
             {
-                self.doubt_at(&doubts, place)
+                self.doubt_at(&doubts, address)
                     .into_iter()
-                    .for_each(|at| doubts[at].lives = true);
+                    .for_each(|at| doubts[at].incarnations = true);
             }
             page += 1;
         }
@@ -206,7 +206,7 @@ impl Engine {
             .waiting
             .extend(found.into_iter().map(|block| Reading {
                 block,
-                birth: Order(0),
+                birth: Lsn(0),
                 by_map: true,
             }));
         if !self.read_doubtful(out) {
@@ -222,13 +222,13 @@ impl Engine {
     }
 
     /// Which of these, in their order, this place lies in.
-    fn doubt_at(&self, doubts: &[Doubt], place: Place) -> Option<usize> {
-        let segment = self.codec.segment(place);
+    fn doubt_at(&self, doubts: &[Doubt], address: Address) -> Option<usize> {
+        let segment = self.codec.segment(address);
         let of_segment = doubts.partition_point(|doubt| doubt.segment < segment);
         if doubts.get(of_segment)?.segment != segment {
             return None;
         }
-        let row = self.locate_block(segment, self.codec.block(place)).1;
+        let row = self.locate_block(segment, self.codec.block(address)).1;
         let at = doubts
             .partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row))
             .checked_sub(1)?;
@@ -244,17 +244,21 @@ impl Engine {
             .any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT)
         {
             let mut tables = Vec::new();
-            self.checkpoint.table_places(|place| {
-                tables.extend(self.doubt_at(&doubts, place).map(|at| (at, place)))
+            self.checkpoint.table_places(|address| {
+                tables.extend(self.doubt_at(&doubts, address).map(|at| (at, address)))
             });
-            tables.iter().for_each(|(at, _)| doubts[*at].lives = true);
-            let places: BTreeSet<Place> = tables.into_iter().map(|(_, place)| place).collect();
+            tables
+                .iter()
+                .for_each(|(at, _)| doubts[*at].incarnations = true);
+            let addresses: BTreeSet<Address> =
+                tables.into_iter().map(|(_, address)| address).collect();
             let used = self
                 .checkpoint
-                .rewrite_where(|place| places.contains(&place));
+                .rewrite_where(|address| addresses.contains(&address));
             self.note_rewritten(used);
         }
-        self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
+        self.scrub.sums.damaged_batches +=
+            doubts.iter().filter(|doubt| doubt.incarnations).count() as u64;
     }
 
     /// Reads blocks that wait for it, as far as the pace goes. False if some are left.
@@ -262,11 +266,11 @@ impl Engine {
         while let Some(Reading { block, .. }) = self.scrub.doubts.waiting.front() {
             let MappedBlock {
                 key,
-                place,
+                address,
                 checksum,
                 ..
             } = *block;
-            if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
+            if self.shown(key.volume(), key.lba(), address) != Some(checksum) {
                 // It is elsewhere by now, and its segment perhaps in use again.
                 self.scrub.doubts.waiting.pop_front();
                 continue;
@@ -284,8 +288,8 @@ impl Engine {
     fn fetch_doubtful(&mut self, reading: Reading, out: &mut Outbox) {
         let block = reading.block;
         let (segment, number) = (
-            self.codec.segment(block.place),
-            self.codec.block(block.place),
+            self.codec.segment(block.address),
+            self.codec.block(block.address),
         );
         let (column, row, _) = self.locate_block(segment, number);
         let pieces = vec![block.piece(&self.codec)];
@@ -317,8 +321,8 @@ impl Engine {
 
     /// A lost block of a batch without tables: what its member returned is wrong, or could not be
     /// read. The member is absent: then it is neither.
-    fn count_lost_rows(&mut self, place: Place, piece: Piece) {
-        let (segment, number) = (self.codec.segment(place), self.codec.block(place));
+    fn count_lost_rows(&mut self, address: Address, piece: Piece) {
+        let (segment, number) = (self.codec.segment(address), self.codec.block(address));
         let (column, row, _) = self.locate_block(segment, number);
         let (member, _) = self.zones.locate(segment).address(row, column);
         if self.holds(member, segment) {
@@ -339,7 +343,7 @@ impl Engine {
         let (
             MappedBlock {
                 key,
-                place,
+                address,
                 checksum,
                 ..
             },
@@ -348,7 +352,7 @@ impl Engine {
         self.scrub
             .throttle
             .end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
-        if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
+        if self.shown(key.volume(), key.lba(), address) != Some(checksum) {
             return;
         }
         match bytes {
@@ -358,18 +362,18 @@ impl Engine {
                 self.scrub.repairs.push_back(Repair {
                     key,
                     birth,
-                    from: place,
+                    from: address,
                     checksum,
                     payload,
                 });
             }
             None => {
                 let doubt = self
-                    .doubt_at(&self.scrub.doubts.list, place)
+                    .doubt_at(&self.scrub.doubts.list, address)
                     .map(|at| &self.scrub.doubts.list[at]);
                 if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
                     if by_map {
-                        self.count_lost_rows(place, piece);
+                        self.count_lost_rows(address, piece);
                     }
                     self.note_scrub_loss(key, out);
                 }

@@ -10,8 +10,8 @@ use crate::limits::YOUNG_SAMPLES;
 use windrow_policy::any::AnyPlacement;
 use windrow_policy::place::{Due, LISTS, Place as Spot, Placement};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
-use windrow_policy::{SegmentStats, VictimPolicy, regret};
-use windrow_types::{PLACE_UNIT, SegmentId};
+use windrow_policy::{SegmentStats, VictimPolicy, opportunity_cost};
+use windrow_types::{ADDRESS_UNIT, SegmentId};
 
 /// A seed for the rule that draws: the engine knows no other chance.
 const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
@@ -53,7 +53,7 @@ fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
 impl Segments {
     /// What moving its live payload gains, in bytes.
     pub fn garbage(&self, id: SegmentId) -> u64 {
-        u64::from(self.garbage_units(id)) * PLACE_UNIT as u64
+        u64::from(self.garbage_units(id)) * ADDRESS_UNIT as u64
     }
 
     fn garbage_units(&self, id: SegmentId) -> u32 {
@@ -61,8 +61,8 @@ impl Segments {
     }
 
     /// What the best segment that waits for a checkpoint makes a victim count of which `gained`
-    /// bytes come free ([`regret`]), in bytes; found among evenly spaced ones.
-    pub fn regret(&self, gained: u64) -> u64 {
+    /// bytes come free ([`opportunity_cost`]), in bytes; found among evenly spaced ones.
+    pub fn opportunity_cost(&self, gained: u64) -> u64 {
         let step = self.young.len() / YOUNG_SAMPLES + 1;
         let young = self
             .young
@@ -70,7 +70,7 @@ impl Segments {
             .step_by(step)
             .filter(|id| self.table[id.index()].state == SegmentState::Sealed);
         let counts = |id: &SegmentId| {
-            regret(
+            opportunity_cost(
                 self.garbage(*id).saturating_sub(gained),
                 self.garbage_units(*id),
                 self.capacities[id.index()],

@@ -31,7 +31,7 @@ use crate::format::{Holding, payload_blocks};
 use std::collections::BTreeSet;
 use windrow_geometry::ZoneMap;
 use windrow_policy::VictimIndex;
-use windrow_types::{FULL_BLOCK_UNITS, Order, SegmentId, Seq};
+use windrow_types::{BatchSeq, FULL_BLOCK_UNITS, Lsn, SegmentId};
 
 /// State of the layers.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
         state,
         stream: 0,
         live_units: 0,
-        live_packed: 0,
+        live_compressed: 0,
         filled_rows: 0,
         uncommitted: 0,
         pins: 0,
@@ -159,9 +159,9 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
         sealed_user: 0,
         opened_user: 0,
         tag: 0,
-        last_seq: Seq(0),
-        superseded_by: Order(0),
-        moved_by: Seq(0),
+        last_seq: BatchSeq(0),
+        superseded_by: Lsn(0),
+        moved_by: BatchSeq(0),
         stale: 0,
         touched: false,
         tried: false,
@@ -502,7 +502,7 @@ impl Segments {
         match s.state {
             SegmentState::Sealed => self.victims.get(id.0).is_none(),
             SegmentState::Dead => s.last_checkpoint >= self.oldest_checkpoint,
-            SegmentState::Aside => self.holds_pages(id),
+            SegmentState::Quarantined => self.holds_pages(id),
             _ => false,
         }
     }

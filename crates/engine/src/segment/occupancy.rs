@@ -3,7 +3,7 @@
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
 use windrow_geometry::ZoneMap;
-use windrow_types::PLACE_UNIT;
+use windrow_types::ADDRESS_UNIT;
 
 /// What segments hold; see [`Segments::occupancy`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,14 +34,14 @@ impl Segments {
             sum.physical_bytes += shape.extent_bytes() * u64::from(shape.width);
             let is_closed = matches!(
                 s.state,
-                SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside
+                SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Quarantined
             );
             if is_closed && usize::from(s.stream) != STREAM_CHECKPOINT {
                 sum.closed += 1;
-                sum.live_bytes += u64::from(s.live_units) * PLACE_UNIT as u64;
+                sum.live_bytes += u64::from(s.live_units) * ADDRESS_UNIT as u64;
                 sum.garbage_bytes +=
                     u64::from(self.capacities[id.index()].saturating_sub(s.weight()))
-                        * PLACE_UNIT as u64;
+                        * ADDRESS_UNIT as u64;
             }
         }
         sum
@@ -57,7 +57,7 @@ impl Segments {
         of_data.fold((0, 0), |(units, pieces), s| {
             (
                 units + u64::from(s.live_units),
-                pieces + u64::from(s.live_packed),
+                pieces + u64::from(s.live_compressed),
             )
         })
     }

@@ -13,11 +13,11 @@
 //! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or
 //!   when durable for FUA).
 
-use super::edge::EdgeWrite;
+use super::chunked::{ChunkedTarget, ChunkedWrite};
 use super::pace::Pace;
-use super::part::{PartTarget, PartWrite};
 use super::reduce::{Reducing, Reduction};
 use super::risk::AtRisk;
+use super::rmw::RmwWrite;
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
@@ -31,8 +31,8 @@ use windrow_format::batch::{Entry, FillState, RangeState};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
-use windrow_reduction::{BlockClass, Codec, Print};
-use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_reduction::{BlockClass, Codec, Fingerprint};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in
 /// memory.
@@ -44,7 +44,7 @@ pub(crate) enum Placing {
     /// A block with payload.
     Data {
         key: BlockKey,
-        order: Order,
+        lsn: Lsn,
         pending: PendingSlot,
         payload: Payload,
         reduction: Reduction,
@@ -53,26 +53,24 @@ pub(crate) enum Placing {
     /// A block of zeroes or ones.
     Fill {
         key: BlockKey,
-        order: Order,
+        lsn: Lsn,
         pending: PendingSlot,
         ones: bool,
     },
     /// A range or volume record.
-    Record { entry: Entry, order: Order },
+    Record { entry: Entry, lsn: Lsn },
 }
 
 impl Placing {
     /// Its entry in the log, and its payload.
     pub(crate) fn entry(&self) -> Entry {
         match self {
-            Self::Data { key, order, .. } => Entry::Data {
+            Self::Data { key, lsn, .. } => Entry::Data {
                 volume: key.volume(),
                 lba: key.lba(),
-                birth: *order,
+                birth: *lsn,
             },
-            Self::Fill {
-                key, order, ones, ..
-            } => {
+            Self::Fill { key, lsn, ones, .. } => {
                 let state = if *ones {
                     FillState::Ones
                 } else {
@@ -81,7 +79,7 @@ impl Placing {
                 Entry::Fill {
                     volume: key.volume(),
                     lba: key.lba(),
-                    birth: *order,
+                    birth: *lsn,
                     state,
                 }
             }
@@ -106,7 +104,7 @@ impl Placing {
             return false;
         };
         match sharing {
-            Sharing::Printing | Sharing::Printed(_) | Sharing::Comparing => true,
+            Sharing::Fingerprinting | Sharing::Fingerprinted(_) | Sharing::Comparing => true,
             Sharing::Reference(_) => false,
             Sharing::Off | Sharing::Content { .. } => matches!(reduction, Reduction::UnderWay),
         }
@@ -160,11 +158,11 @@ pub(crate) struct Admission {
     /// touches, not only its edges, as another read-modify-write must not read an inner block that
     /// is about to change.
     pub(super) held: Vec<(BlockKey, BlockKey)>,
-    pub(super) edge_writes: crate::slab::Slab<EdgeWrite>,
+    pub(super) rmw_writes: crate::slab::Slab<RmwWrite>,
     /// Edge writes whose blocks are read, waiting for room.
-    pub(super) edges_ready: VecDeque<EdgeWrite>,
+    pub(super) edges_ready: VecDeque<RmwWrite>,
     /// At most one write is admitted in parts at a time.
-    pub(super) part: Option<PartWrite>,
+    pub(super) part: Option<ChunkedWrite>,
     /// What a power cut would lose of what is admitted.
     pub(crate) at_risk: AtRisk,
     /// Room taken by what is admitted and not sealed (`room.rs`).
@@ -180,7 +178,7 @@ pub(crate) struct Admission {
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
     /// Nothing brings space back any more: data is refused (`exhausted.rs`) behind this order.
-    pub(super) exhausted: Option<Order>,
+    pub(super) exhausted: Option<Lsn>,
     /// How fast users are admitted beside cleaning.
     pub(crate) pace: Pace,
     pub(super) scratch: Vec<Surveyed>,
@@ -188,12 +186,12 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// The first order of the write that is admitted in parts which is not queued yet.
-    pub(crate) fn next_of_part(&self) -> Option<Order> {
-        self.part.as_ref().map(PartWrite::next)
+    pub(crate) fn next_of_part(&self) -> Option<Lsn> {
+        self.part.as_ref().map(ChunkedWrite::next)
     }
 
     /// While data is refused: the last order that was committed before.
-    pub(crate) fn last_data(&self) -> Option<Order> {
+    pub(crate) fn last_data(&self) -> Option<Lsn> {
         self.exhausted
     }
 
@@ -218,7 +216,7 @@ impl Admission {
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
             && self.stepped_aside.is_empty()
-            && self.edge_writes.is_empty()
+            && self.rmw_writes.is_empty()
             && self.placing.is_empty()
             && !self.is_held_up()
     }
@@ -351,14 +349,14 @@ impl Engine {
                 // sealed it.
                 self.seal(STREAM_USER, out);
             }
-            if self.admission.part.is_some() && !self.admit_part(out) {
+            if self.admission.part.is_some() && !self.admit_next_chunk(out) {
                 return;
             }
             if !self.admission.wants_room() {
                 return;
             }
             let mut room = self.room_units();
-            if self.refuses_edges(out) {
+            if self.refuses_rmw(out) {
                 continue;
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
@@ -367,7 +365,7 @@ impl Engine {
                 {
                     return self.admission.edges_ready.push_front(write);
                 }
-                self.admit_edge_write(write, out);
+                self.admit_rmw_write(write, out);
                 continue;
             }
             if self.refuses_next(out) {
@@ -395,7 +393,7 @@ impl Engine {
             if full && self.admission.placing.is_empty() && self.users_are_written() {
                 // Entries without payload fill the bound long before they fill a batch: nothing but
                 // sealing it helps.
-                self.seal_users(Order(u64::MAX), out);
+                self.seal_users(Lsn(u64::MAX), out);
                 room = self.room_units();
             }
             if full
@@ -454,14 +452,14 @@ impl Engine {
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && room < length / BLOCK_BYTES * DATA_UNITS => {
-                let target = PartTarget {
+                let target = ChunkedTarget {
                     id: request.id,
                     volume: request.volume,
                     fua,
                     user_bytes: length,
                     held: None,
                 };
-                self.admit_in_parts(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
+                self.admit_chunked(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
             }
             Op::Write { data, fua, .. } if aligned => {
                 let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data);
@@ -469,8 +467,8 @@ impl Engine {
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                self.begin_edge_write(
-                    EdgeWrite::write(request.id, request.volume, fua, offset, data),
+                self.begin_rmw_write(
+                    RmwWrite::write(request.id, request.volume, fua, offset, data),
                     out,
                 );
             }
@@ -508,21 +506,21 @@ impl Engine {
     pub(super) fn finish_admission(
         &mut self,
         id: RequestId,
-        done: Result<(Order, Order), RequestError>,
+        done: Result<(Lsn, Lsn), RequestError>,
         fua: bool,
         out: &mut Outbox,
     ) {
         match done {
             Err(error) => self.fail(id, error, out),
-            Ok(orders) if fua => self.flush_through(
-                orders.1,
+            Ok(lsns) if fua => self.flush_through(
+                lsns.1,
                 crate::flush::Waiter::Request {
                     id,
-                    orders: Some(orders),
+                    lsns: Some(lsns),
                 },
                 out,
             ),
-            Ok(orders) => self.answer(id, Some(orders), out),
+            Ok(lsns) => self.answer(id, Some(lsns), out),
         }
     }
 
@@ -532,7 +530,7 @@ impl Engine {
         volume: VolumeId,
         first: Lba,
         data: Payload,
-    ) -> Result<(Order, Order), RequestError> {
+    ) -> Result<(Lsn, Lsn), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let room = self
@@ -543,9 +541,9 @@ impl Engine {
             self.drop_empty_pages(volume, first, count);
             return Err(error);
         }
-        let order = self.orders.take(count);
-        self.admit_surveyed(volume, first, order, data);
-        Ok((order, Order(order.0 + count - 1)))
+        let lsn = self.lsns.take(count);
+        self.admit_surveyed(volume, first, lsn, data);
+        Ok((lsn, Lsn(lsn.0 + count - 1)))
     }
 
     /// Admits a block that a record of the journal brought, with the order it has.
@@ -553,7 +551,7 @@ impl Engine {
         &mut self,
         volume: VolumeId,
         lba: Lba,
-        order: Order,
+        lsn: Lsn,
         content: Payload,
     ) -> Result<(), RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
@@ -562,33 +560,27 @@ impl Engine {
         surveyed?;
         // Users wrote it before the start.
         let counted = self.counters.fill_blocks;
-        self.admit_surveyed(volume, lba, order, content);
+        self.admit_surveyed(volume, lba, lsn, content);
         self.counters.fill_blocks = counted;
         Ok(())
     }
 
     /// Admits the blocks that `survey` looked at last.
-    pub(super) fn admit_surveyed(
-        &mut self,
-        volume: VolumeId,
-        first: Lba,
-        order: Order,
-        data: Payload,
-    ) {
+    pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, lsn: Lsn, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
         let codec = self.packs(volume);
-        let print = if self.admission.may_share {
-            self.print_of(self.dedup_of(volume))
+        let fingerprint = if self.admission.may_share {
+            self.fingerprint_of(self.dedup_of(volume))
         } else {
             None
         };
-        let ways = (codec, print);
+        let ways = (codec, fingerprint);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
             self.admit_block(
                 BlockKey::new(volume, Lba(first.0 + at)),
-                Order(order.0 + at),
+                Lsn(lsn.0 + at),
                 *surveyed,
                 data.slice(i * BLOCK_SIZE, BLOCK_SIZE),
                 ways,
@@ -598,22 +590,19 @@ impl Engine {
             let at = last as u64;
             self.admit_block(
                 BlockKey::new(volume, Lba(first.0 + at)),
-                Order(order.0 + at),
+                Lsn(lsn.0 + at),
                 *surveyed,
                 data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE),
                 ways,
             );
         }
-        self.note_at_risk(
-            Order(order.0 + last as u64),
-            scratch.len() as u64 * BLOCK_BYTES,
-        );
+        self.note_at_risk(Lsn(lsn.0 + last as u64), scratch.len() as u64 * BLOCK_BYTES);
         self.admission.scratch = scratch;
     }
 
-    fn note_at_risk(&mut self, through: Order, bytes: u64) {
-        let promised = self.promised();
-        self.admission.at_risk.make_room(promised);
+    fn note_at_risk(&mut self, through: Lsn, bytes: u64) {
+        let durable_lsn = self.durable_lsn();
+        self.admission.at_risk.make_room(durable_lsn);
         self.admission.at_risk.admit(through, bytes);
     }
 
@@ -621,10 +610,10 @@ impl Engine {
     fn admit_block(
         &mut self,
         key: BlockKey,
-        order: Order,
+        lsn: Lsn,
         surveyed: Surveyed,
         payload: Payload,
-        (codec, print): (Option<Codec>, Option<Print>),
+        (codec, fingerprint): (Option<Codec>, Option<Fingerprint>),
     ) {
         let Surveyed {
             class,
@@ -640,15 +629,17 @@ impl Engine {
         };
         let pending = self.pending.admit(key, pending, content);
         let placing = if is_data {
-            let sharing = print.map_or(Sharing::Off, |print| self.print(print, payload.clone()));
+            let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
+                self.print(fingerprint, payload.clone())
+            });
             // What may be there already is packed only when it is known to be new.
             let reduction = match codec {
-                Some(codec) if print.is_none() => self.reduce(codec, payload.clone()),
+                Some(codec) if fingerprint.is_none() => self.reduce(codec, payload.clone()),
                 _ => Reduction::Whole,
             };
             Placing::Data {
                 key,
-                order,
+                lsn,
                 pending,
                 payload,
                 reduction,
@@ -657,7 +648,7 @@ impl Engine {
         } else {
             Placing::Fill {
                 key,
-                order,
+                lsn,
                 pending,
                 ones: class == BlockClass::Ones,
             }
@@ -778,25 +769,25 @@ impl Engine {
             return self.zero_edges(id, volume, offset, length, zeroing, fua, out);
         }
         let state = zeroing.state();
-        let order = self.orders.take(1);
+        let lsn = self.lsns.take(1);
         let entry = Entry::Range {
             volume,
             lba: Lba(first),
             count: last - first,
-            order,
+            lsn,
             state,
         };
-        self.begin_range(volume, Lba(first), Lba(last), order, state);
-        self.queue_record(entry, order);
-        self.finish_admission(id, Ok((order, order)), fua, out);
+        self.begin_range(volume, Lba(first), Lba(last), lsn, state);
+        self.queue_record(entry, lsn);
+        self.finish_admission(id, Ok((lsn, lsn)), fua, out);
     }
 
     /// Queues a record for the user stream.
-    pub(crate) fn queue_record(&mut self, entry: Entry, order: Order) {
+    pub(crate) fn queue_record(&mut self, entry: Entry, lsn: Lsn) {
         self.admission.pending_bytes += RECORD_COST;
         self.admission.unsealed_units += RECORD_UNITS;
-        self.note_at_risk(order, RECORD_COST);
-        let placing = Placing::Record { entry, order };
+        self.note_at_risk(lsn, RECORD_COST);
+        let placing = Placing::Record { entry, lsn };
         self.note_admitted(&placing);
         self.admission.placing.push_back(placing);
     }

@@ -9,10 +9,10 @@ use crate::stream::{Batch, BatchStage, Item};
 use crate::weight::weight;
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
-use windrow_format::batch::PayloadPlaces;
+use windrow_format::batch::PayloadAddresses;
 use windrow_format::checkpoint::PagePointer;
 use windrow_format::map_entry::MapEntry;
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
+use windrow_types::{Address, BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 impl Engine {
     /// Commits every batch whose turn it is.
@@ -36,8 +36,9 @@ impl Engine {
     fn commit(&mut self, stream: usize, batch: Batch, out: &mut Outbox) {
         let shape = *self.zones.shape(batch.segment);
         let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
-        let mut places = PayloadPlaces::new(batch.head_blocks, batch.whole_blocks, batch.rows);
-        let last_order = batch.orders.map_or(Order(0), |o| o.1);
+        let mut addresses =
+            PayloadAddresses::new(batch.head_blocks, batch.whole_blocks, batch.rows);
+        let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.warm_commit(&batch);
         let codec = self.codec;
         let mut payloads = batch.payloads.iter().zip(&batch.checksums);
@@ -49,7 +50,7 @@ impl Engine {
                     (units_of(payload), *checksum)
                 });
             MapEntry::stored(
-                codec.pack(batch.segment, first_unit + places.next(units)),
+                codec.pack(batch.segment, first_unit + addresses.next(units)),
                 units,
                 checksum,
             )
@@ -57,29 +58,24 @@ impl Engine {
         let mut freed = 0u64;
         for item in &batch.items {
             match *item {
-                Item::Data {
-                    key,
-                    order,
-                    pending,
-                } => {
+                Item::Data { key, lsn, pending } => {
                     let entry = stored();
                     freed += BLOCK_BYTES;
-                    if let Some(by) = self.commit_version((key, pending, order), entry, last_order)
-                    {
+                    if let Some(by) = self.commit_version((key, pending, lsn), entry, last_lsn) {
                         // Dead on arrival: what superseded it must be durable before this segment
                         // is used again, too.
                         self.segments.superseded(batch.segment, by);
                     }
                 }
-                Item::Content { id, order } => {
-                    let entry = stored().with_life(order.0 as u32);
+                Item::Content { id, lsn } => {
+                    let entry = stored().with_incarnation(lsn.0 as u32);
                     self.content_committed(id);
                     self.install(
                         VolumeId::SHARED,
                         Lba(u64::from(id)),
                         entry,
-                        last_order,
-                        Seq(0),
+                        last_lsn,
+                        BatchSeq(0),
                     );
                 }
                 Item::IndexPage { page } => {
@@ -88,41 +84,37 @@ impl Engine {
                         VolumeId::INDEX,
                         Lba(u64::from(page)),
                         entry,
-                        last_order,
-                        Seq(0),
+                        last_lsn,
+                        BatchSeq(0),
                     );
                     self.index_page_committed(page);
                 }
                 Item::Reference {
                     key,
-                    order,
+                    lsn,
                     pending,
                     id,
                 } => {
                     freed += BLOCK_BYTES;
                     // What was counted as on its way is in the map now, or is let go of.
                     if self
-                        .commit_version(
-                            (key, pending, order),
-                            self.volumes.ids.entry(id),
-                            last_order,
-                        )
+                        .commit_version((key, pending, lsn), self.volumes.ids.entry(id), last_lsn)
                         .is_some()
                     {
-                        self.release_content(id, last_order);
+                        self.release_content(id, last_lsn);
                     }
                 }
                 Item::Fill {
                     key,
-                    order,
+                    lsn,
                     pending,
                     ones,
                 } => {
                     freed += RECORD_COST;
                     self.commit_version(
-                        (key, pending, order),
+                        (key, pending, lsn),
                         if ones { MapEntry::ONES } else { MapEntry::ZERO },
-                        last_order,
+                        last_lsn,
                     );
                 }
                 Item::Record => freed += RECORD_COST,
@@ -134,8 +126,8 @@ impl Engine {
                         self.install(
                             key.volume(),
                             key.lba(),
-                            entry.with_life(old.life()),
-                            Order(0),
+                            entry.with_incarnation(old.incarnation()),
+                            Lsn(0),
                             batch.number,
                         );
                     }
@@ -148,7 +140,7 @@ impl Engine {
                         object,
                         index,
                         PagePointer::to(
-                            page.place(),
+                            page.address(),
                             page.checksum(),
                             batch.row as u16,
                             batch.rows as u16,
@@ -163,17 +155,17 @@ impl Engine {
     /// What follows when all entries of a batch are in effect; `freed`: bytes that were pending for
     /// it.
     fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
-        let last_order = batch.orders.map_or(Order(0), |o| o.1);
+        let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
-        self.checkpoint.applied = self.checkpoint.applied.max(last_order);
-        if let Some((first, last)) = batch.orders
+        self.checkpoint.applied = self.checkpoint.applied.max(last_lsn);
+        if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
             // With further streams the batch does not hold all orders between its first and its
             // last one.
-            match self.has_further_orders() {
-                false => self.orders.commit(first, last),
-                true => self.orders.commit_through(self.committed_through()),
+            match self.has_further_lsns() {
+                false => self.lsns.commit(first, last),
+                true => self.lsns.commit_through(self.committed_through()),
             }
             self.settle_unsettled();
             self.counters.committed_user_bytes += freed;
@@ -191,21 +183,21 @@ impl Engine {
         self.flush_round_check(out);
     }
 
-    /// True if the map shows `place` for the block.
-    pub(crate) fn shows(&self, volume: VolumeId, lba: Lba, place: Place) -> bool {
-        self.shown(volume, lba, place).is_some()
+    /// True if the map shows `address` for the block.
+    pub(crate) fn shows(&self, volume: VolumeId, lba: Lba, address: Address) -> bool {
+        self.shown(volume, lba, address).is_some()
     }
 
     /// The checksum of the block, if the map has it at this place.
-    pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<u32> {
-        self.entry_at(volume, lba, place)
+    pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, address: Address) -> Option<u32> {
+        self.entry_at(volume, lba, address)
             .map(|entry| entry.checksum())
     }
 
     /// The entry of the block, if the map has it at this place.
-    fn entry_at(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<MapEntry> {
+    fn entry_at(&self, volume: VolumeId, lba: Lba, address: Address) -> Option<MapEntry> {
         let entry = self.volumes.get(volume)?.map.get(&self.volumes.arena, lba);
-        (entry.has_payload() && entry.place() == place).then_some(entry)
+        (entry.has_payload() && entry.address() == address).then_some(entry)
     }
 
     /// A version of a block commits: it goes into the map as `entry`, unless the order that is
@@ -214,13 +206,13 @@ impl Engine {
     #[inline]
     fn commit_version(
         &mut self,
-        (key, pending, order): (BlockKey, PendingSlot, Order),
+        (key, pending, lsn): (BlockKey, PendingSlot, Lsn),
         entry: MapEntry,
-        last_order: Order,
-    ) -> Option<Order> {
-        let Committed { superseded, last } = self.pending.commit(pending, order);
+        last_lsn: Lsn,
+    ) -> Option<Lsn> {
+        let Committed { superseded, last } = self.pending.commit(pending, lsn);
         if superseded.is_none() {
-            self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
+            self.install(key.volume(), key.lba(), entry, last_lsn, BatchSeq(0));
         }
         if let Some(was_data) = last {
             let mapped = match superseded {
@@ -255,7 +247,14 @@ impl Engine {
 
     /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the
     /// old one.
-    fn install(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry, by: Order, moved_by: Seq) {
+    fn install(
+        &mut self,
+        volume: VolumeId,
+        lba: Lba,
+        entry: MapEntry,
+        by: Lsn,
+        moved_by: BatchSeq,
+    ) {
         if !self.damage.is_empty() {
             self.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
@@ -268,11 +267,11 @@ impl Engine {
         }
         if entry.has_payload() {
             self.segments
-                .add_live(self.codec.segment(entry.place()), entry.length_units());
+                .add_live(self.codec.segment(entry.address()), entry.length_units());
         }
         if old.has_payload() {
             self.segments.remove_live(
-                self.codec.segment(old.place()),
+                self.codec.segment(old.address()),
                 old.length_units(),
                 by,
                 moved_by,

@@ -24,7 +24,7 @@
 //! `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
-use super::edge::EdgeWrite;
+use super::rmw::RmwWrite;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
 use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::{Engine, Notice, Outbox};
@@ -65,8 +65,8 @@ impl Engine {
     }
 
     /// The same of writes whose edges have been read.
-    pub(super) fn refuses_edges(&mut self, out: &mut Outbox) -> bool {
-        self.admission.exhausted.is_some() && self.refuse_edge_writes(EdgeWrite::is_data, out)
+    pub(super) fn refuses_rmw(&mut self, out: &mut Outbox) -> bool {
+        self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwWrite::is_data, out)
     }
 
     /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if
@@ -80,16 +80,15 @@ impl Engine {
             return false;
         }
         if self.admission.exhausted.is_none() {
-            self.admission.exhausted = Some(self.orders.committed());
+            self.admission.exhausted = Some(self.lsns.committed());
             out.notices.push(Notice::Exhausted {
-                segments: self.segments.aside_for_damage_count(),
+                segments: self.segments.quarantined_for_damage_count(),
             });
         }
         // (All of it, whatever of it there is.)
-        let is_refused =
-            self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
+        let is_refused = self.refuses_rmw(out) | self.refuses_next(out) | self.break_off_part(out);
         // (A checkpoint leaves one for what a victim may need.)
-        let kept = match self.segments.aside_for_damage_count() {
+        let kept = match self.segments.quarantined_for_damage_count() {
             0 => 1,
             _ if volumes_wait && self.control.deletes_wait() => LAST_SEGMENTS,
             _ => self.checkpoint.reserve_segments() + 1,
@@ -99,7 +98,7 @@ impl Engine {
 
     /// There is nothing left to lend: nobody waits for it. True if somebody did.
     fn refuse_all(&mut self, out: &mut Outbox) -> bool {
-        let is_any = self.refuse_edge_writes(|_| true, out) | !self.admission.waiting.is_empty();
+        let is_any = self.refuse_rmw_writes(|_| true, out) | !self.admission.waiting.is_empty();
         while !self.admission.waiting.is_empty() {
             self.refuse_next(out);
         }
@@ -111,7 +110,7 @@ impl Engine {
     }
 
     fn what_takes_the_space(&self) -> &'static str {
-        match self.segments.aside_for_damage_count() {
+        match self.segments.quarantined_for_damage_count() {
             0 => "its reserve is used up",
             _ => "segments with unreadable blocks take up all of its space",
         }
@@ -119,7 +118,7 @@ impl Engine {
 
     /// Nothing is in flight that may free a segment.
     fn nothing_comes_free(&self) -> bool {
-        let has_damage = self.segments.aside_for_damage_count() > 0;
+        let has_damage = self.segments.quarantined_for_damage_count() > 0;
         self.segments.free_count() <= self.floor(STREAM_USER)
             && self.segments.coming_count() == 0
             && !self.cleaning_goes_on()
@@ -149,7 +148,7 @@ impl Engine {
     fn nothing_is_in_flight(&self) -> bool {
         self.commands_have_ended()
             && self.fetches.is_empty()
-            && self.examinations.is_empty()
+            && self.verifications.is_empty()
             && !self.cleaner.has_reads()
             && self
                 .streams
@@ -176,7 +175,7 @@ impl Engine {
     }
 
     /// Refuses changes whose edges are read. True if there was one.
-    fn refuse_edge_writes(&mut self, which: impl Fn(&EdgeWrite) -> bool, out: &mut Outbox) -> bool {
+    fn refuse_rmw_writes(&mut self, which: impl Fn(&RmwWrite) -> bool, out: &mut Outbox) -> bool {
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.edges_ready)
             .into_iter()
             .partition(which);

@@ -1,20 +1,20 @@
 //! The write path: admit (edge, part) -> reduce -> place -> seal -> commit.
 
 pub(crate) mod admit;
+mod chunked;
 mod commit;
-mod edge;
 mod exhausted;
 pub(crate) mod pace;
-mod part;
 mod place;
 mod reduce;
 pub(crate) mod risk;
+mod rmw;
 mod room;
 mod rows;
 mod seal;
 
 pub(crate) use admit::{Admission, Arrived, Placing};
 pub use reduce::ReductionSums;
-pub(crate) use reduce::{PrintWork, ReduceWork, cut};
+pub(crate) use reduce::{FingerprintWork, ReduceWork, cut};
 pub(crate) use room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

@@ -11,7 +11,7 @@ use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
 use windrow_io::Payload;
-use windrow_types::{FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+use windrow_types::{FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 /// More than any entry's encoded length but a volume record's: the exact plan is made only near the
 /// end of a batch.
@@ -43,7 +43,7 @@ impl Engine {
                     };
                     (
                         bound,
-                        if let Reduction::Packed(stored) = reduction {
+                        if let Reduction::Compressed(stored) = reduction {
                             units_of(stored)
                         } else {
                             FULL_BLOCK_UNITS
@@ -60,9 +60,9 @@ impl Engine {
                     key,
                     pending,
                     sharing: Sharing::Off,
-                    order,
+                    lsn,
                     ..
-                } if !self.was_readmitted(*order) => Some((*key, *pending)),
+                } if !self.was_readmitted(*lsn) => Some((*key, *pending)),
                 _ => None,
             };
             let Some(stream) = self.choose_stream(data, bound, units, out) else {
@@ -88,13 +88,13 @@ impl Engine {
             match placing {
                 Placing::Data {
                     key,
-                    order,
+                    lsn,
                     pending,
                     payload,
                     reduction,
                     sharing,
                 } => {
-                    let stored = if let Reduction::Packed(stored) = reduction {
+                    let stored = if let Reduction::Compressed(stored) = reduction {
                         stored
                     } else {
                         payload
@@ -102,47 +102,43 @@ impl Engine {
                     match sharing {
                         // Shared content and what refers to it stay in the first stream, one behind
                         // the other.
-                        Sharing::Content { id, print } => {
+                        Sharing::Content { id, fingerprint } => {
                             let content = Entry::Data {
                                 volume: VolumeId::SHARED,
                                 lba: Lba(u64::from(id)),
-                                birth: order,
+                                birth: lsn,
                             };
                             self.append(
                                 STREAM_USER,
                                 &content,
-                                Item::Content { id, order },
+                                Item::Content { id, lsn },
                                 Some(stored),
-                                Some(order),
+                                Some(lsn),
                             );
-                            self.append_reference(key, order, pending, id);
-                            self.note_content_placed(print, id, order);
-                            self.place_index_pages(order);
+                            self.append_reference(key, lsn, pending, id);
+                            self.note_content_placed(fingerprint, id, lsn);
+                            self.place_index_pages(lsn);
                         }
                         Sharing::Reference(id) => {
-                            self.append_reference(key, order, pending, id);
-                            self.place_index_pages(order);
+                            self.append_reference(key, lsn, pending, id);
+                            self.place_index_pages(lsn);
                         }
                         _ => {
-                            self.user_placed(key, stream, order);
+                            self.user_placed(key, stream, lsn);
                             self.append(
                                 stream,
                                 &entry,
-                                Item::Data {
-                                    key,
-                                    order,
-                                    pending,
-                                },
+                                Item::Data { key, lsn, pending },
                                 Some(stored),
-                                Some(order),
+                                Some(lsn),
                             );
                         }
                     }
-                    self.seal_laggards(order, out);
+                    self.seal_slow_streams(lsn, out);
                 }
                 Placing::Fill {
                     key,
-                    order,
+                    lsn,
                     pending,
                     ones,
                 } => {
@@ -151,17 +147,17 @@ impl Engine {
                         &entry,
                         Item::Fill {
                             key,
-                            order,
+                            lsn,
                             pending,
                             ones,
                         },
                         None,
-                        Some(order),
+                        Some(lsn),
                     );
                     self.note_trim(key, Some(pending));
                 }
-                Placing::Record { order, .. } => {
-                    self.append(STREAM_USER, &entry, Item::Record, None, Some(order));
+                Placing::Record { lsn, .. } => {
+                    self.append(STREAM_USER, &entry, Item::Record, None, Some(lsn));
                     if let Entry::Covered { first, .. } = entry {
                         self.stream_mut(STREAM_USER).open.cover(first);
                     }
@@ -170,25 +166,25 @@ impl Engine {
         }
     }
 
-    fn append_reference(&mut self, key: BlockKey, order: Order, pending: PendingSlot, id: u32) {
+    fn append_reference(&mut self, key: BlockKey, lsn: Lsn, pending: PendingSlot, id: u32) {
         let entry = Entry::Reference {
             volume: key.volume(),
             lba: key.lba(),
-            birth: order,
+            birth: lsn,
             id: Lba(u64::from(id)),
-            life: self.volumes.ids.life(id),
+            incarnation: self.volumes.ids.incarnation(id),
         };
         self.append(
             STREAM_USER,
             &entry,
             Item::Reference {
                 key,
-                order,
+                lsn,
                 pending,
                 id,
             },
             None,
-            Some(order),
+            Some(lsn),
         );
     }
 
@@ -226,22 +222,22 @@ impl Engine {
         entry: &Entry,
         item: Item,
         payload: Option<Payload>,
-        order: Option<Order>,
+        lsn: Option<Lsn>,
     ) {
-        let (now, promised) = (self.now_ns, self.journal_promised());
+        let (now, durable_lsn) = (self.now_ns, self.journal_durable_lsn());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
         }
-        if open.orders.is_none_or(|(_, last)| last <= promised) {
+        if open.lsns.is_none_or(|(_, last)| last <= durable_lsn) {
             open.at_risk_since_ns = now;
         }
         open.table
             .push_stored(entry, payload.as_deref().map_or(FULL_BLOCK_UNITS, units_of));
         open.items.push(item);
         open.payloads.extend(payload);
-        if let Some(order) = order {
-            open.cover(order);
+        if let Some(lsn) = lsn {
+            open.cover(lsn);
         }
     }
 

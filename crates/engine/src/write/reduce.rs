@@ -15,12 +15,12 @@ use super::admit::Placing;
 use super::room::DATA_UNITS;
 use crate::dedup::Sharing;
 use crate::jobs::{Job, Work};
-use crate::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
+use crate::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PROGRESS};
 use crate::{Engine, Outbox};
 use windrow_format::checkpoint::Compression;
 use windrow_io::{BufPool, Payload};
-use windrow_reduction::{Codec, Codecs, Made, Print, looks_random};
-use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
+use windrow_reduction::{Codec, Codecs, Fingerprint, Made, looks_random};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lsn, VolumeId};
 
 /// What becomes of an admitted block.
 #[derive(Debug)]
@@ -30,21 +30,21 @@ pub(crate) enum Reduction {
     /// A worker has it.
     UnderWay,
     /// This is stored.
-    Packed(Payload),
+    Compressed(Payload),
 }
 
 /// Takes the fingerprints of a group of blocks.
 #[derive(Debug)]
-pub(crate) struct PrintWork {
+pub(crate) struct FingerprintWork {
     /// Numbers in the queue for placement, kinds of fingerprints, and contents.
-    blocks: Vec<(u64, Print, Payload)>,
+    blocks: Vec<(u64, Fingerprint, Payload)>,
     /// Result.
-    prints: Vec<u128>,
+    fingerprints: Vec<u128>,
 }
 
-impl PrintWork {
+impl FingerprintWork {
     pub(crate) fn run(&mut self) {
-        self.prints = Print::of_all(
+        self.fingerprints = Fingerprint::of_all(
             self.blocks
                 .iter()
                 .map(|(_, kind, block)| (*kind, &block[..])),
@@ -57,7 +57,7 @@ impl PrintWork {
         self.blocks
             .iter()
             .map(|(_, kind, _)| {
-                if *kind == Print::Strong {
+                if *kind == Fingerprint::Strong {
                     BLOCK_SIZE * 4
                 } else {
                     BLOCK_SIZE / 2
@@ -75,23 +75,27 @@ pub(crate) struct ReduceWork {
     buffers: BufPool,
     codecs: Codecs,
     /// Result: for each block what is stored of it, unless it is stored as it is.
-    packed: Vec<Option<Payload>>,
+    compressed: Vec<Option<Payload>>,
 }
 
 impl ReduceWork {
     pub(crate) fn run(&mut self) {
         let mut stored = Vec::with_capacity(self.blocks.len() * BLOCK_SIZE / 2);
-        let mut in_vain = 0;
-        let lengths: Vec<Option<usize>> = self.codecs.with(|packer| {
+        let mut without_progress = 0;
+        let lengths: Vec<Option<usize>> = self.codecs.with(|compressor| {
             let mut pack = |at: usize, codec: Codec, block: &[u8]| {
-                if in_vain >= REDUCE_IN_VAIN
+                if without_progress >= REDUCE_WITHOUT_PROGRESS
                     && !at.is_multiple_of(REDUCE_TRY_AGAIN)
                     && looks_random(block)
                 {
                     return None;
                 }
-                let length = packer.pack_stored(codec, block, &mut stored);
-                in_vain = if length.is_none() { in_vain + 1 } else { 0 };
+                let length = compressor.compress_stored(codec, block, &mut stored);
+                without_progress = if length.is_none() {
+                    without_progress + 1
+                } else {
+                    0
+                };
                 length
             };
             self.blocks
@@ -100,7 +104,7 @@ impl ReduceWork {
                 .map(|(at, (_, codec, block))| pack(at, *codec, block))
                 .collect()
         });
-        self.packed = cut(&stored, lengths, &self.buffers);
+        self.compressed = cut(&stored, lengths, &self.buffers);
     }
 
     /// LZ4 takes some ten times as long for a byte as copying does, zstd twice as long as that:
@@ -139,7 +143,7 @@ pub(crate) fn cut(
 #[derive(Debug, Default)]
 pub(crate) struct Reducing {
     group: Vec<(u64, Codec, Payload)>,
-    prints: Vec<(u64, Print, Payload)>,
+    fingerprints: Vec<(u64, Fingerprint, Payload)>,
     /// Entries that have left the queue for placement: the number of its front.
     pub(crate) placed: u64,
     pub(crate) sums: ReductionSums,
@@ -153,7 +157,7 @@ pub struct ReductionSums {
     /// `write/reduce.rs`.)
     pub tried_bytes: u64,
     /// Bytes of those that were worth packing.
-    pub packed_user_bytes: u64,
+    pub compressed_user_bytes: u64,
     /// What the codecs made of these.
     #[serde(alias = "lz4_bytes")]
     pub codec_bytes: u64,
@@ -174,7 +178,7 @@ impl ReductionSums {
     pub(crate) fn to_words(self) -> [u64; 8] {
         let Self {
             tried_bytes,
-            packed_user_bytes,
+            compressed_user_bytes,
             codec_bytes,
             stored_bytes,
             area_bytes,
@@ -184,7 +188,7 @@ impl ReductionSums {
         } = self;
         [
             tried_bytes,
-            packed_user_bytes,
+            compressed_user_bytes,
             codec_bytes,
             stored_bytes,
             area_bytes,
@@ -198,7 +202,7 @@ impl ReductionSums {
     pub(crate) fn from_words(words: [u64; 8]) -> Self {
         let [
             tried_bytes,
-            packed_user_bytes,
+            compressed_user_bytes,
             codec_bytes,
             stored_bytes,
             area_bytes,
@@ -208,7 +212,7 @@ impl ReductionSums {
         ] = words;
         Self {
             tried_bytes,
-            packed_user_bytes,
+            compressed_user_bytes,
             codec_bytes,
             stored_bytes,
             area_bytes,
@@ -243,15 +247,18 @@ impl Engine {
     }
 
     /// The next block that joins the queue for placement is to have its fingerprint taken.
-    pub(super) fn print(&mut self, kind: Print, block: Payload) -> Sharing {
+    pub(super) fn print(&mut self, kind: Fingerprint, block: Payload) -> Sharing {
         let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
-        self.admission.reducing.prints.push((number, kind, block));
+        self.admission
+            .reducing
+            .fingerprints
+            .push((number, kind, block));
         self.note_undecided();
-        Sharing::Printing
+        Sharing::Fingerprinting
     }
 
     /// The block with this number in the queue is to be packed after all.
-    pub(crate) fn pack_queued(&mut self, number: u64, codec: Codec, block: Payload) {
+    pub(crate) fn compress_queued(&mut self, number: u64, codec: Codec, block: Payload) {
         self.admission.reducing.group.push((number, codec, block));
         if let Some(Placing::Data { reduction, .. }) = self.admission.queued(number) {
             *reduction = Reduction::UnderWay;
@@ -259,30 +266,30 @@ impl Engine {
     }
 
     /// A worker has taken fingerprints.
-    pub(crate) fn printed(&mut self, work: PrintWork) {
-        for ((number, ..), print) in work.blocks.iter().zip(&work.prints) {
+    pub(crate) fn printed(&mut self, work: FingerprintWork) {
+        for ((number, ..), fingerprint) in work.blocks.iter().zip(&work.fingerprints) {
             if let Some(Placing::Data { sharing, .. }) = self.admission.queued(*number) {
-                *sharing = Sharing::Printed(*print);
+                *sharing = Sharing::Fingerprinted(*fingerprint);
             }
         }
         // All of the group, before any is decided: where a run of what is known begins, its page is
         // found by any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
-            self.look_for_pages(&work.prints, *from);
+            self.look_for_pages(&work.fingerprints, *from);
         }
         self.decide();
     }
 
     /// Gives what was collected to a worker: a full group, or with `all` whatever there is.
     pub(crate) fn send_group(&mut self, all: bool, out: &mut Outbox) {
-        let prints = &mut self.admission.reducing.prints;
-        while prints.len() >= REDUCE_BLOCKS || (all && !prints.is_empty()) {
-            let rest = prints.split_off(prints.len().min(REDUCE_BLOCKS));
-            let work = PrintWork {
-                blocks: std::mem::replace(prints, rest),
-                prints: Vec::new(),
+        let fingerprints = &mut self.admission.reducing.fingerprints;
+        while fingerprints.len() >= REDUCE_BLOCKS || (all && !fingerprints.is_empty()) {
+            let rest = fingerprints.split_off(fingerprints.len().min(REDUCE_BLOCKS));
+            let work = FingerprintWork {
+                blocks: std::mem::replace(fingerprints, rest),
+                fingerprints: Vec::new(),
             };
-            out.jobs.push(Job(Work::Print(Box::new(work))));
+            out.jobs.push(Job(Work::Fingerprint(Box::new(work))));
         }
         let group = &mut self.admission.reducing.group;
         while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
@@ -291,7 +298,7 @@ impl Engine {
                 blocks: std::mem::replace(group, rest),
                 buffers: self.buffers.clone(),
                 codecs: self.codecs.clone(),
-                packed: Vec::new(),
+                compressed: Vec::new(),
             };
             out.jobs.push(Job(Work::Reduce(Box::new(work))));
         }
@@ -300,12 +307,12 @@ impl Engine {
     /// A worker has packed a group.
     pub(crate) fn reduced(&mut self, work: ReduceWork) {
         let (placing, reducing) = (&mut self.admission.placing, &mut self.admission.reducing);
-        for ((number, _, block), stored) in work.blocks.iter().zip(work.packed) {
+        for ((number, _, block), stored) in work.blocks.iter().zip(work.compressed) {
             reducing.sums.tried_bytes += BLOCK_BYTES;
             if let Some(stored) = &stored {
-                reducing.sums.packed_user_bytes += block.len() as u64;
+                reducing.sums.compressed_user_bytes += block.len() as u64;
                 reducing.sums.codec_bytes +=
-                    Made::of(stored).map_or(0, |(_, packed)| packed.len() as u64);
+                    Made::of(stored).map_or(0, |(_, compressed)| compressed.len() as u64);
                 reducing.sums.stored_bytes += stored.len() as u64;
                 self.admission
                     .pace
@@ -315,20 +322,16 @@ impl Engine {
                 .checked_sub(reducing.placed)
                 .and_then(|at| placing.get_mut(at as usize));
             if let Some(Placing::Data { reduction, .. }) = entry {
-                *reduction = stored.map_or(Reduction::Whole, Reduction::Packed);
+                *reduction = stored.map_or(Reduction::Whole, Reduction::Compressed);
             }
         }
     }
 
     /// True if a block up to `horizon` that could be placed next is with a worker.
-    pub(crate) fn is_reducing(&self, horizon: Order) -> bool {
+    pub(crate) fn is_reducing(&self, horizon: Lsn) -> bool {
         let front = self.admission.placing.front();
         front.is_some_and(|front| {
-            front.is_reducing()
-                && front
-                    .entry()
-                    .orders()
-                    .is_some_and(|(order, _)| order <= horizon)
+            front.is_reducing() && front.entry().lsns().is_some_and(|(lsn, _)| lsn <= horizon)
         })
     }
 }

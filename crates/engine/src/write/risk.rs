@@ -6,7 +6,7 @@
 //! second of them is.
 
 use std::collections::VecDeque;
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 /// Most marks.
 const MARKS_MAX: usize = 1024;
@@ -18,14 +18,14 @@ pub(crate) struct AtRisk {
     /// The newest mark that went.
     durable: u64,
     /// Ascending.
-    marks: VecDeque<(Order, u64)>,
+    marks: VecDeque<(Lsn, u64)>,
     /// Bytes that a mark stands for at least, but for the newest one.
     apart: u64,
 }
 
 impl AtRisk {
     /// So many bytes more were admitted, up to this order.
-    pub(super) fn admit(&mut self, through: Order, bytes: u64) {
+    pub(super) fn admit(&mut self, through: Lsn, bytes: u64) {
         self.total += bytes;
         let before = self
             .marks
@@ -41,12 +41,12 @@ impl AtRisk {
         }
     }
 
-    /// Makes room for marks. `promised`: all up to it is durable.
-    pub(super) fn make_room(&mut self, promised: Order) {
+    /// Makes room for marks. `durable_lsn`: all up to it is durable.
+    pub(super) fn make_room(&mut self, durable_lsn: Lsn) {
         if self.marks.len() < MARKS_MAX {
             return;
         }
-        let durable = self.marks.partition_point(|mark| mark.0 <= promised);
+        let durable = self.marks.partition_point(|mark| mark.0 <= durable_lsn);
         if let Some((_, total)) = self.marks.drain(..durable).next_back() {
             self.durable = total;
         }
@@ -64,8 +64,8 @@ impl AtRisk {
     }
 
     /// Bytes of what has an order above this one.
-    pub(crate) fn above(&self, promised: Order) -> u64 {
-        let durable = self.marks.partition_point(|mark| mark.0 <= promised);
+    pub(crate) fn above(&self, durable_lsn: Lsn) -> u64 {
+        let durable = self.marks.partition_point(|mark| mark.0 <= durable_lsn);
         self.total
             - durable
                 .checked_sub(1)
@@ -82,24 +82,24 @@ mod tests {
     #[test]
     fn marks_are_bounded_and_count_too_much_rather_than_too_little() {
         let mut risk = AtRisk::default();
-        for order in 1..=100_000 {
-            let promised = Order(if order > 50_000 { 40_000 } else { 0 });
-            risk.make_room(promised);
-            risk.admit(Order(order), 10);
+        for lsn in 1..=100_000 {
+            let durable_lsn = Lsn(if lsn > 50_000 { 40_000 } else { 0 });
+            risk.make_room(durable_lsn);
+            risk.admit(Lsn(lsn), 10);
             assert!(risk.marks.len() <= MARKS_MAX);
-            let exact = (order - promised.0) * 10;
+            let exact = (lsn - durable_lsn.0) * 10;
             assert!(
-                (exact..exact + 5000).contains(&risk.above(promised)),
-                "{} of {exact} at {order}",
-                risk.above(promised)
+                (exact..exact + 5000).contains(&risk.above(durable_lsn)),
+                "{} of {exact} at {lsn}",
+                risk.above(durable_lsn)
             );
-            assert_eq!(risk.above(Order(order)), 0);
+            assert_eq!(risk.above(Lsn(lsn)), 0);
         }
         // A change in parts.
-        let before = risk.above(Order(99_999));
-        risk.admit(Order(100_000), 10);
+        let before = risk.above(Lsn(99_999));
+        risk.admit(Lsn(100_000), 10);
         assert_eq!(
-            (risk.above(Order(99_999)), risk.above(Order(100_000))),
+            (risk.above(Lsn(99_999)), risk.above(Lsn(100_000))),
             (before + 10, 0)
         );
     }

@@ -29,7 +29,7 @@ pub(crate) const RECORD_UNITS: u64 = 1;
 pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
 /// Units of packed payload (16 bytes) in one of room.
-const PACKED_UNITS: u64 = 16;
+const COMPRESSED_UNITS: u64 = 16;
 
 /// Room that an item of an open batch takes.
 pub(super) fn item_units(item: &Item) -> u64 {
@@ -161,8 +161,12 @@ impl Engine {
     /// payload, or what was packed is small.
     pub(super) fn counts_too_much(&self) -> bool {
         let table = &self.stream(STREAM_USER).open.table;
-        let packed: u64 = table.packed().iter().map(|units| u64::from(*units)).sum();
-        let payloads = u64::from(table.payload_blocks()) * 16 + packed / PACKED_UNITS;
+        let compressed: u64 = table
+            .compressed()
+            .iter()
+            .map(|units| u64::from(*units))
+            .sum();
+        let payloads = u64::from(table.payload_blocks()) * 16 + compressed / COMPRESSED_UNITS;
         self.admission.opened_units
             > 2 * (payloads + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
     }

@@ -9,9 +9,9 @@ use super::room::{DATA_UNITS, item_units};
 use crate::limits::STREAM_USER;
 use crate::stream::OpenBatch;
 use crate::{Engine, Outbox};
-use windrow_format::batch::{Entry, TableWriter, plan_packed};
+use windrow_format::batch::{Entry, TableWriter, plan_compressed};
 use windrow_geometry::Shape;
-use windrow_types::{FULL_BLOCK_UNITS, Order};
+use windrow_types::{FULL_BLOCK_UNITS, Lsn};
 
 /// The part of the open user batch that can go to the log without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct FullRows {
     /// Its entries.
     pub(crate) entries: usize,
     /// The last order that is in it or in a batch before it.
-    pub(crate) last: Order,
+    pub(crate) last: Lsn,
 }
 
 /// More than an entry grows when it is the first one of its table.
@@ -43,12 +43,18 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
         parts.push((
             table.encoded_len(),
             table.payload_blocks(),
-            table.packed().len(),
+            table.compressed().len(),
         ));
     }
     // From the end: the first one that fits is the longest, and few have to be looked at.
-    let is_full = |(length, blocks, packed): (usize, u32, usize)| {
-        let Some(plan) = plan_packed(shape, row, length, blocks, &whole.packed()[..packed]) else {
+    let is_full = |(length, blocks, compressed): (usize, u32, usize)| {
+        let Some(plan) = plan_compressed(
+            shape,
+            row,
+            length,
+            blocks,
+            &whole.compressed()[..compressed],
+        ) else {
             return false;
         };
         // The next segment may have rows of another width.
@@ -57,12 +63,12 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
             return false;
         }
         let rest = whole.encoded_len() - length + ENTRY_WITHOUT_CONTEXT;
-        plan_packed(
+        plan_compressed(
             shape,
             behind,
             rest,
             whole.payload_blocks() - blocks,
-            &whole.packed()[packed..],
+            &whole.compressed()[compressed..],
         )
         .is_some()
     };
@@ -75,38 +81,36 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
 impl Engine {
     /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no
     /// open batch, or it has nothing that a flush up to `horizon` asks for.
-    pub(crate) fn full_rows(&self, horizon: Order) -> Option<FullRows> {
+    pub(crate) fn full_rows(&self, horizon: Lsn) -> Option<FullRows> {
         if !self.is_one_user_stream() {
             // Orders of the open batch and those of others lie in each other.
             return None;
         }
         let user = self.stream(STREAM_USER);
-        let (first, _) = user.open.orders.filter(|(first, _)| *first <= horizon)?;
+        let (first, _) = user.open.lsns.filter(|(first, _)| *first <= horizon)?;
         let none = FullRows {
             entries: 0,
-            last: Order(first.0 - 1),
+            last: Lsn(first.0 - 1),
         };
         if user.position.segment == windrow_types::SegmentId::NONE {
             return Some(none);
         }
         let shape = self.zones.shape(user.position.segment);
         let table = &user.open.table;
-        if u64::from(table.payload_blocks()) + table.packed().len() as u64 + 2
+        if u64::from(table.payload_blocks()) + table.compressed().len() as u64 + 2
             < u64::from(shape.data)
         {
             return Some(none);
         }
         let entries = user.open.table.decode();
         let count = full_entries(&entries, &user.open.table, shape, user.position.row);
-        let orders = |(entry, _): &(Entry, u16)| {
-            entry
-                .orders()
-                .map_or((Order(0), Order(0)), |(first, count)| {
-                    (first, Order(first.0 + count - 1))
-                })
+        let lsns = |(entry, _): &(Entry, u16)| {
+            entry.lsns().map_or((Lsn(0), Lsn(0)), |(first, count)| {
+                (first, Lsn(first.0 + count - 1))
+            })
         };
-        let last = entries[..count].iter().map(|entry| orders(entry).1).max();
-        let behind = entries[count..].iter().map(|entry| orders(entry).0).min();
+        let last = entries[..count].iter().map(|entry| lsns(entry).1).max();
+        let behind = entries[count..].iter().map(|entry| lsns(entry).0).min();
         match (last, behind) {
             (Some(last), Some(behind)) if last < behind => Some(FullRows {
                 entries: count,
@@ -158,9 +162,9 @@ fn split(whole: &OpenBatch, entries: usize) -> (OpenBatch, OpenBatch) {
         if entry.has_payload() {
             part.payloads.extend(payloads.next().cloned());
         }
-        if let Some((first, count)) = entry.orders() {
+        if let Some((first, count)) = entry.lsns() {
             part.cover(first);
-            part.cover(Order(first.0 + count - 1));
+            part.cover(Lsn(first.0 + count - 1));
         }
     }
     (front, rest)

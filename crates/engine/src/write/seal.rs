@@ -12,11 +12,11 @@ use crate::limits::{
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
-use crate::{Engine, Outbox, Plant, StopReason};
+use crate::{Engine, InjectedFault, Outbox, StopReason};
 use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
 use windrow_geometry::Column;
 use windrow_io::Payload;
-use windrow_types::{BLOCK_BYTES, SegmentId, Seq, StreamId};
+use windrow_types::{BLOCK_BYTES, BatchSeq, SegmentId, StreamId};
 
 impl Engine {
     /// True if the stream has a row to write to and may seal another batch when the open one is
@@ -27,7 +27,7 @@ impl Engine {
 
     /// Free segments that `stream` must leave alone.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = if self.planted == Plant::ShortReserve {
+        let checkpoint = if self.fault == InjectedFault::ShortReserve {
             0
         } else {
             self.checkpoint.reserve_segments()
@@ -39,7 +39,7 @@ impl Engine {
             // the space, what is lent is counted apart: `write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
                 self.cleaner.segments_needed().max(1)
-                    + if self.segments.aside_for_damage_count() > 0 {
+                    + if self.segments.quarantined_for_damage_count() > 0 {
                         0
                     } else {
                         RELIEF_RESERVE
@@ -137,7 +137,8 @@ impl Engine {
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
         self.counters.log_bytes += bytes;
         if is_user(stream) {
-            self.admission.reducing.sums.area_bytes += u64::from(plan.packed_blocks) * BLOCK_BYTES;
+            self.admission.reducing.sums.area_bytes +=
+                u64::from(plan.compressed_blocks) * BLOCK_BYTES;
         }
         self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
             bytes
@@ -209,7 +210,7 @@ impl Engine {
             shape: zone.shape,
             members: zone.members,
             next_segment,
-            flushed_through: self.promised(),
+            flushed_through: self.durable_lsn(),
             flushed_seq: self.flushed_seqs(),
         }
     }
@@ -225,12 +226,12 @@ impl Engine {
         let number = if is_cleaned(stream) {
             self.cleaner.numbers.give()
         } else {
-            Seq(0)
+            BatchSeq(0)
         };
         let s = self.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
-        if let Some((_, last)) = open.orders {
+        if let Some((_, last)) = open.lsns {
             s.unsettled.push_back((position, last));
         }
         let opened_ns = if open.is_empty() {
@@ -248,12 +249,12 @@ impl Engine {
             row: position.row,
             rows: plan.rows,
             head_blocks: plan.head_blocks,
-            whole_blocks: plan.payload_blocks - plan.packed_blocks,
+            whole_blocks: plan.payload_blocks - plan.compressed_blocks,
             stage: BatchStage::Sealing,
             items: open.items,
             payloads: Vec::new(),
             checksums: Vec::new(),
-            orders: open.orders,
+            lsns: open.lsns,
             number,
             opened_ns,
             stage_ns: now_ns,
@@ -353,7 +354,7 @@ impl Engine {
     pub(crate) fn batch_write_done(
         &mut self,
         stream: usize,
-        seq: Seq,
+        seq: BatchSeq,
         column: u8,
         failed: bool,
         out: &mut Outbox,
@@ -367,7 +368,7 @@ impl Engine {
     }
 
     /// A write of a batch has ended.
-    pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: Seq, out: &mut Outbox) {
+    pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: BatchSeq, out: &mut Outbox) {
         let now_ns = self.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
             return self.stop(

@@ -445,13 +445,13 @@ fn members_stay_as_long_as_a_start_without_them_would_take_ids_for_damage() {
             }
         }
         for _ in 0..500 {
-            if !machine.engine.status().restripe.active {
+            if !machine.engine.status().reshape.active {
                 break;
             }
             pass(&mut machine, 3);
         }
         assert!(
-            !machine.engine.status().restripe.active,
+            !machine.engine.status().reshape.active,
             "{}",
             machine.engine.describe()
         );
@@ -512,14 +512,14 @@ fn an_index_that_is_too_large_for_what_is_left_does_not_hold_a_member() {
         Some(Ok(ControlReply::Done))
     );
     for _ in 0..1000 {
-        if !machine.engine.status().restripe.active {
+        if !machine.engine.status().reshape.active {
             break;
         }
         pass(&mut machine, 3);
     }
     let status = machine.engine.status();
     assert!(
-        !status.restripe.active
+        !status.reshape.active
             && status.plan.index_pages < pages
             && status.dedup.index_pages >= pages,
         "{status:?}"

@@ -381,7 +381,7 @@ fn lost_flags_do_not_change_what_reduction_is_used_for() {
 #[test]
 fn collisions_are_found_by_comparing() {
     let (mut machine, volume) = pool(Dedup::Verify);
-    machine.engine.plant_weak_fingerprints();
+    machine.engine.inject_weak_fingerprints();
     let numbers: Vec<u64> = (0..60).map(|i| i * i % 23).collect();
     write(&mut machine, volume, 0, &numbers);
     machine.flush(volume);
@@ -487,10 +487,7 @@ fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durab
     trim(&mut machine, volume, 1, 1);
     machine.release();
     let status = machine.engine.status();
-    assert!(
-        status.durable_order < status.order,
-        "the trim is not durable"
-    );
+    assert!(status.durable_lsn < status.lsn, "the trim is not durable");
     assert_eq!(
         (status.dedup.unique_bytes, status.free_segments),
         (4096, before.free_segments),
@@ -916,17 +913,17 @@ fn churn_with_crashes() {
             create(&mut machine, "b", 8 * MIB, dedup),
         ];
         if seed % 3 == 0 {
-            let packed = Control::VolumeCompression {
+            let compressed = Control::VolumeCompression {
                 volume: volumes[0],
                 compression: Compression::Lz4,
             };
-            assert_eq!(machine.command(packed), Some(Ok(ControlReply::Done)));
+            assert_eq!(machine.command(compressed), Some(Ok(ControlReply::Done)));
         }
         let mut model: BTreeMap<(usize, u64), u64> = BTreeMap::new();
         let mut cleaned = 0;
         for round in 0..12 {
             if seed % 2 == 1 {
-                machine.engine.plant_weak_fingerprints();
+                machine.engine.inject_weak_fingerprints();
             }
             for _ in 0..130 {
                 let (at, lba, count) = (rng.below(2) as usize, rng.below(1150), 1 + rng.below(12));

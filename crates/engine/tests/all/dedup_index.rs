@@ -217,7 +217,7 @@ fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
 #[test]
 fn collisions_are_told_apart_by_their_bytes() {
     let (mut machine, volume) = pool(Dedup::Verify, SMALL);
-    machine.engine.plant_weak_fingerprints();
+    machine.engine.inject_weak_fingerprints();
     let numbers: Vec<u64> = (0..2000).collect();
     write(&mut machine, volume, 0, &numbers);
     write(&mut machine, volume, 4000, &numbers);

@@ -497,7 +497,7 @@ fn an_exhausted_pool_grows_when_what_is_lost_is_trimmed() {
     }
     machine::pass(&mut machine, 400);
     assert!(
-        machine.engine.status().restripe.active,
+        machine.engine.status().reshape.active,
         "what is lost is still there"
     );
     // (Not by itself: what is tried holds more than the new layout gives.)
@@ -523,9 +523,9 @@ fn an_exhausted_pool_grows_when_what_is_lost_is_trimmed() {
     machine.flush(volume);
     machine::pass(&mut machine, 400);
     assert!(
-        !machine.engine.status().restripe.active,
+        !machine.engine.status().reshape.active,
         "{:?} {}",
-        machine.engine.status().restripe,
+        machine.engine.status().reshape,
         machine.engine.describe()
     );
     (0..left).filter(|lba| !MANY.has(*lba)).for_each(|lba| {

@@ -15,7 +15,7 @@ use windrow_format::superblock::{
 };
 use windrow_geometry::{Redundancy, ZoneMap};
 use windrow_io::BufPool;
-use windrow_types::{PlaceCodec, VolumeId};
+use windrow_types::{AddressCodec, VolumeId};
 
 /// Where the records of a list page begin, and their bytes.
 const RECORDS: (usize, usize) = (64, 24);
@@ -52,13 +52,13 @@ fn address(memory: &Memory, pointer: &PagePointer) -> (usize, usize) {
     let superblock = memory.superblock();
     let (zones, codec) = (
         ZoneMap::new(superblock.zones),
-        PlaceCodec::new(superblock.place_offset_bits),
+        AddressCodec::new(superblock.address_offset_bits),
     );
-    let location = zones.locate(codec.segment(pointer.place));
+    let location = zones.locate(codec.segment(pointer.address));
     let (column, row) = location.shape().locate(
         pointer.batch_row.into(),
         pointer.batch_rows.into(),
-        codec.block(pointer.place),
+        codec.block(pointer.address),
     );
     let (member, offset) = location.address(row, column);
     (member.index(), offset as usize)

@@ -116,11 +116,11 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
                 machine.engine.describe()
             );
             // (Segments of pages are, until two checkpoints have written these anew.)
-            let none_is_aside = (0..4).any(|_| {
+            let none_is_quarantined = (0..4).any(|_| {
                 let none = machine.engine.describe().contains(" 0 aside");
                 none || machine.command(Control::Checkpoint).is_none()
             });
-            assert!(none_is_aside, "{}", machine.engine.describe());
+            assert!(none_is_quarantined, "{}", machine.engine.describe());
             let lost = unreadable(&mut machine, volume, 0..blocks, |lba| {
                 if lba % 2 == 0 { 5 } else { 2 }
             });
@@ -249,10 +249,10 @@ fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     pass(&mut machine, 4);
     let (segment, row, refused) = newest(&machine.memory);
     assert_ne!(row % 8, 0, "a batch came before in its chunk");
-    let places = machine.memory.blocks(segment, row..row + refused.rows);
-    let (first, at) = places[0];
+    let addresses = machine.memory.blocks(segment, row..row + refused.rows);
+    let (first, at) = addresses[0];
     let former = machine.memory.data[first][at..at + 4096].to_vec();
-    places
+    addresses
         .iter()
         .filter(|(member, _)| *member != first)
         .for_each(|(member, at)| machine.memory.data[*member][*at..*at + 4096].fill(0));
@@ -307,7 +307,7 @@ fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
         )
         .expect("rebuilt");
         assert_eq!(
-            (report.losses.len(), report.lost_orders),
+            (report.losses.len(), report.lost_lsns),
             (0, None),
             "{report:?}"
         );

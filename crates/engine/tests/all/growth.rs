@@ -38,9 +38,9 @@ fn grow(
 }
 
 /// Time goes by, and somebody writes a little, until nothing is left in the old layout.
-fn restripe(machine: &mut Machine, volume: VolumeId) -> u32 {
+fn reshape(machine: &mut Machine, volume: VolumeId) -> u32 {
     for round in 0..400 {
-        if !machine.engine.status().restripe.active {
+        if !machine.engine.status().reshape.active {
             return round;
         }
         machine.write(volume, 5000 + u64::from(round % 50), round as u8);
@@ -49,7 +49,7 @@ fn restripe(machine: &mut Machine, volume: VolumeId) -> u32 {
     }
     panic!(
         "restriping does not end: {:?}\n{}",
-        machine.engine.status().restripe,
+        machine.engine.status().reshape,
         machine.engine.describe()
     );
 }
@@ -77,21 +77,21 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
         );
         let status = machine.engine.status();
         assert!(
-            status.restripe.active && status.plan.usable_bytes >= before.plan.usable_bytes,
+            status.reshape.active && status.plan.usable_bytes >= before.plan.usable_bytes,
             "{:?}",
-            status.restripe
+            status.reshape
         );
         verify(&mut machine, volume, 0..900, 1);
-        let rounds = restripe(&mut machine, volume);
+        let rounds = reshape(&mut machine, volume);
         let status = machine.engine.status();
         assert!(
             status.plan.usable_bytes > before.plan.usable_bytes
                 && status.plan.zones.len() == machine.memory.superblock().zones.len()
         );
         assert!(
-            rounds > 0 && status.restripe.segments_done == status.restripe.segments_total,
+            rounds > 0 && status.reshape.segments_done == status.reshape.segments_total,
             "{:?}",
-            status.restripe
+            status.reshape
         );
         // (The table still has the places of the layout that is gone: what the pool holds was told
         // as nothing.)
@@ -104,7 +104,7 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
         verify(&mut machine, volume, 0..900, 1);
         let mut machine = shut_down(machine).crash();
         verify(&mut machine, volume, 0..900, 1);
-        assert!(!machine.engine.status().restripe.active);
+        assert!(!machine.engine.status().reshape.active);
     }
 }
 
@@ -202,7 +202,7 @@ fn power_may_go_at_any_time_of_a_growth() {
             let status = machine.engine.status();
             // Before the layout came, with two layouts, after the old one was gone.
             let grown = status.plan.zones[0].layout > 0;
-            seen[usize::from(grown) + usize::from(grown && !status.restripe.active)] += 1;
+            seen[usize::from(grown) + usize::from(grown && !status.reshape.active)] += 1;
             let every = if cuts.is_multiple_of(8) { 1 } else { 7 };
             (0..500).step_by(every).for_each(|lba| {
                 assert_eq!(
@@ -215,7 +215,7 @@ fn power_may_go_at_any_time_of_a_growth() {
             assert!(churned >= flushed, "{churned}, {flushed} was flushed");
             if cuts.is_multiple_of(8) {
                 if grown {
-                    restripe(&mut machine, volume);
+                    reshape(&mut machine, volume);
                 } else {
                     assert_eq!(
                         grow(&mut machine, members as u8..last),
@@ -257,14 +257,14 @@ fn power_may_go_at_any_time_of_a_growth() {
                     .push(Event::Tick(fragile.machine.now_ns));
                 fragile.run(every, &mut |memory, cuts| check(memory, cuts, flushed));
             }
-            if !fragile.machine.engine.status().restripe.active && round > 5 {
+            if !fragile.machine.engine.status().reshape.active && round > 5 {
                 break;
             }
         }
         assert!(
-            !fragile.machine.engine.status().restripe.active,
+            !fragile.machine.engine.status().reshape.active,
             "{:?}",
-            fragile.machine.engine.status().restripe
+            fragile.machine.engine.status().reshape
         );
         assert!(
             seen[0] > 5 && seen[1] > 30,
@@ -280,7 +280,7 @@ fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..700, 1);
     assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
-    restripe(&mut machine, volume);
+    reshape(&mut machine, volume);
     let first = machine.memory.superblock().zones[0].clone();
     assert!(first.first_segment > 0 && first.layout == 1);
     write(&mut machine, volume, 200..900, 2);
@@ -299,7 +299,7 @@ fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
     let mut machine = machine.crash();
     verify(&mut machine, volume, 0..200, 1);
     verify(&mut machine, volume, 200..900, 2);
-    restripe(&mut machine, volume);
+    reshape(&mut machine, volume);
     let mut machine = machine.crash();
     verify(&mut machine, volume, 0..200, 1);
     verify(&mut machine, volume, 200..900, 2);
@@ -337,7 +337,7 @@ fn a_pool_grows_again_before_it_has_moved() {
             .map(|z| z.layout)
             .collect();
         assert!(layouts.len() > 2, "{layouts:?}");
-        restripe(&mut machine, volume);
+        reshape(&mut machine, volume);
         let mut machine = machine.crash();
         let first = members as u64 * 50;
         verify(&mut machine, volume, 0..first, 1);
@@ -375,13 +375,13 @@ fn a_member_may_fail_while_data_moves_and_is_rebuilt_in_both_layouts() {
             write(&mut machine, volume, 0..100, 2);
             assert_eq!(machine.engine.status().members[away].state, "faulted");
             verify(&mut machine, volume, 100..600, 1);
-            assert!(machine.engine.status().restripe.active);
+            assert!(machine.engine.status().reshape.active);
             // It is back at the next start, and rebuilt before the rest moves.
             machine.memory.failing[away] = false;
             let mut machine = machine.crash();
             pass(&mut machine, 60);
             assert_eq!(machine.engine.status().members[away].state, "online");
-            restripe(&mut machine, volume);
+            reshape(&mut machine, volume);
             // Now another one goes, and everything is there.
             let other = (away + 1) % members;
             machine.memory.present[other] = false;
@@ -409,7 +409,7 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
     assert_eq!(grow(&mut machine, 4..6), Some(Ok(ControlReply::Done)));
     let moved_before = machine.engine.status().written.moved;
     let mut lba = 0;
-    while machine.engine.status().restripe.active {
+    while machine.engine.status().reshape.active {
         // Overwrites of what is there go on all the time.
         (0..20).for_each(|_| {
             machine.write(
@@ -486,11 +486,7 @@ fn what_can_not_grow_is_refused_in_words() {
     assert!(why(grow(&mut machine, 4..5)).contains("member 4: it failed"));
     let status = machine.engine.status();
     assert_eq!(
-        (
-            status.members[4].state,
-            status.state,
-            status.restripe.active
-        ),
+        (status.members[4].state, status.state, status.reshape.active),
         ("spare", "online", false)
     );
     machine.memory.failing[4] = false;
@@ -509,7 +505,7 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
             pass(&mut machine, 2);
         }
         let rewritten = rounds * 40;
-        assert!(machine.engine.status().restripe.active);
+        assert!(machine.engine.status().reshape.active);
         let mut memory = shut_down(machine).memory;
         let report = Engine::rebuild_map(
             &mut memory,
@@ -526,7 +522,7 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
         let mut machine = Machine::open(memory);
         verify(&mut machine, volume, 0..rewritten, 2);
         verify(&mut machine, volume, rewritten..600, 1);
-        restripe(&mut machine, volume);
+        reshape(&mut machine, volume);
         verify(&mut machine, volume, 0..rewritten, 2);
         verify(&mut machine, volume, rewritten..600, 1);
     }
@@ -572,7 +568,7 @@ fn half_grown(redundancy: Redundancy, members: usize, spares: &[usize]) -> HalfG
     );
     for _ in 0..2000 {
         assert!(
-            machine.engine.status().restripe.active,
+            machine.engine.status().reshape.active,
             "{redundancy:?} {members}: it has grown"
         );
         write(&mut machine, volume, 0..10, 2);
@@ -763,13 +759,13 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
             grow(&mut machine, members as u8..members as u8 + 1),
             Some(Ok(ControlReply::Done))
         );
-        let order = machine.engine.status().order;
+        let lsn = machine.engine.status().lsn;
         pass(&mut machine, 60);
         let status = machine.engine.status();
         assert!(
-            !status.restripe.active && status.order == order,
+            !status.reshape.active && status.lsn == lsn,
             "{:?}\n{}",
-            status.restripe,
+            status.reshape,
             machine.engine.describe()
         );
         verify(&mut machine, volume, 0..300, 1);
@@ -845,7 +841,7 @@ fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
         .count();
     machine.release();
     let status = machine.engine.status();
-    assert!(status.restripe.active && refused > 0, "{refused} refused");
+    assert!(status.reshape.active && refused > 0, "{refused} refused");
     assert!(
         status.used_bytes <= status.plan.usable_bytes,
         "{} bytes used of {}",
@@ -880,7 +876,7 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
         }));
         machine.held = Some(Vec::new());
         machine.settle();
-        let promised = machine.engine.status().plan.usable_bytes;
+        let durable_lsn = machine.engine.status().plan.usable_bytes;
         machine.release();
         let status = machine.engine.status();
         assert_eq!(
@@ -893,8 +889,8 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
                 .max(),
             Some(2)
         );
-        if status.plan.usable_bytes < promised {
-            lowered.push((rounds, promised, status.plan.usable_bytes));
+        if status.plan.usable_bytes < durable_lsn {
+            lowered.push((rounds, durable_lsn, status.plan.usable_bytes));
         }
     }
     assert!(
@@ -946,10 +942,10 @@ fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layou
         checkpoint,
         "the start begins before the delete"
     );
-    let freed = machine.engine.status().restripe.segments_done;
+    let freed = machine.engine.status().reshape.segments_done;
     let mut machine = machine.crash();
     assert_eq!(
-        machine.engine.status().restripe.segments_done,
+        machine.engine.status().reshape.segments_done,
         freed,
         "no segment that came free is in use again"
     );
@@ -981,12 +977,12 @@ fn restriping_gives_way_to_users_and_keeps_its_rates() {
             machine.now_ns += 1_000_000;
             machine.events.push(Event::Tick(machine.now_ns));
             machine.settle();
-            let restripe = machine.engine.status().restripe;
-            if !restripe.active {
-                return (ms, restripe.moved_bytes);
+            let reshape = machine.engine.status().reshape;
+            if !reshape.active {
+                return (ms, reshape.moved_bytes);
             }
         }
-        panic!("it starves: {:?}", machine.engine.status().restripe);
+        panic!("it starves: {:?}", machine.engine.status().reshape);
     };
     let (guaranteed, _) = took(0, 1 << 30);
     let (gives_way, _) = took(0, 64 << 10);
@@ -1073,7 +1069,7 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
         let status = machine.engine.status();
         assert!(
             !machine.engine.is_stopped()
-                && !status.restripe.active
+                && !status.reshape.active
                 && status.plan.usable_bytes == usable,
             "{redundancy:?}"
         );
@@ -1097,7 +1093,7 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
             grow(&mut machine, members as u8..last),
             Some(Ok(ControlReply::Done))
         );
-        restripe(&mut machine, volume);
+        reshape(&mut machine, volume);
         verify(&mut machine, volume, 0..20, 2);
     }
 }

@@ -147,11 +147,11 @@ fn what_was_given_up_stays_so_though_the_devices_come_back() {
     );
     machine.request(volume, Op::Flush);
     slowly(&mut machine, &mut slow, 100, 0);
-    let promised = machine.completions.len() == 2;
+    let durable_lsn = machine.completions.len() == 2;
     let mut machine = machine.crash();
     let all: Vec<u8> = (0..40).map(|lba| machine.byte(volume, lba)).collect();
     assert_eq!(all, vec![0; 40]);
-    assert!(!promised || machine.byte(volume, 100) == 77);
+    assert!(!durable_lsn || machine.byte(volume, 100) == 77);
 }
 
 fn reads(machine: &mut Machine, volume: VolumeId, offset: u64, expected: &[u8]) -> bool {
@@ -524,7 +524,7 @@ fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
         Some(Ok(ControlReply::Done))
     );
     pass(&mut machine, 20);
-    let (before, _) = machine.engine.durable_orders();
+    let (before, _) = machine.engine.durable_lsns();
     let mut log = Vec::new();
     for lba in 0..40 {
         put(&mut machine, volume, 100 + lba, 10 + lba);
@@ -541,9 +541,9 @@ fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
     );
     machine.request(volume, Op::Flush);
     slowly(&mut machine, &mut log, 30, 0);
-    let (in_log, promised) = machine.engine.durable_orders();
+    let (in_log, durable_lsn) = machine.engine.durable_lsns();
     assert_eq!(
-        (in_log, promised.0),
+        (in_log, durable_lsn.0),
         (before, before.0 + 41),
         "only the journal has it"
     );

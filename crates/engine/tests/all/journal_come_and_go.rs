@@ -444,7 +444,7 @@ fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
         for round in 0..400 {
             let lba = 40 + round;
             sync(&mut machine, volume, lba, lba as u8 + 1);
-            if !machine.engine.status().restripe.active {
+            if !machine.engine.status().reshape.active {
                 break;
             }
             pass(&mut machine, 3);
@@ -461,9 +461,9 @@ fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
         }
         let status = machine.engine.status();
         assert!(
-            !status.restripe.active && status.plan.usable_bytes > usable,
+            !status.reshape.active && status.plan.usable_bytes > usable,
             "{:?}",
-            status.restripe
+            status.reshape
         );
         assert!(status.journal.external && state(&machine, joins) == "online");
         let before = machine.engine.status().member_stats;

@@ -473,7 +473,7 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
     let mut memory = machine.memory;
     let whole = look(&memory);
     assert_eq!(
-        (whole.losses.len(), whole.lost_orders),
+        (whole.losses.len(), whole.lost_lsns),
         (0, None),
         "the devices have everything"
     );
@@ -481,9 +481,9 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
         .iter()
         .for_each(|device| memory.data[*device].fill(0xee));
     let report = look(&memory);
-    let lost = report.lost_orders.expect("promised, and nowhere");
+    let lost = report.lost_lsns.expect("promised, and nowhere");
     assert!(
-        report.losses.is_empty() && lost.last == whole.accepted_order,
+        report.losses.is_empty() && lost.last == whole.recovery_lsn,
         "{report:?}"
     );
     assert!(
@@ -499,7 +499,7 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let mut memory = machine.memory;
-    let accepted = look(&memory).accepted_order;
+    let accepted = look(&memory).recovery_lsn;
     for device in DEVICES {
         let block = memory.data[device]
             .windows(4095)
@@ -514,7 +514,7 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
         ),
         "a start is refused"
     );
-    let lost = look(&memory).lost_orders.expect("promised, and damaged");
+    let lost = look(&memory).lost_lsns.expect("promised, and damaged");
     // (What the last record promises, no later one says.)
     assert!(
         lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count),

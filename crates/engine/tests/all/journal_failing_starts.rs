@@ -76,7 +76,7 @@ fn pool() -> (Memory, VolumeId) {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     (0..10).for_each(|lba| sync(&mut machine, volume, lba));
-    assert!(machine.engine.durable_orders().0 < machine.engine.durable_orders().1);
+    assert!(machine.engine.durable_lsns().0 < machine.engine.durable_lsns().1);
     (machine.memory, volume)
 }
 
@@ -124,7 +124,7 @@ fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
     );
     // Whether the device keeps what it could not flush is not known: users are promised only what
     // the log has.
-    assert_eq!(engine.durable_orders().1, engine.durable_orders().0);
+    assert_eq!(engine.durable_lsns().1, engine.durable_lsns().0);
     check(memory, volume, 0..10);
     let (mut memory, volume) = lagging();
     Engine::open(

@@ -20,7 +20,7 @@ fn pool(granule: u32) -> (Machine, VolumeId) {
         JournalSpec::internal(Some(MIB), granule),
     );
     let limits = Limits {
-        packs_records: true,
+        compresses_records: true,
         ..Machine::options().limits
     };
     machine = Machine::open_with(

@@ -10,7 +10,7 @@ use windrow_format::batch::BatchHeader;
 use windrow_format::superblock::slot_offset;
 use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_types::{Order, SegmentId, Seq, VolumeId};
+use windrow_types::{BatchSeq, Lsn, SegmentId, VolumeId};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
@@ -47,15 +47,15 @@ fn a_lost_durable_batch_is_not_a_torn_tail() {
     let loss = &losses[0];
     assert_eq!(
         (loss.stream, loss.seq, loss.segment, loss.row),
-        (0, Seq(5), start.segment, start.row + 7)
+        (0, BatchSeq(5), start.segment, start.row + 7)
     );
     assert!(
         loss.durable_seq > loss.seq,
         "later batches say that it was durable"
     );
-    let (first, last) = loss.orders.expect("orders are known");
+    let (first, last) = loss.lsns.expect("orders are known");
     assert!(
-        first == Order(5) && last >= Order(30),
+        first == Lsn(5) && last >= Lsn(30),
         "orders {first} to {last}"
     );
 }
@@ -119,7 +119,7 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
         .replay[0];
     memory.overwrite(start.segment, start.row + 3..start.row + 5, 0);
     let report = open(&mut memory).expect("a torn tail is no damage");
-    assert_eq!(report.accepted_order, Order(2));
+    assert_eq!(report.recovery_lsn, Lsn(2));
     assert!(report.notes.is_empty());
 }
 
@@ -157,8 +157,8 @@ fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
     let (engine, report) =
         Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("a start");
     assert_eq!(
-        (report.accepted_order, report.completed_batches),
-        (Order(41), 1)
+        (report.recovery_lsn, report.completed_batches),
+        (Lsn(41), 1)
     );
     drop(engine);
 }
@@ -204,12 +204,12 @@ fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory,
         sb.checkpoints[0].expect("newest"),
         sb.checkpoints[1].expect("the one before"),
     );
-    let codec = sb.place_codec();
+    let codec = sb.address_codec();
     let (row, rows) = (
         u32::from(newest.list.batch_row),
         u32::from(newest.list.batch_rows),
     );
-    memory.overwrite(codec.segment(newest.list.place), row..row + rows, 0);
+    memory.overwrite(codec.segment(newest.list.address), row..row + rows, 0);
     (memory, older.id)
 }
 
@@ -403,7 +403,7 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
         let root = machine.memory.superblock().checkpoints[0].expect("a checkpoint");
         assert!(root.replay[3].segment != segment || root.replay[3].row == 0);
         let status = Machine::open(machine.memory).engine.status();
-        assert!(status.order >= Order(PAGES));
+        assert!(status.lsn >= Lsn(PAGES));
     }
 }
 

@@ -9,7 +9,7 @@ use windrow_format::batch::{BatchHeader, decode_head};
 use windrow_format::superblock::{Features, MemberState, Properties, RESERVED_BYTES};
 use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, MemberCommand, MemberOp, Op};
-use windrow_types::{BLOCK_BYTES, Order, SegmentId, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lsn, SegmentId, VolumeId};
 
 /// With so much spare space a pool of some hundred segments affords all streams.
 const WIDE: Properties = Properties {
@@ -277,12 +277,12 @@ fn look(memory: &mut Memory) -> OpenReport {
 }
 
 /// The first and the last order of each batch of users since the last start.
-fn orders_of_batches(memory: &Memory) -> Vec<(Order, Order)> {
+fn lsns_of_batches(memory: &Memory) -> Vec<(Lsn, Lsn)> {
     let superblock = memory.superblock();
     let users = memory.headers().into_iter().filter(|(.., header)| {
         [0, 1, 4].contains(&header.stream.0) && header.epoch == superblock.epoch
     });
-    let orders = |(segment, row, _): (SegmentId, u32, BatchHeader)| {
+    let lsns = |(segment, row, _): (SegmentId, u32, BatchHeader)| {
         let (member, at) = memory.blocks(segment, row..row + 1)[0];
         let entries = decode_head(
             &memory.data[member][at..at + BLOCK_BYTES as usize],
@@ -291,15 +291,15 @@ fn orders_of_batches(memory: &Memory) -> Vec<(Order, Order)> {
             row,
         )
         .ok()?;
-        let all: Vec<(Order, u64)> = entries.iter().filter_map(|entry| entry.orders()).collect();
+        let all: Vec<(Lsn, u64)> = entries.iter().filter_map(|entry| entry.lsns()).collect();
         Some((
             all.iter().map(|(first, _)| *first).min()?,
             all.iter()
-                .map(|(first, count)| Order(first.0 + count - 1))
+                .map(|(first, count)| Lsn(first.0 + count - 1))
                 .max()?,
         ))
     };
-    users.filter_map(orders).collect()
+    users.filter_map(lsns).collect()
 }
 
 /// A pool with a journal and several streams of users, at a moment at which a crash leaves a gap:
@@ -326,7 +326,7 @@ fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
         story.work(11);
         story.flush();
         let report = look(&mut story.machine.memory.clone());
-        if report.void_orders >= 8 && report.accepted_order > report.log_order {
+        if report.void_lsns >= 8 && report.recovery_lsn > report.log_lsn {
             let written: Vec<u64> = (0..before.len())
                 .filter(|at| before[*at] != story.content[*at])
                 .map(|at| at as u64)
@@ -340,8 +340,8 @@ fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
             }
             story.flush();
             let report = look(&mut story.machine.memory.clone());
-            if report.void_orders >= 8
-                && report.accepted_order > report.log_order
+            if report.void_lsns >= 8
+                && report.recovery_lsn > report.log_lsn
                 && is_it(&story.machine.memory, &report)
             {
                 return story;
@@ -354,9 +354,9 @@ fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
 #[test]
 fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
     let story = with_a_gap_and(|memory, report| {
-        orders_of_batches(memory)
+        lsns_of_batches(memory)
             .iter()
-            .any(|(first, _)| *first > report.log_order)
+            .any(|(first, _)| *first > report.log_lsn)
     });
     let status = story.status();
     assert_eq!((status.user_streams, status.moved_streams), (3, 4));
@@ -388,7 +388,7 @@ fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
     story.machine.settle();
     let report = look(&mut story.machine.memory.clone());
     assert_eq!(
-        report.log_order, report.accepted_order,
+        report.log_lsn, report.recovery_lsn,
         "the log has taken over"
     );
     let mut story = story.crash();
@@ -412,7 +412,7 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
             ..
         } = with_a_gap();
         let mut memory = machine.memory;
-        let (accepted, mut void) = (look(&mut memory.clone()).accepted_order, 0);
+        let (accepted, mut void) = (look(&mut memory.clone()).recovery_lsn, 0);
         for start in 0..3 {
             let mut machine = Machine::open(memory);
             let fence = *machine.memory.superblock().fences.last().expect("a fence");
@@ -428,15 +428,15 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
             memory = machine.memory;
             let report = look(&mut memory.clone());
             let what = format!("{writes} writes, start {start}: {report:?}");
-            assert_eq!(report.accepted_order, accepted, "{what}");
-            assert!(report.log_order >= fence.covered_order, "{what}");
+            assert_eq!(report.recovery_lsn, accepted, "{what}");
+            assert!(report.log_lsn >= fence.covered_lsn, "{what}");
             // Of the void batches only those stay in the chains that have something before the gap,
             // too.
             assert!(
-                report.void_orders >= void,
+                report.void_lsns >= void,
                 "what lay behind the gap counts again: {what}"
             );
-            void = report.void_orders;
+            void = report.void_lsns;
         }
         let machine = Machine::open(memory);
         let mut story = Story {
@@ -485,8 +485,8 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
     )
     .expect("rebuilt");
     assert_eq!(
-        (report.accepted_order, report.losses.len()),
-        (before.accepted_order, 0)
+        (report.recovery_lsn, report.losses.len()),
+        (before.recovery_lsn, 0)
     );
     // Nobody knows its size any more but by the highest block that is there.
     let blocks = (report.volumes[0].size_bytes / 4096) as usize;
@@ -526,13 +526,13 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
     for _ in 0..400 {
         story.work(11);
         story.flush();
-        let promised = story.status().order;
+        let durable_lsn = story.status().lsn;
         story.work(15);
         let now = look(&mut story.machine.memory.clone());
-        is_behind = now.log_order < promised
-            && orders_of_batches(&story.machine.memory)
+        is_behind = now.log_lsn < durable_lsn
+            && lsns_of_batches(&story.machine.memory)
                 .iter()
-                .any(|(_, last)| *last > promised);
+                .any(|(_, last)| *last > durable_lsn);
         if is_behind {
             break;
         }
@@ -560,7 +560,7 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
     );
     let report = look(&mut memory.clone());
     assert!(
-        report.accepted_order > report.log_order
+        report.recovery_lsn > report.log_lsn
             && report.notes.iter().any(|note| note.contains("were read")),
         "{report:?}"
     );
@@ -578,8 +578,8 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
     )
     .expect("rebuilt");
     assert_eq!(
-        (rebuilt.accepted_order, rebuilt.losses.len()),
-        (report.accepted_order, 0)
+        (rebuilt.recovery_lsn, rebuilt.losses.len()),
+        (report.recovery_lsn, 0)
     );
     let mut machine = Machine::open(memory);
     for lba in 0..story.content.len() as u64 {
@@ -692,8 +692,8 @@ fn a_flush_covers_what_lies_in_all_streams() {
         // flush.
         story.work(30);
         story.flush();
-        let (durable, promised) = story.machine.engine.durable_orders();
-        assert!(promised >= durable);
+        let (durable, durable_lsn) = story.machine.engine.durable_lsns();
+        assert!(durable_lsn >= durable);
         if round % 8 == 7 {
             story = story.crash();
             story.verify("after a flush and a crash");

@@ -62,7 +62,7 @@ fn rebuild_beside_users(machine: &mut Machine, volume: VolumeId) -> u64 {
 }
 
 /// The reads on their way to one member.
-fn examined(machine: &Machine, member: usize) -> usize {
+fn verified(machine: &Machine, member: usize) -> usize {
     let held = machine.held.iter().flatten();
     held.filter(|c| c.member.index() == member && matches!(c.op, MemberOp::Read { .. }))
         .count()
@@ -74,18 +74,18 @@ fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
     machine.held = Some(Vec::new());
     tick(&mut machine, 1);
     assert!(
-        examined(&machine, 0) >= 4,
+        verified(&machine, 0) >= 4,
         "{} of them",
-        examined(&machine, 0)
+        verified(&machine, 0)
     );
     let (mut machine, _) = (returned(0, 64 << 10).0, volume);
     machine.request(volume, windrow_io::Op::Flush);
     machine.held = Some(Vec::new());
     tick(&mut machine, 1);
-    assert_eq!(examined(&machine, 0), 1);
+    assert_eq!(verified(&machine, 0), 1);
     // The guaranteed rate is so small that nothing more is due soon.
     tick(&mut machine, 20);
-    assert_eq!(examined(&machine, 0), 1);
+    assert_eq!(verified(&machine, 0), 1);
     machine.release();
     assert_eq!(
         machine.engine.status().rebuild.segments_done,

@@ -658,9 +658,9 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
         .iter()
         .map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec())
         .collect();
-    let places = memory.bad.clone();
+    let addresses = memory.bad.clone();
     rebuild(&mut memory, true).expect("rebuilt");
-    assert_eq!(memory.bad, places, "nothing is written there");
+    assert_eq!(memory.bad, addresses, "nothing is written there");
     let root = memory.superblock().checkpoints[0].expect("a root");
     assert!(
         root.replay
@@ -670,7 +670,7 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
         root.replay
     );
     assert!(
-        places
+        addresses
             .iter()
             .zip(&held)
             .all(|((member, at), bytes)| memory.data[*member][*at..].starts_with(bytes))
@@ -778,7 +778,7 @@ fn what_only_the_journal_has_survives_a_rebuild() {
     assert!(memory.data == before && looked.losses.is_empty());
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert!(
-        report.losses.is_empty() && report.accepted_order == looked.accepted_order,
+        report.losses.is_empty() && report.recovery_lsn == looked.recovery_lsn,
         "{report:?}"
     );
     // Two members are lost at once: what was in the journal is in the log now.

@@ -9,7 +9,7 @@ use windrow_format::batch::{Entry, TableWriter};
 use windrow_format::journal::{RecordHeader, decode_record, encode_record};
 use windrow_geometry::Redundancy;
 use windrow_io::*;
-use windrow_types::{BLOCK_BYTES, Lba, Order, VolumeId};
+use windrow_types::{BLOCK_BYTES, Lba, Lsn, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
@@ -57,9 +57,9 @@ fn journalled(machine: &mut Machine, volume: VolumeId, what: impl FnOnce(&mut Ma
         "{}",
         machine.engine.describe()
     );
-    let (durable, promised) = machine.engine.durable_orders();
+    let (durable, durable_lsn) = machine.engine.durable_lsns();
     assert!(
-        durable < promised && machine.memory.headers().len() == log,
+        durable < durable_lsn && machine.memory.headers().len() == log,
         "{}",
         machine.engine.describe()
     );
@@ -138,7 +138,7 @@ fn volumes_are_as_large_as_what_the_journal_has_of_them() {
         ]
     );
     assert!(
-        report.losses.is_empty() && report.lost_orders.is_none() && report.lost_blocks_total == 0,
+        report.losses.is_empty() && report.lost_lsns.is_none() && report.lost_blocks_total == 0,
         "{report:?}"
     );
     let mut machine = Machine::open(memory).crash();
@@ -213,7 +213,7 @@ fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost()
 }
 
 /// Puts a record of one block behind the last one of the journal, in all copies; gives its order.
-fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Order {
+fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Lsn {
     let superblock = memory.superblock();
     let area = superblock.journals.internal.expect("a journal");
     let mut last = None::<(RecordHeader, usize)>;
@@ -236,20 +236,20 @@ fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Order {
         }
     }
     let (last, end) = last.expect("a record");
-    let order = last.last.next();
+    let lsn = last.last.next();
     let mut table = TableWriter::new();
     table.push(&Entry::Data {
         volume,
         lba,
-        birth: order,
+        birth: lsn,
     });
     let mut record =
         vec![0; windrow_format::journal::record_bytes(table.bytes().len(), 1, area.granule)];
     let header = RecordHeader {
         seq: last.seq.next(),
         offset: end as u32,
-        first: order,
-        last: order,
+        first: lsn,
+        last: lsn,
         ..last
     };
     encode_record(
@@ -263,7 +263,7 @@ fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Order {
         memory.data[member.index()][start as usize + end..][..record.len()]
             .copy_from_slice(&record);
     }
-    order
+    lsn
 }
 
 /// The journal has a block of a volume that batches say is deleted (nothing that works writes
@@ -280,13 +280,13 @@ fn what_there_is_no_room_for_is_told_of() {
     machine.flush(volume);
     journalled(&mut machine, volume, |machine| machine.write(volume, 5, 8));
     let mut memory = machine.memory;
-    let order = forge(&mut memory, gone, Lba(3));
+    let lsn = forge(&mut memory, gone, Lba(3));
     let report = rebuild_without_checkpoints(&mut memory);
     assert_eq!(
-        report.lost_orders,
-        Some(LostOrders {
-            first: order,
-            last: order,
+        report.lost_lsns,
+        Some(LostLsns {
+            first: lsn,
+            last: lsn,
             count: 1
         })
     );
@@ -309,13 +309,13 @@ fn no_volume_becomes_larger_than_one_can_be() {
         (VolumeId::INDEX, 3),
     ] {
         let mut memory = machine.memory.clone();
-        let order = forge(&mut memory, of, Lba(lba));
+        let lsn = forge(&mut memory, of, Lba(lba));
         let report = rebuild_without_checkpoints(&mut memory);
         assert_eq!(
-            report.lost_orders,
-            Some(LostOrders {
-                first: order,
-                last: order,
+            report.lost_lsns,
+            Some(LostLsns {
+                first: lsn,
+                last: lsn,
                 count: 1
             }),
             "block {lba} of volume {of}"

@@ -96,7 +96,7 @@ fn written(zones: &ZoneMap, command: &MemberCommand) -> Option<(MemberId, Segmen
 /// to one of these members.
 fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId> {
     let zones = ZoneMap::new(machine.memory.superblock().zones);
-    let mut order = Vec::new();
+    let mut lsn = Vec::new();
     machine.held = Some(Vec::new());
     for _ in 0..200_000 {
         machine.settle();
@@ -105,7 +105,7 @@ fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId
             .all(|member| state(machine, *member) == "online")
         {
             machine.release();
-            return order;
+            return lsn;
         }
         let held = machine.held.as_mut().expect("held");
         if held.is_empty() {
@@ -119,8 +119,8 @@ fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId
                 members.contains(&member.index()),
                 "nothing is written to the others"
             );
-            if !order.contains(&segment) {
-                order.push(segment);
+            if !lsn.contains(&segment) {
+                lsn.push(segment);
             }
         }
         machine.carry_out(command);
@@ -150,8 +150,8 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
         (state(&machine, 1), state(&machine, 3)),
         ("rebuilding", "rebuilding")
     );
-    let order = rebuild_in_steps(&mut machine, [1, 3]);
-    let of_users: Vec<u64> = order
+    let lsn = rebuild_in_steps(&mut machine, [1, 3]);
+    let of_users: Vec<u64> = lsn
         .iter()
         .filter(|segment| !open.contains(segment))
         .filter_map(|segment| phases.get(segment).copied())
@@ -171,7 +171,7 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
         .filter(|(_, number)| **number > 0)
         .map(|(segment, _)| *segment)
         .collect();
-    assert!(stale.iter().all(|segment| order.contains(segment)));
+    assert!(stale.iter().all(|segment| lsn.contains(segment)));
     // With two others away everything comes from the two that were rebuilt and one more.
     let mut machine = without(machine, &[0, 2]);
     (0..6).for_each(|number| {

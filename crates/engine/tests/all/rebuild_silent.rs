@@ -128,7 +128,7 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
         .unread_checkpoint
         .expect("a checkpoint that is named and gone");
     assert!(
-        unread.missing_orders > still && unread.missing_orders <= unread.order.0,
+        unread.missing_lsns > still && unread.missing_lsns <= unread.lsn.0,
         "{unread:?}"
     );
 
@@ -141,7 +141,7 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
         .unread_checkpoint
         .expect("segments were used again");
     assert!(
-        unread.missing_orders > 0 && unread.missing_orders < unread.order.0,
+        unread.missing_lsns > 0 && unread.missing_lsns < unread.lsn.0,
         "{unread:?}"
     );
 }
@@ -167,9 +167,7 @@ fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
         .unread_checkpoint
         .expect("a checkpoint that does not count");
     assert!(
-        report.checkpoint == 0
-            && unread.missing_orders > 0
-            && unread.missing_orders < unread.order.0,
+        report.checkpoint == 0 && unread.missing_lsns > 0 && unread.missing_lsns < unread.lsn.0,
         "{unread:?}"
     );
 }
@@ -333,7 +331,7 @@ fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
     let mut machine = Machine::open(memory);
     machine.write(volume, 100, 6);
     machine.flush(volume);
-    let flushed = machine.engine.status().order;
+    let flushed = machine.engine.status().lsn;
     (200..500).for_each(|lba| machine.write(volume, lba, 7));
     let mut memory = machine.memory;
     let of_users = memory
@@ -356,7 +354,7 @@ fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
         &mut |_| {},
     )
     .expect("rebuilt");
-    let lost = report.lost_orders.expect("the promise of the lost batch");
+    let lost = report.lost_lsns.expect("the promise of the lost batch");
     assert_eq!(
         (lost.first, lost.last, lost.count),
         (flushed, flushed, 1),

@@ -159,7 +159,8 @@ fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
     let flags =
         |machine: &Machine, member| machine.memory.superblock_of(member).features.incompatible;
     assert!((0..4).all(
-        |member| flags(&machine, member) & (Features::PACKED | Features::ZSTD) == Features::PACKED
+        |member| flags(&machine, member) & (Features::COMPRESSED | Features::ZSTD)
+            == Features::COMPRESSED
     ));
     machine.held = Some(Vec::new());
     assert_eq!(
@@ -233,7 +234,7 @@ fn blocks_are_stored_as_zstd() {
     machine.flush(volume);
     let of = sums(&machine);
     assert_eq!(
-        (of.tried_bytes, of.packed_user_bytes),
+        (of.tried_bytes, of.compressed_user_bytes),
         (100 * 4096, 100 * 4096)
     );
     assert!(

@@ -94,7 +94,7 @@ fn blocks_take_what_they_are_packed_into() {
     let status = machine.engine.status();
     let sums = status.reduction;
     assert_eq!(
-        (sums.tried_bytes, sums.packed_user_bytes),
+        (sums.tried_bytes, sums.compressed_user_bytes),
         (100 * 4096, 100 * 4096)
     );
     assert!(
@@ -203,7 +203,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
     let volume = machine.volume(MIB);
     machine.flush(volume);
     let has_flag = |machine: &Machine, member| {
-        machine.memory.superblock_of(member).features.incompatible & Features::PACKED != 0
+        machine.memory.superblock_of(member).features.incompatible & Features::COMPRESSED != 0
     };
     assert!((0..4).all(|member| !has_flag(&machine, member)));
     machine.held = Some(Vec::new());
@@ -246,7 +246,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
 /// newest, and a flush waits for all.
 #[test]
 fn orders_stay_as_they_were_given() {
-    let (mut machine, packed) = pool(Redundancy::Single, 4);
+    let (mut machine, compressed) = pool(Redundancy::Single, 4);
     let plain = match machine.command(Control::VolumeCreate {
         name: "plain".into(),
         size_bytes: MIB,
@@ -258,7 +258,7 @@ fn orders_stay_as_they_were_given() {
     machine.completions.clear();
     let mut jobs = Vec::new();
     for round in 0..3u64 {
-        for (volume, lba) in [(plain, 7), (packed, 7)] {
+        for (volume, lba) in [(plain, 7), (compressed, 7)] {
             let data = Payload::copy_of(&block(900, round * 10 + lba));
             machine.events.push(Event::Request(Request {
                 id: RequestId(round),
@@ -279,10 +279,10 @@ fn orders_stay_as_they_were_given() {
         "acknowledged, and with the workers"
     );
     machine.out.completions.clear();
-    machine.flush(packed);
+    machine.flush(compressed);
     assert!(machine.completions.is_empty(), "the flush waits");
     assert!(
-        machine.read(packed, 7 * 4096, 4096) == block(900, 27)
+        machine.read(compressed, 7 * 4096, 4096) == block(900, 27)
             && machine.read(plain, 7 * 4096, 4096) == block(900, 27)
     );
     for mut job in jobs.into_iter().rev() {
@@ -298,7 +298,7 @@ fn orders_stay_as_they_were_given() {
     );
     let mut machine = machine.crash();
     assert!(
-        machine.read(packed, 7 * 4096, 4096) == block(900, 27)
+        machine.read(compressed, 7 * 4096, 4096) == block(900, 27)
             && machine.read(plain, 7 * 4096, 4096) == block(900, 27)
     );
 }
@@ -511,8 +511,8 @@ fn what_a_start_readmits_is_packed() {
 #[test]
 fn padding_takes_no_room_from_what_is_being_packed() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 24, 8, 16);
-    let packed = machine.volume(8 * MIB);
-    compress(&mut machine, packed, Compression::Lz4);
+    let compressed = machine.volume(8 * MIB);
+    compress(&mut machine, compressed, Compression::Lz4);
     let plain = match machine.command(Control::VolumeCreate {
         name: "plain".into(),
         size_bytes: MIB,
@@ -522,7 +522,7 @@ fn padding_takes_no_room_from_what_is_being_packed() {
     };
     machine.flush(plain);
     let all: Vec<u8> = (0..1024).flat_map(|lba| block(4096, lba)).collect();
-    for (volume, data) in [(plain, &all[..4096]), (packed, &all[..])] {
+    for (volume, data) in [(plain, &all[..4096]), (compressed, &all[..])] {
         let op = Op::Write {
             offset: 0,
             data: Payload::copy_of(data),
@@ -548,10 +548,10 @@ fn padding_takes_no_room_from_what_is_being_packed() {
         machine.events.push(Event::Job(job));
     }
     machine.settle();
-    machine.flush(packed);
+    machine.flush(compressed);
     for (lba, expected) in (0..1024).zip(all.chunks_exact(4096)) {
         assert!(
-            machine.read(packed, lba * 4096, 4096) == expected,
+            machine.read(compressed, lba * 4096, 4096) == expected,
             "block {lba}"
         );
     }

@@ -35,7 +35,7 @@ fn move_away(machine: &mut Machine, volume: VolumeId) {
             status.plan.usable_bytes
         );
         assert_eq!(machine.engine.self_check(), Ok(()));
-        if !status.restripe.active {
+        if !status.reshape.active {
             return pass(machine, 3);
         }
         let lba = u64::from(round % 50u32);
@@ -53,7 +53,7 @@ fn move_away(machine: &mut Machine, volume: VolumeId) {
     }
     panic!(
         "the removal does not end: {:?}\n{}",
-        machine.engine.status().restripe,
+        machine.engine.status().reshape,
         machine.engine.describe()
     );
 }
@@ -97,7 +97,7 @@ fn a_member_leaves_and_what_it_held_moves_to_the_others() {
         );
         let status = machine.engine.status();
         assert!(
-            status.restripe.active
+            status.reshape.active
                 && status.members[usize::from(leaves)].leaving
                 && status.members[usize::from(leaves)].state == "online"
         );
@@ -117,9 +117,9 @@ fn a_member_leaves_and_what_it_held_moves_to_the_others() {
         let status = machine.engine.status();
         assert!(
             status.state == "online"
-                && status.restripe.segments_done == status.restripe.segments_total,
+                && status.reshape.segments_done == status.reshape.segments_total,
             "{:?}",
-            status.restripe
+            status.reshape
         );
         // Nothing of the old device is needed, and it is none of the pool's.
         machine.garble(usize::from(leaves));
@@ -127,7 +127,7 @@ fn a_member_leaves_and_what_it_held_moves_to_the_others() {
         verify(&mut machine, volume, 0..900, 1);
         assert!(
             machine.engine.status().state == "online"
-                && machine.engine.status().restripe == RestripeStatus::default()
+                && machine.engine.status().reshape == ReshapeStatus::default()
         );
     }
 }
@@ -235,7 +235,7 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
             let kept: Vec<u64> = (0..blocks).filter(|lba| !gone(*lba)).collect();
             // Users overwrite meanwhile, or nobody does anything.
             for round in 0..20_000u64 {
-                if !machine.engine.status().restripe.active {
+                if !machine.engine.status().reshape.active {
                     break;
                 }
                 let lba = kept[(round * 7919 % kept.len() as u64) as usize];
@@ -252,9 +252,9 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
             }
             let status = machine.engine.status();
             assert!(
-                !status.restripe.active,
+                !status.reshape.active,
                 "{redundancy:?} {members} {scattered}: {:?}\n{}",
-                status.restripe,
+                status.reshape,
                 machine.engine.describe()
             );
             pass(&mut machine, 3);
@@ -417,7 +417,7 @@ fn members_of_different_sizes_leave_full_pools() {
         machine.completions.clear();
         assert_eq!(remove(&mut machine, leaves), DONE);
         for round in 0..20_000u64 {
-            if !machine.engine.status().restripe.active {
+            if !machine.engine.status().reshape.active {
                 break;
             }
             let lba = round * 7919 % (blocks - excess);
@@ -430,9 +430,9 @@ fn members_of_different_sizes_leave_full_pools() {
         }
         let status = machine.engine.status();
         assert!(
-            !status.restripe.active,
+            !status.reshape.active,
             "{leaves}: {:?}\n{}",
-            status.restripe,
+            status.reshape,
             machine.engine.describe()
         );
         pass(&mut machine, 3);
@@ -533,7 +533,7 @@ fn power_may_go_at_any_time_of_a_removal() {
             seen[if gone {
                 2
             } else {
-                usize::from(status.restripe.active)
+                usize::from(status.reshape.active)
             }] += 1;
             let every = if cuts.is_multiple_of(8) { 1 } else { 7 };
             (0..500).step_by(every).for_each(|lba| {
@@ -545,7 +545,7 @@ fn power_may_go_at_any_time_of_a_removal() {
             });
             assert!(u64::from(machine.byte(volume, 6000)) >= flushed);
             if cuts.is_multiple_of(16) && lost.is_none() {
-                if !gone && !status.restripe.active {
+                if !gone && !status.reshape.active {
                     assert_eq!(remove(&mut machine, leaves as u8), DONE);
                 }
                 move_away(&mut machine, volume);
@@ -797,7 +797,7 @@ fn layouts_that_lie_across_each_other_are_refused() {
             machine.command(Control::Checkpoint);
             pass(&mut machine, 2);
         }
-        assert!(!machine.engine.status().restripe.active);
+        assert!(!machine.engine.status().reshape.active);
         machine
     };
     let answers: Vec<_> = (80..84)
@@ -855,9 +855,9 @@ fn a_removal_that_can_not_go_on_rests() {
     }
     let status = machine.engine.status();
     assert!(
-        status.restripe.active && status.restripe.segments_damaged > 30,
+        status.reshape.active && status.reshape.segments_damaged > 30,
         "{:?}",
-        status.restripe
+        status.reshape
     );
     assert!(checkpoints[199] < 40, "{checkpoints:?}");
 }

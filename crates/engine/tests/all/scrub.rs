@@ -277,11 +277,11 @@ fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
             .for_each(|lba| machine.write(volume, lba, 9));
         machine.flush(volume);
         let row = spots(&machine);
-        let lives =
+        let incarnations =
             |machine: &Machine, (member, at): (usize, usize)| machine.memory.data[member][at] == 7;
         let others: Vec<_> = row
             .into_iter()
-            .filter(|spot| !lives(&machine, *spot))
+            .filter(|spot| !incarnations(&machine, *spot))
             .collect();
         others.iter().take(lost).for_each(|(member, at)| {
             machine.memory.data[*member][*at..*at + 4096].fill(0xe0 + *member as u8)
@@ -729,8 +729,9 @@ fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
             (0..BLOCKS * 4).for_each(|lba| machine.write(volume, lba, lba as u8 | 1));
             machine.flush(volume);
             assert!(round < 400);
-            let lives = machine.engine.status().scrub.segments_done == first.0 && full(&machine);
-            if lives {
+            let incarnations =
+                machine.engine.status().scrub.segments_done == first.0 && full(&machine);
+            if incarnations {
                 break;
             }
         }
@@ -803,13 +804,13 @@ fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
         .iter()
         .for_each(|(segment, row, _)| machine.memory.overwrite(*segment, *row..*row + 1, 0xee));
     begin(&mut machine, 1 << 20);
-    let (mut last, mut most, mut examined) = (machine.engine.status().scrub, 0, 0);
+    let (mut last, mut most, mut verified) = (machine.engine.status().scrub, 0, 0);
     for _ in 0..4000 {
         pass(&mut machine, 1);
         let now = machine.engine.status().scrub;
         if now.batches == last.batches {
             most = most.max(now.read_bytes - last.read_bytes);
-            examined += now.read_bytes - last.read_bytes;
+            verified += now.read_bytes - last.read_bytes;
         }
         last = now;
     }
@@ -818,7 +819,7 @@ fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
         (ScrubState::Completed, batches.len() as u64),
         "{last:?}"
     );
-    assert!(examined > BLOCKS * 4096 / 2, "they were read");
+    assert!(verified > BLOCKS * 4096 / 2, "they were read");
     assert!(most <= 64 << 10, "{most} bytes in 30 ms");
 }
 

@@ -146,12 +146,12 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volumes = three(&mut machine);
     let mut machine = machine.crash();
-    let mut packer = windrow_reduction::Packer::default();
+    let mut compressor = windrow_reduction::Compressor::default();
     let mut bytes = |numbers: &mut dyn Iterator<Item = u64>| -> u64 {
         numbers
             .map(|n| {
-                packer
-                    .pack_stored(windrow_reduction::Codec::Lz4, &content(n), &mut Vec::new())
+                compressor
+                    .compress_stored(windrow_reduction::Codec::Lz4, &content(n), &mut Vec::new())
                     .unwrap_or(4096) as u64
             })
             .sum()

@@ -149,8 +149,8 @@ fn a_large_unaligned_write_that_does_not_fit_changes_nothing() {
     );
     let after = machine.engine.status();
     assert_eq!(
-        (after.used_bytes, after.order),
-        (before.used_bytes, before.order)
+        (after.used_bytes, after.lsn),
+        (before.used_bytes, before.lsn)
     );
     assert_eq!(
         machine.read(volume, (fill - 1) << 20, 1 << 20),

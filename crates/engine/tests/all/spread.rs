@@ -22,9 +22,9 @@ impl Full {
         let status = machine.engine.status();
         let blocks = status.plan.usable_bytes / 4096;
         let run = blocks.div_ceil(status.map_pages_max);
-        let place = |block: u64| block / run * LEAF_BLOCKS + block % run * (255 / run);
+        let address = |block: u64| block / run * LEAF_BLOCKS + block % run * (255 / run);
         let mut numbers = Numbers::of(1);
-        let mut lbas: Vec<u64> = (0..blocks).map(place).collect();
+        let mut lbas: Vec<u64> = (0..blocks).map(address).collect();
         (1..lbas.len())
             .rev()
             .for_each(|at| lbas.swap(at, numbers.below(at as u64 + 1) as usize));
@@ -136,7 +136,9 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
     let mut full = Full::fill(&mut machine);
     let refused = (0..40).find_map(|_| {
         machine = std::mem::replace(&mut machine, Machine::new(3, 24, 30)).crash();
-        machine.engine.plant(windrow_engine::Plant::ShortReserve);
+        machine
+            .engine
+            .inject(windrow_engine::InjectedFault::ShortReserve);
         (0..1000).find_map(|_| {
             let lba = full.lbas[full.numbers.below(full.lbas.len() as u64) as usize];
             full.write(&mut machine, lba).err()

@@ -226,7 +226,7 @@ fn sums_of_reduction_survive_a_restart() {
         ),
         (40, 30, first.reduction)
     );
-    assert!(first.reduction.packed_user_bytes > 0);
+    assert!(first.reduction.compressed_user_bytes > 0);
     machine.command(Control::Checkpoint);
     machine::pass(&mut machine, 20);
     let mut machine = machine.crash();

@@ -409,7 +409,7 @@ impl Machine {
     /// How the pool is opened. Records are not packed: their sizes are those of what they hold.
     pub fn options() -> OpenOptions {
         let limits = Limits {
-            packs_records: false,
+            compresses_records: false,
             ..Limits::default()
         };
         OpenOptions {

@@ -5,7 +5,7 @@
 //! header's. Each is seeded with pool, epoch, segment and row, so that bytes of another pool, an
 //! older life or another address never verify.
 
-use super::plan::{BatchPlan, PayloadPlaces, head_blocks_for, table_capacity};
+use super::plan::{BatchPlan, PayloadAddresses, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
 use crate::bytes::{
@@ -14,7 +14,7 @@ use crate::bytes::{
 use crate::hash::xxh3_64_with_seed;
 use crate::{SHAPE_BYTES, put_shape, shape_at};
 use windrow_types::{
-    BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId,
+    BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lsn, MAX_STREAMS, PoolUuid, SegmentId, StreamId,
 };
 
 /// First bytes of a header.
@@ -44,8 +44,8 @@ const H_PAYLOAD_BLOCKS: usize = 164;
 const H_ENTRY_COUNT: usize = 168;
 const H_ENTRY_BYTES: usize = 172;
 const H_TABLE_CHECKSUM: usize = 176;
-const H_PACKED_PAYLOADS: usize = 184;
-const H_PACKED_BLOCKS: usize = 188;
+const H_COMPRESSED_PAYLOADS: usize = 184;
+const H_COMPRESSED_BLOCKS: usize = 188;
 const H_RESERVED: usize = 192;
 const _: () = assert!(
     H_SHAPE + SHAPE_BYTES == H_NEXT_SEGMENT
@@ -76,10 +76,10 @@ pub struct HeaderFrame {
     pub payload_blocks: u32,
     /// Packed payloads.
     #[serde(skip_serializing_if = "is_none")]
-    pub packed_payloads: u32,
+    pub compressed_payloads: u32,
     /// Those of the payload blocks that hold packed payload: the last ones.
     #[serde(skip_serializing_if = "is_none")]
-    pub packed_blocks: u32,
+    pub compressed_blocks: u32,
     /// Entries of the table.
     pub entry_count: u32,
     /// Bytes of the encoded entries.
@@ -98,21 +98,21 @@ fn is_none(number: &u32) -> bool {
 impl HeaderFrame {
     /// Payload blocks that are a whole payload.
     pub fn whole_blocks(&self) -> u32 {
-        self.payload_blocks - self.packed_blocks
+        self.payload_blocks - self.compressed_blocks
     }
 
     /// Bytes for which the head is made: the table, and what it would be longer if each packed
     /// payload had a block of its own.
     fn table_room(&self) -> u64 {
         u64::from(self.entry_bytes)
-            + 4 * u64::from(self.payload_blocks.saturating_sub(self.packed_blocks))
-            + 8 * u64::from(self.packed_payloads)
+            + 4 * u64::from(self.payload_blocks.saturating_sub(self.compressed_blocks))
+            + 8 * u64::from(self.compressed_payloads)
     }
 
     /// Bytes of the table.
     fn table_bytes(&self) -> usize {
         self.entry_bytes as usize
-            + 4 * (self.payload_blocks as usize + self.packed_payloads as usize)
+            + 4 * (self.payload_blocks as usize + self.compressed_payloads as usize)
     }
 
     /// Data blocks of the whole batch.
@@ -230,11 +230,11 @@ pub fn encode_ends(
     let table_len = table.encoded_len() as u64;
     assert_eq!(
         checksums.len(),
-        plan.payload_blocks as usize + table.packed().len(),
+        plan.payload_blocks as usize + table.compressed().len(),
         "one checksum for each payload block and packed payload"
     );
     assert_eq!(
-        plan.payload_blocks - plan.packed_blocks,
+        plan.payload_blocks - plan.compressed_blocks,
         table.payload_blocks()
     );
     assert_eq!(u64::from(plan.head_blocks), head_blocks_for(table_len));
@@ -296,10 +296,14 @@ fn put_header(header: &BatchHeader, plan: &BatchPlan, table: &TableWriter, head:
     );
     put(
         head,
-        H_PACKED_PAYLOADS,
-        &(table.packed().len() as u32).to_le_bytes(),
+        H_COMPRESSED_PAYLOADS,
+        &(table.compressed().len() as u32).to_le_bytes(),
     );
-    put(head, H_PACKED_BLOCKS, &plan.packed_blocks.to_le_bytes());
+    put(
+        head,
+        H_COMPRESSED_BLOCKS,
+        &plan.compressed_blocks.to_le_bytes(),
+    );
 }
 
 fn put_footer(header: &BatchHeader, header_checksum: u64, seed: u64, tail: &mut [u8]) {
@@ -356,15 +360,15 @@ pub fn decode_header(
         pool: *pool,
         epoch,
         stream: StreamId(u8_at(block, H_STREAM)),
-        seq: Seq(u64_at(block, H_SEQ)),
+        seq: BatchSeq(u64_at(block, H_SEQ)),
         segment,
         row,
         rows: u32_at(block, H_ROWS),
         shape,
         members: u64_at(block, H_MEMBERS),
         next_segment: SegmentId(u32_at(block, H_NEXT_SEGMENT)),
-        flushed_through: Order(u64_at(block, H_FLUSHED_THROUGH)),
-        flushed_seq: std::array::from_fn(|i| Seq(u64_at(block, H_FLUSHED_SEQ + 8 * i))),
+        flushed_through: Lsn(u64_at(block, H_FLUSHED_THROUGH)),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(u64_at(block, H_FLUSHED_SEQ + 8 * i))),
     };
     let frame = HeaderFrame {
         header,
@@ -372,8 +376,8 @@ pub fn decode_header(
         payload_blocks: u32_at(block, H_PAYLOAD_BLOCKS),
         entry_count: u32_at(block, H_ENTRY_COUNT),
         entry_bytes: u32_at(block, H_ENTRY_BYTES),
-        packed_payloads: u32_at(block, H_PACKED_PAYLOADS),
-        packed_blocks: u32_at(block, H_PACKED_BLOCKS),
+        compressed_payloads: u32_at(block, H_COMPRESSED_PAYLOADS),
+        compressed_blocks: u32_at(block, H_COMPRESSED_BLOCKS),
         table_checksum: u64_at(block, H_TABLE_CHECKSUM),
         header_checksum,
     };
@@ -409,8 +413,11 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     }
     let blocks = u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) + 1;
     let table_len = frame.table_room();
-    let (packed, payloads) = (frame.packed_payloads, frame.packed_blocks);
-    if payloads > packed || payloads > frame.payload_blocks || (packed > 0) != (payloads > 0) {
+    let (compressed, payloads) = (frame.compressed_payloads, frame.compressed_blocks);
+    if payloads > compressed
+        || payloads > frame.payload_blocks
+        || (compressed > 0) != (payloads > 0)
+    {
         return Err(BatchError::Malformed(
             "packed payload that does not go with its blocks",
         ));
@@ -422,7 +429,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     }
     debug_assert!(table_len <= table_capacity(frame.head_blocks));
     if frame.entry_count > frame.entry_bytes / 2
-        || u64::from(frame.whole_blocks()) + u64::from(frame.packed_payloads)
+        || u64::from(frame.whole_blocks()) + u64::from(frame.compressed_payloads)
             > u64::from(frame.entry_count)
     {
         return Err(BatchError::Malformed(
@@ -537,13 +544,14 @@ fn decode_table(
     }
 
     let (encoded, checksums) = table.split_at(frame.entry_bytes as usize);
-    let (blocks, of_packed) = checksums.split_at(4 * frame.payload_blocks as usize);
+    let (blocks, of_compressed) = checksums.split_at(4 * frame.payload_blocks as usize);
     let blocks: Vec<u32> = blocks.chunks_exact(4).map(|c| u32_at(c, 0)).collect();
-    let (mut of_whole, mut of_packed) = (
+    let (mut of_whole, mut of_compressed) = (
         blocks[..frame.whole_blocks() as usize].iter(),
-        of_packed.chunks_exact(4),
+        of_compressed.chunks_exact(4),
     );
-    let mut places = PayloadPlaces::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
+    let mut addresses =
+        PayloadAddresses::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
     let mut reader = TableReader::new(encoded);
     let mut entries = Vec::with_capacity(frame.entry_count as usize);
     for _ in 0..frame.entry_count {
@@ -553,25 +561,25 @@ fn decode_table(
             let checksum = if units == FULL_BLOCK_UNITS {
                 of_whole.next().copied()
             } else {
-                of_packed.next().map(|c| u32_at(c, 0))
+                of_compressed.next().map(|c| u32_at(c, 0))
             };
             let checksum = checksum.ok_or(BatchError::Malformed(
                 "more payload than there are checksums",
             ))?;
             payload = Some(PayloadInfo {
-                unit: places.next(units) as u32,
+                unit: addresses.next(units) as u32,
                 units,
                 checksum,
             });
         }
         entries.push(DecodedEntry { entry, payload });
     }
-    if !reader.is_at_end() || of_whole.next().is_some() || of_packed.next().is_some() {
+    if !reader.is_at_end() || of_whole.next().is_some() || of_compressed.next().is_some() {
         return Err(BatchError::Malformed(
             "the table is longer than its entries",
         ));
     }
-    if places.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
+    if addresses.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
         return Err(BatchError::Malformed(
             "packed payload that does not end where the header says",
         ));

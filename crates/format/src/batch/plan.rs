@@ -21,7 +21,7 @@ pub struct BatchPlan {
     /// Payload blocks that follow, whole ones and those with packed payload.
     pub payload_blocks: u32,
     /// Those of them with packed payload: the last ones.
-    pub packed_blocks: u32,
+    pub compressed_blocks: u32,
     /// Rows of the batch.
     pub rows: u32,
     /// Blocks between the payload and the tail that hold nothing.
@@ -30,10 +30,10 @@ pub struct BatchPlan {
 
 impl BatchPlan {
     /// Where the payloads lie.
-    pub fn places(&self) -> PayloadPlaces {
-        PayloadPlaces::new(
+    pub fn places(&self) -> PayloadAddresses {
+        PayloadAddresses::new(
             self.head_blocks,
-            self.payload_blocks - self.packed_blocks,
+            self.payload_blocks - self.compressed_blocks,
             self.rows,
         )
     }
@@ -41,21 +41,21 @@ impl BatchPlan {
 
 /// Gives the payloads of a batch their places, in the order of their entries.
 #[derive(Clone, Copy, Debug)]
-pub struct PayloadPlaces {
+pub struct PayloadAddresses {
     /// Next unit for whole payload, from the first of the batch.
     whole: u64,
     /// Next unit for packed payload.
-    packed: u64,
+    compressed: u64,
     column: u64,
 }
 
-impl PayloadPlaces {
+impl PayloadAddresses {
     /// For a batch of `rows` rows with so many head blocks and whole payload blocks.
     pub fn new(head_blocks: u32, whole_blocks: u32, rows: u32) -> Self {
         let whole = u64::from(head_blocks) * BLOCK_UNITS;
         Self {
             whole,
-            packed: whole + u64::from(whole_blocks) * BLOCK_UNITS,
+            compressed: whole + u64::from(whole_blocks) * BLOCK_UNITS,
             column: u64::from(rows.max(1)) * BLOCK_UNITS,
         }
     }
@@ -69,18 +69,18 @@ impl PayloadPlaces {
             return at;
         }
         let units = u64::from(units);
-        let left = self.column - self.packed % self.column;
+        let left = self.column - self.compressed % self.column;
         if units > left {
-            self.packed += left;
+            self.compressed += left;
         }
-        let at = self.packed;
-        self.packed += units;
+        let at = self.compressed;
+        self.compressed += units;
         at
     }
 
     /// The block behind the last packed payload so far.
     pub fn end_block(&self) -> u64 {
-        self.packed.div_ceil(BLOCK_UNITS)
+        self.compressed.div_ceil(BLOCK_UNITS)
     }
 }
 
@@ -135,7 +135,7 @@ pub fn plan_batch(
     Some(BatchPlan {
         head_blocks: head_blocks as u32,
         payload_blocks,
-        packed_blocks: 0,
+        compressed_blocks: 0,
         rows: rows as u32,
         padding_blocks,
     })
@@ -143,14 +143,14 @@ pub fn plan_batch(
 
 /// As [`plan_batch`], with packed payload of these units, in the order of their entries, behind
 /// `whole_blocks` whole payload blocks.
-pub fn plan_packed(
+pub fn plan_compressed(
     shape: &Shape,
     row: u32,
     table_len: usize,
     whole_blocks: u32,
-    packed: &[u16],
+    compressed: &[u16],
 ) -> Option<BatchPlan> {
-    if packed.is_empty() {
+    if compressed.is_empty() {
         return plan_batch(shape, row, table_len, whole_blocks);
     }
     let left = rows_left(shape, row);
@@ -159,16 +159,24 @@ pub fn plan_packed(
         u64::from(shape.data),
         u64::from(head_blocks) + u64::from(whole_blocks),
     );
-    let units: u64 = packed.iter().map(|units| u64::from(*units)).sum();
+    let units: u64 = compressed.iter().map(|units| u64::from(*units)).sum();
     let least = (before + units.div_ceil(BLOCK_UNITS) + 1).div_ceil(data);
     let rows = (least..=least + 1)
         .take_while(|rows| *rows <= u64::from(left))
         .map(|rows| rows as u32);
     let mut found = rows
-        .map(|rows| (rows, packed_end(head_blocks, whole_blocks, rows, packed)))
+        .map(|rows| {
+            (
+                rows,
+                compressed_end(head_blocks, whole_blocks, rows, compressed),
+            )
+        })
         .find(|(rows, end)| *end < u64::from(*rows) * data)?;
     if left - found.0 < shape.min_batch_rows() && found.0 < left {
-        found = (left, packed_end(head_blocks, whole_blocks, left, packed));
+        found = (
+            left,
+            compressed_end(head_blocks, whole_blocks, left, compressed),
+        );
     }
     let (rows, end) = found;
     debug_assert!(
@@ -180,23 +188,24 @@ pub fn plan_packed(
     Some(BatchPlan {
         head_blocks,
         payload_blocks,
-        packed_blocks: payload_blocks - whole_blocks,
+        compressed_blocks: payload_blocks - whole_blocks,
         rows,
         padding_blocks,
     })
 }
 
-/// True if what [`plan_packed`] is asked for surely fits in the chunk, or surely does not: then no
+/// True if what [`plan_compressed`] is asked for surely fits in the chunk, or surely does not: then no
 /// length has to be looked at.
-pub fn packed_fits(
+pub fn compressed_fits(
     shape: &Shape,
     row: u32,
     table_len: usize,
     whole_blocks: u32,
-    packed_units: u64,
+    compressed_units: u64,
 ) -> Option<bool> {
     let before = head_blocks_for(table_len as u64) + u64::from(whole_blocks);
-    let least = (before + packed_units.div_ceil(BLOCK_UNITS) + 1).div_ceil(u64::from(shape.data));
+    let least =
+        (before + compressed_units.div_ceil(BLOCK_UNITS) + 1).div_ceil(u64::from(shape.data));
     match u64::from(rows_left(shape, row)) {
         left if least < left => Some(true),
         left if least > left => Some(false),
@@ -205,12 +214,12 @@ pub fn packed_fits(
 }
 
 /// The block behind the packed payload in a batch of so many rows.
-fn packed_end(head_blocks: u32, whole_blocks: u32, rows: u32, packed: &[u16]) -> u64 {
-    let mut places = PayloadPlaces::new(head_blocks, whole_blocks, rows);
-    packed.iter().for_each(|units| {
-        places.next(*units);
+fn compressed_end(head_blocks: u32, whole_blocks: u32, rows: u32, compressed: &[u16]) -> u64 {
+    let mut addresses = PayloadAddresses::new(head_blocks, whole_blocks, rows);
+    compressed.iter().for_each(|units| {
+        addresses.next(*units);
     });
-    places.end_block()
+    addresses.end_block()
 }
 
 /// No batch at `row` can hold more whole payload blocks than this (with a long table it holds

@@ -14,13 +14,13 @@
 //! one encoding; the decoder refuses any other, so that decode and encode are inverse and a fuzzer
 //! can say so.
 
-use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
+use super::plan::{BatchPlan, compressed_fits, plan_batch, plan_compressed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
 use crate::bytes::{BEYOND_COUNT, COUNTER_MAX};
 use crate::checkpoint::{Compression, Dedup, SyncMode};
 use crate::{MAX_NAME_BYTES, size_can_be};
 use windrow_geometry::Shape;
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, VolumeId};
+use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 /// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power
 /// of two, so that the write position can be masked instead of checked.
@@ -38,8 +38,8 @@ const KIND_VOLUME: u8 = 6;
 const KIND_MOVE: u8 = 7;
 const KIND_COVERED: u8 = 8;
 const KIND_PAGE: u8 = 9;
-const KIND_PACKED_DATA: u8 = 10;
-const KIND_PACKED_MOVE: u8 = 11;
+const KIND_COMPRESSED_DATA: u8 = 10;
+const KIND_COMPRESSED_MOVE: u8 = 11;
 const KIND_REFERENCE: u8 = 12;
 
 /// Ids of shared content are below 2^40, as blocks are.
@@ -47,7 +47,7 @@ const SHARED_ID_BITS: u32 = 40;
 
 const KIND_MASK: u8 = 0x0f;
 const VOLUME_BIT: u8 = 0x10;
-const ORDER_SHIFT: u32 = 5;
+const LSN_SHIFT: u32 = 5;
 
 const CHANGE_CREATE: u8 = 1;
 const CHANGE_RESIZE: u8 = 2;
@@ -66,7 +66,7 @@ struct Context {
     lba: u64,
     /// The block of the shared volume after the last one.
     id: u64,
-    order: u64,
+    lsn: u64,
     from: u64,
     object: u32,
     /// The page after the last one.
@@ -106,8 +106,8 @@ pub struct TableWriter {
     /// Whole payload.
     payload_blocks: u32,
     /// Units of each packed payload, and of all of them.
-    packed: Vec<u16>,
-    packed_units: u64,
+    compressed: Vec<u16>,
+    compressed_units: u64,
     context: Context,
 }
 
@@ -140,15 +140,15 @@ impl Pen<'_> {
 
     /// Tag, volume, order.
     #[inline]
-    fn begin(&mut self, context: &mut Context, kind: u8, volume: VolumeId, order: Order) {
-        let step = order.0.wrapping_sub(context.order);
+    fn begin(&mut self, context: &mut Context, kind: u8, volume: VolumeId, lsn: Lsn) {
+        let step = lsn.0.wrapping_sub(context.lsn);
         let short = if (1..=7).contains(&step) {
             step as u8
         } else {
             0
         };
         let changed = volume != context.volume;
-        self.byte(kind | u8::from(changed) << 4 | short << ORDER_SHIFT);
+        self.byte(kind | u8::from(changed) << 4 | short << LSN_SHIFT);
         if changed {
             debug_assert!(volume <= VolumeId::INDEX, "an entry of volume {volume}");
             self.varint(u64::from(volume.0));
@@ -157,7 +157,7 @@ impl Pen<'_> {
         if short == 0 {
             self.varint(zigzag(step));
         }
-        context.order = order.0;
+        context.lsn = lsn.0;
     }
 
     #[inline]
@@ -208,7 +208,7 @@ impl TableWriter {
     ///
     /// # Panics
     /// If it is another entry, or packed payload cannot have that length.
-    pub fn push_packed(&mut self, entry: &Entry, units: u16) {
+    pub fn push_compressed(&mut self, entry: &Entry, units: u16) {
         assert!(
             (1..FULL_BLOCK_UNITS).contains(&units),
             "packed payload of {units} units"
@@ -222,12 +222,18 @@ impl TableWriter {
         let mut pen = Pen { room, at: 0 };
         let context = &mut self.context;
         assert!(
-            push_content(&mut pen, context, entry, KIND_PACKED_DATA, KIND_PACKED_MOVE),
+            push_content(
+                &mut pen,
+                context,
+                entry,
+                KIND_COMPRESSED_DATA,
+                KIND_COMPRESSED_MOVE
+            ),
             "packed payload of an entry that has none"
         );
         pen.byte(units as u8);
-        self.packed.push(units);
-        self.packed_units += u64::from(units);
+        self.compressed.push(units);
+        self.compressed_units += u64::from(units);
         self.used += pen.at;
         self.entries += 1;
     }
@@ -238,7 +244,7 @@ impl TableWriter {
         if units == FULL_BLOCK_UNITS {
             self.push(entry)
         } else {
-            self.push_packed(entry, units)
+            self.push_compressed(entry, units)
         }
     }
 
@@ -261,8 +267,8 @@ impl TableWriter {
         self.used = 0;
         self.entries = 0;
         self.payload_blocks = 0;
-        self.packed.clear();
-        self.packed_units = 0;
+        self.compressed.clear();
+        self.compressed_units = 0;
         self.context = Context::default();
     }
 
@@ -280,8 +286,8 @@ impl TableWriter {
 
     /// Units of each packed payload.
     #[inline]
-    pub fn packed(&self) -> &[u16] {
-        &self.packed
+    pub fn compressed(&self) -> &[u16] {
+        &self.compressed
     }
 
     /// Bytes that the table takes in the batch at most: the entries, 4 for each whole payload
@@ -289,17 +295,17 @@ impl TableWriter {
     /// more blocks than payloads).
     #[inline]
     pub fn encoded_len(&self) -> usize {
-        self.used + 4 * self.payload_blocks as usize + 8 * self.packed.len()
+        self.used + 4 * self.payload_blocks as usize + 8 * self.compressed.len()
     }
 
     /// The smallest batch for this table at `row`; `None` if there is none.
     pub fn plan(&self, shape: &Shape, row: u32) -> Option<BatchPlan> {
-        plan_packed(
+        plan_compressed(
             shape,
             row,
             self.encoded_len(),
             self.payload_blocks,
-            &self.packed,
+            &self.compressed,
         )
     }
 
@@ -310,10 +316,10 @@ impl TableWriter {
         let is_whole = units == FULL_BLOCK_UNITS;
         let whole = self.payload_blocks + u32::from(is_whole);
         let table = self.encoded_len() + entry_bytes;
-        if self.packed.is_empty() && (units == 0 || is_whole) {
+        if self.compressed.is_empty() && (units == 0 || is_whole) {
             return plan_batch(shape, row, table + 4 * usize::from(is_whole), whole).is_some();
         }
-        self.takes_packed(
+        self.takes_compressed(
             shape,
             row,
             table + 8,
@@ -323,18 +329,25 @@ impl TableWriter {
     }
 
     #[cold]
-    fn takes_packed(&self, shape: &Shape, row: u32, table: usize, whole: u32, units: u16) -> bool {
-        packed_fits(
+    fn takes_compressed(
+        &self,
+        shape: &Shape,
+        row: u32,
+        table: usize,
+        whole: u32,
+        units: u16,
+    ) -> bool {
+        compressed_fits(
             shape,
             row,
             table,
             whole,
-            self.packed_units + u64::from(units),
+            self.compressed_units + u64::from(units),
         )
         .unwrap_or_else(|| {
-            let mut packed = self.packed.clone();
-            packed.extend((units > 0).then_some(units));
-            plan_packed(shape, row, table, whole, &packed).is_some()
+            let mut compressed = self.compressed.clone();
+            compressed.extend((units > 0).then_some(units));
+            plan_compressed(shape, row, table, whole, &compressed).is_some()
         })
     }
 
@@ -396,7 +409,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             volume,
             lba,
             count,
-            order,
+            lsn,
             state,
         } => {
             assert!(
@@ -408,17 +421,17 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             } else {
                 KIND_RANGE_ZERO
             };
-            pen.begin(context, kind, *volume, *order);
+            pen.begin(context, kind, *volume, *lsn);
             pen.lba(context, *lba, *count);
             pen.varint(*count);
         }
         Entry::Volume {
             volume,
-            order,
+            lsn,
             change,
         } => {
             assert!(volume.is_of_user(), "an operation on volume {volume}");
-            pen.begin(context, KIND_VOLUME, *volume, *order);
+            pen.begin(context, KIND_VOLUME, *volume, *lsn);
             push_change(pen, change);
         }
         Entry::Reference {
@@ -426,7 +439,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             lba,
             birth,
             id,
-            life,
+            incarnation,
         } => {
             assert!(
                 *volume != VolumeId::SHARED && id.0 >> SHARED_ID_BITS == 0,
@@ -436,7 +449,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             pen.lba(context, *lba, 1);
             pen.varint(zigzag(id.0.wrapping_sub(context.id)));
             context.id = id.0 + 1;
-            pen.varint(u64::from((birth.0 as u32).wrapping_sub(*life)));
+            pen.varint(u64::from((birth.0 as u32).wrapping_sub(*incarnation)));
         }
         Entry::Covered { first, count } => {
             assert!(
@@ -446,7 +459,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             let volume = context.volume;
             pen.begin(context, KIND_COVERED, volume, *first);
             pen.varint(*count);
-            context.order = first.0 + (*count - 1);
+            context.lsn = first.0 + (*count - 1);
         }
         Entry::Page { object, index } => {
             pen.byte(KIND_PAGE);
@@ -572,8 +585,8 @@ impl<'a> TableReader<'a> {
     }
 
     #[inline]
-    fn order(&mut self, tag: u8) -> Result<Order, BatchError> {
-        let step = match tag >> ORDER_SHIFT {
+    fn order(&mut self, tag: u8) -> Result<Lsn, BatchError> {
+        let step = match tag >> LSN_SHIFT {
             0 => {
                 let step = unzigzag(self.varint()?);
                 if (1..=7).contains(&step) {
@@ -585,11 +598,11 @@ impl<'a> TableReader<'a> {
             }
             short => u64::from(short),
         };
-        self.context.order = self.context.order.wrapping_add(step);
-        if self.context.order > COUNTER_MAX {
+        self.context.lsn = self.context.lsn.wrapping_add(step);
+        if self.context.lsn > COUNTER_MAX {
             return Err(BatchError::Malformed(BEYOND_COUNT));
         }
-        Ok(Order(self.context.order))
+        Ok(Lsn(self.context.lsn))
     }
 
     #[inline]
@@ -631,10 +644,10 @@ impl<'a> TableReader<'a> {
     pub(crate) fn next_stored(&mut self) -> Result<(Entry, u16), BatchError> {
         let tag = self.byte()?;
         let kind = tag & KIND_MASK;
-        if kind == KIND_PACKED_DATA || kind == KIND_PACKED_MOVE {
+        if kind == KIND_COMPRESSED_DATA || kind == KIND_COMPRESSED_MOVE {
             let entry = self.entry(
                 tag,
-                if kind == KIND_PACKED_DATA {
+                if kind == KIND_COMPRESSED_DATA {
                     KIND_DATA
                 } else {
                     KIND_MOVE
@@ -660,41 +673,41 @@ impl<'a> TableReader<'a> {
             return self.page(tag);
         }
         let volume = self.volume(tag)?;
-        let order = self.order(tag)?;
+        let lsn = self.order(tag)?;
         Ok(match kind {
             KIND_DATA => Entry::Data {
                 volume,
                 lba: self.lba()?,
-                birth: order,
+                birth: lsn,
             },
             KIND_MOVE => {
                 let lba = self.lba()?;
                 let from = self.context.from.wrapping_add(unzigzag(self.varint()?));
-                if from >> Place::BITS != 0 {
+                if from >> Address::BITS != 0 {
                     return Err(BatchError::Malformed("a place of more than 46 bits"));
                 }
                 self.context.from = from;
                 Entry::Move {
                     volume,
                     lba,
-                    birth: order,
-                    from: Place(from),
+                    birth: lsn,
+                    from: Address(from),
                 }
             }
             KIND_FILL_ZERO => Entry::Fill {
                 volume,
                 lba: self.lba()?,
-                birth: order,
+                birth: lsn,
                 state: FillState::Zero,
             },
             KIND_FILL_ONES => Entry::Fill {
                 volume,
                 lba: self.lba()?,
-                birth: order,
+                birth: lsn,
                 state: FillState::Ones,
             },
-            KIND_RANGE_HOLE => self.range(volume, order, RangeState::Hole)?,
-            KIND_RANGE_ZERO => self.range(volume, order, RangeState::Zero)?,
+            KIND_RANGE_HOLE => self.range(volume, lsn, RangeState::Hole)?,
+            KIND_RANGE_ZERO => self.range(volume, lsn, RangeState::Zero)?,
             KIND_VOLUME if !volume.is_of_user() => {
                 return Err(BatchError::Malformed(
                     "an operation on a volume that is no user's",
@@ -702,11 +715,11 @@ impl<'a> TableReader<'a> {
             }
             KIND_VOLUME => Entry::Volume {
                 volume,
-                order,
+                lsn,
                 change: self.change()?,
             },
-            KIND_COVERED => self.covered(tag, order)?,
-            KIND_REFERENCE => self.reference(volume, order)?,
+            KIND_COVERED => self.covered(tag, lsn)?,
+            KIND_REFERENCE => self.reference(volume, lsn)?,
             _ => return Err(BatchError::Malformed("an entry of unknown kind")),
         })
     }
@@ -714,7 +727,7 @@ impl<'a> TableReader<'a> {
     fn range(
         &mut self,
         volume: VolumeId,
-        order: Order,
+        lsn: Lsn,
         state: RangeState,
     ) -> Result<Entry, BatchError> {
         let lba = self.lba()?;
@@ -727,23 +740,23 @@ impl<'a> TableReader<'a> {
             volume,
             lba,
             count,
-            order,
+            lsn,
             state,
         })
     }
 
-    fn covered(&mut self, tag: u8, first: Order) -> Result<Entry, BatchError> {
+    fn covered(&mut self, tag: u8, first: Lsn) -> Result<Entry, BatchError> {
         let count = self.varint()?;
         if count == 0 || first.0.saturating_add(count) > COUNTER_MAX || tag & VOLUME_BIT != 0 {
             return Err(BatchError::Malformed(
                 "covered orders that are none, too many, or of a volume",
             ));
         }
-        self.context.order = first.0 + (count - 1);
+        self.context.lsn = first.0 + (count - 1);
         Ok(Entry::Covered { first, count })
     }
 
-    fn reference(&mut self, volume: VolumeId, birth: Order) -> Result<Entry, BatchError> {
+    fn reference(&mut self, volume: VolumeId, birth: Lsn) -> Result<Entry, BatchError> {
         if volume == VolumeId::SHARED {
             return Err(BatchError::Malformed("a reference of the shared volume"));
         }
@@ -755,13 +768,13 @@ impl<'a> TableReader<'a> {
             ));
         }
         self.context.id = id + 1;
-        let life = (birth.0 as u32).wrapping_sub(self.number()?);
+        let incarnation = (birth.0 as u32).wrapping_sub(self.number()?);
         Ok(Entry::Reference {
             volume,
             lba,
             birth,
             id: Lba(id),
-            life,
+            incarnation,
         })
     }
 

@@ -67,15 +67,15 @@ pub(super) fn header(shape: &Shape, row: u32) -> BatchHeader {
         pool: PoolUuid::from_random([7; 16]),
         epoch: Epoch(3),
         stream: StreamId(2),
-        seq: Seq(41),
+        seq: BatchSeq(41),
         segment: SegmentId(11),
         row: row.min(shape.rows - 1),
         rows: 0,
         shape: *shape,
         members: u64::MAX >> (64 - u32::from(shape.width)),
         next_segment: SegmentId(12),
-        flushed_through: Order(90),
-        flushed_seq: std::array::from_fn(|i| Seq(i as u64 * 10)),
+        flushed_through: Lsn(90),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(i as u64 * 10)),
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
     let volume =
         || prop_oneof![8 => user(), 2 => Just(VolumeId::SHARED), 1 => Just(VolumeId::INDEX)];
     let lba = || number().prop_map(Lba);
-    let order = || number().prop_map(|order| Order(order % (COUNTER_MAX + 1)));
+    let lsn = || number().prop_map(|lsn| Lsn(lsn % (COUNTER_MAX + 1)));
     let fill = prop_oneof![Just(FillState::Zero), Just(FillState::Ones)];
     let range = prop_oneof![Just(RangeState::Hole), Just(RangeState::Zero)];
     let size = || (0u64..=1 << 36).prop_map(|blocks| blocks * 4096);
@@ -113,19 +113,19 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
         (0u8..3).prop_map(|dedup| VolumeChange::SetDedup(Dedup::from_u8(dedup).unwrap())),
     ];
     prop_oneof![
-        6 => (volume(), lba(), order()).prop_map(|(volume, lba, birth)| Entry::Data { volume, lba, birth }),
-        3 => (user(), lba(), order(), number(), any::<u32>())
-            .prop_map(|(volume, lba, birth, id, life)| Entry::Reference { volume, lba, birth, id: Lba(id % (1 << 40)), life }),
-        3 => (volume(), lba(), order(), 0u64..1 << 46).prop_map(|(volume, lba, birth, from)| Entry::Move { volume, lba, birth, from: Place(from) }),
-        1 => (volume(), lba(), order(), fill).prop_map(|(volume, lba, birth, state)| Entry::Fill { volume, lba, birth, state }),
-        1 => (volume(), lba(), number(), order(), range).prop_map(|(volume, lba, count, order, state)| {
+        6 => (volume(), lba(), lsn()).prop_map(|(volume, lba, birth)| Entry::Data { volume, lba, birth }),
+        3 => (user(), lba(), lsn(), number(), any::<u32>())
+            .prop_map(|(volume, lba, birth, id, incarnation)| Entry::Reference { volume, lba, birth, id: Lba(id % (1 << 40)), incarnation }),
+        3 => (volume(), lba(), lsn(), 0u64..1 << 46).prop_map(|(volume, lba, birth, from)| Entry::Move { volume, lba, birth, from: Address(from) }),
+        1 => (volume(), lba(), lsn(), fill).prop_map(|(volume, lba, birth, state)| Entry::Fill { volume, lba, birth, state }),
+        1 => (volume(), lba(), number(), lsn(), range).prop_map(|(volume, lba, count, lsn, state)| {
             let count = count.clamp(1, (u64::MAX - lba.0).max(1));
-            Entry::Range { volume, lba: Lba(lba.0.min(u64::MAX - count)), count, order, state }
+            Entry::Range { volume, lba: Lba(lba.0.min(u64::MAX - count)), count, lsn, state }
         }),
-        1 => (user(), order(), change).prop_map(|(volume, order, change)| Entry::Volume { volume, order, change }),
-        1 => (order(), number()).prop_map(|(first, count)| {
+        1 => (user(), lsn(), change).prop_map(|(volume, lsn, change)| Entry::Volume { volume, lsn, change }),
+        1 => (lsn(), number()).prop_map(|(first, count)| {
             let count = count.clamp(1, (COUNTER_MAX - first.0).max(1));
-            Entry::Covered { first: first.min(Order(COUNTER_MAX - count)), count }
+            Entry::Covered { first: first.min(Lsn(COUNTER_MAX - count)), count }
         }),
         1 => (any::<u32>(), any::<u32>()).prop_map(|(object, index)| Entry::Page { object, index }),
     ]

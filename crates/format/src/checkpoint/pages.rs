@@ -3,7 +3,7 @@
 use super::{LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, PageError, PagePointer};
 use crate::bytes::{COUNTER_MAX, put, u32_at, u64_at};
 use crate::map_entry::MapEntry;
-use windrow_types::{BLOCK_SIZE, Place};
+use windrow_types::{Address, BLOCK_SIZE};
 
 /// First bytes of a list page.
 pub const LIST_MAGIC: [u8; 8] = *b"WNDRWLST";
@@ -26,9 +26,9 @@ const _: () = assert!(
 
 impl PagePointer {
     /// A pointer to a page.
-    pub fn to(place: Place, checksum: u32, batch_row: u16, batch_rows: u16) -> Self {
+    pub fn to(address: Address, checksum: u32, batch_row: u16, batch_rows: u16) -> Self {
         Self {
-            place,
+            address,
             checksum,
             batch_row,
             batch_rows,
@@ -44,7 +44,7 @@ impl PagePointer {
     pub fn to_bytes(&self) -> [u8; POINTER_BYTES] {
         let mut out = [0; POINTER_BYTES];
         if self.present {
-            out[..8].copy_from_slice(&(self.place.0 | PRESENT).to_le_bytes());
+            out[..8].copy_from_slice(&(self.address.0 | PRESENT).to_le_bytes());
             out[8..12].copy_from_slice(&self.checksum.to_le_bytes());
             out[12..14].copy_from_slice(&self.batch_row.to_le_bytes());
             out[14..16].copy_from_slice(&self.batch_rows.to_le_bytes());
@@ -60,9 +60,9 @@ impl PagePointer {
             return Self::default();
         }
         let batch = u32_at(bytes, 12);
-        let place = Place(word & ((1 << Place::BITS) - 1));
+        let address = Address(word & ((1 << Address::BITS) - 1));
         Self {
-            place,
+            address,
             checksum: u32_at(bytes, 8),
             batch_row: batch as u16,
             batch_rows: (batch >> 16) as u16,

@@ -11,7 +11,7 @@
 use super::{PageError, STALE_MEMBERS_MAX, SegmentRecord};
 use crate::MAX_SEGMENT_ROWS;
 use crate::bytes::{BEYOND_COUNT, are_counts, is_zero, put, u8_at, u16_at, u32_at, u64_at};
-use windrow_types::{BLOCK_SIZE, MAX_STREAMS, SegmentId, Seq, StreamId};
+use windrow_types::{BLOCK_SIZE, BatchSeq, MAX_STREAMS, SegmentId, StreamId};
 
 const S_FILLED: usize = 8;
 const S_STALE: usize = 12;
@@ -148,7 +148,7 @@ pub fn decode_segment(
         in_use: flags == 1,
         filled_rows,
         last_checkpoint,
-        last_seq: Seq(last_seq),
+        last_seq: BatchSeq(last_seq),
         stale,
         starts,
     })

@@ -6,8 +6,13 @@ use proptest::prelude::*;
 
 fn any_pointer() -> impl Strategy<Value = PagePointer> {
     prop_oneof![
-        (0u64..1 << Place::BITS, any::<(u32, u16, u16)>()).prop_map(
-            |(place, (checksum, row, rows))| PagePointer::to(Place(place), checksum, row, rows)
+        (0u64..1 << Address::BITS, any::<(u32, u16, u16)>()).prop_map(
+            |(address, (checksum, row, rows))| PagePointer::to(
+                Address(address),
+                checksum,
+                row,
+                rows
+            )
         ),
         Just(PagePointer::default()),
     ]
@@ -82,7 +87,7 @@ fn impossible_segment_records_are_refused() {
         in_use: true,
         filled_rows: 10,
         last_checkpoint: 4,
-        last_seq: Seq(77),
+        last_seq: BatchSeq(77),
         stale: 1 << 63 | 1 << 5 | 1,
         starts: vec![0b101, 1 << 35],
     };
@@ -168,7 +173,7 @@ fn leaves_that_can_not_be_are_refused() {
     let last = LeafRecord {
         object: OBJECT_MAP + VolumeId::INDEX.0,
         leaf: LEAVES_MAX - 1,
-        pointer: PagePointer::to(Place(9), 1, 2, 3),
+        pointer: PagePointer::to(Address(9), 1, 2, 3),
     };
     let mut page = [0; 4096];
     encode_list(
@@ -236,7 +241,7 @@ proptest! {
             in_use,
             filled_rows: rows / 2,
             last_checkpoint: last.0,
-            last_seq: Seq(last.1),
+            last_seq: BatchSeq(last.1),
             stale: (1 << (last.1 % 64)) | (1 << (last.0 % 64)),
             starts: starts.collect(),
         };

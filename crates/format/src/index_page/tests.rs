@@ -7,21 +7,21 @@ fn entries() -> impl Strategy<Value = Vec<IndexEntry>> {
         1..=INDEX_PAGE_ENTRIES,
     );
     (0u64..1 << 60, steps).prop_map(|(first, steps)| {
-        let order = |order: &mut u64, step: u64| {
-            *order += step;
-            Some(Order(*order))
+        let lsn = |lsn: &mut u64, step: u64| {
+            *lsn += step;
+            Some(Lsn(*lsn))
         };
-        let orders: Vec<Order> = steps
+        let lsns: Vec<Lsn> = steps
             .iter()
-            .scan(first, |at, (.., step)| order(at, *step))
+            .scan(first, |at, (.., step)| lsn(at, *step))
             .collect();
         steps
             .iter()
-            .zip(orders)
-            .map(|((print, id, _), order)| IndexEntry {
-                print: *print,
+            .zip(lsns)
+            .map(|((fingerprint, id, _), lsn)| IndexEntry {
+                fingerprint: *fingerprint,
                 id: *id,
-                order,
+                lsn,
             })
             .collect()
     })
@@ -35,7 +35,7 @@ proptest! {
         let (mut page, mut found) = (vec![7; BLOCK_SIZE], Vec::new());
         encode_index_page(&list, previous, &mut page);
         let head = decode_index_page(&page, &mut found);
-        prop_assert_eq!(head, Some(IndexPage { first: list[0].order, last: list[list.len() - 1].order, previous }));
+        prop_assert_eq!(head, Some(IndexPage { first: list[0].lsn, last: list[list.len() - 1].lsn, previous }));
         prop_assert_eq!(found, list);
     }
 

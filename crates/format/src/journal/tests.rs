@@ -9,24 +9,24 @@ fn header(first: u64, last: u64) -> RecordHeader {
     RecordHeader {
         pool: POOL,
         epoch: Epoch(3),
-        seq: Seq(9),
+        seq: BatchSeq(9),
         chunk: 2,
         offset: 4608,
-        durable: Order(first - 1),
-        first: Order(first),
-        last: Order(last),
+        durable: Lsn(first - 1),
+        first: Lsn(first),
+        last: Lsn(last),
     }
 }
 
 /// Entries of the kinds that a journal may hold, with consecutive orders from `first`.
 fn entries(kinds: &[u8], first: u64) -> Vec<Entry> {
     let volume = VolumeId(5);
-    let mut order = first;
+    let mut lsn = first;
     let mut entries = Vec::new();
     for (i, kind) in kinds.iter().enumerate() {
         let lba = Lba(i as u64 * 37 % 1000);
-        let at = Order(order);
-        order += if kind % 5 == 4 { 3 } else { 1 };
+        let at = Lsn(lsn);
+        lsn += if kind % 5 == 4 { 3 } else { 1 };
         entries.push(match kind % 5 {
             0 | 1 => Entry::Data {
                 volume,
@@ -45,14 +45,14 @@ fn entries(kinds: &[u8], first: u64) -> Vec<Entry> {
             },
             3 if kind % 2 == 0 => Entry::Volume {
                 volume,
-                order: at,
+                lsn: at,
                 change: VolumeChange::SetReadOnly(true),
             },
             3 => Entry::Range {
                 volume,
                 lba,
                 count: 1 + u64::from(*kind),
-                order: at,
+                lsn: at,
                 state: RangeState::Hole,
             },
             _ => Entry::Covered {
@@ -82,7 +82,7 @@ fn encoded(kinds: &[u8], granule: u32) -> (RecordHeader, Vec<Entry>, Vec<u8>) {
     entries.iter().for_each(|e| table.push(e));
     let last = entries
         .iter()
-        .filter_map(Entry::orders)
+        .filter_map(Entry::lsns)
         .map(|(first, count)| first.0 + count - 1)
         .max()
         .unwrap();
@@ -90,7 +90,7 @@ fn encoded(kinds: &[u8], granule: u32) -> (RecordHeader, Vec<Entry>, Vec<u8>) {
     let blocks: Vec<Vec<u8>> = (0..table.payload_blocks()).map(payload).collect();
     let mut out = vec![
         0xaa;
-        packed_record_bytes(
+        compressed_record_bytes(
             table.bytes().len(),
             table.payload_blocks(),
             blocks.iter().map(Vec::len).sum(),
@@ -112,21 +112,21 @@ fn numbers_that_have_no_next_one_are_refused() {
     let spoilt: [fn(&mut RecordHeader); 5] = [
         |_| {},
         |h| h.epoch = Epoch(u64::MAX),
-        |h| h.seq = Seq(u64::MAX),
-        |h| h.durable = Order(u64::MAX),
-        |h| h.last = Order(u64::MAX),
+        |h| h.seq = BatchSeq(u64::MAX),
+        |h| h.durable = Lsn(u64::MAX),
+        |h| h.last = Lsn(u64::MAX),
     ];
     for (at, spoil) in spoilt.into_iter().enumerate() {
         let mut table = TableWriter::new();
         table.push(&Entry::Fill {
             volume: VolumeId(5),
             lba: Lba(0),
-            birth: Order(100),
+            birth: Lsn(100),
             state: FillState::Zero,
         });
         let mut header = header(100, 100);
         spoil(&mut header);
-        let mut bytes = vec![0; packed_record_bytes(table.bytes().len(), 0, 0, 512)];
+        let mut bytes = vec![0; compressed_record_bytes(table.bytes().len(), 0, 0, 512)];
         encode_record(&header, &table, std::iter::empty(), 512, &mut bytes);
         assert_eq!(
             decode_record(&bytes, &POOL, 2, 4608, 512).is_ok(),

@@ -5,7 +5,7 @@ use super::codec::malformed;
 use super::*;
 use crate::MAX_SEGMENT_ROWS;
 use crate::bytes::{BEYOND_COUNT, are_counts};
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Place, VolumeId};
+use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, VolumeId};
 
 impl Superblock {
     /// See the module.
@@ -14,7 +14,7 @@ impl Superblock {
             Some(own) if own.uuid == self.member_uuid => {}
             _ => return malformed("the member is not in its own table"),
         }
-        check_zones(&self.zones, self.members.len(), self.place_offset_bits)?;
+        check_zones(&self.zones, self.members.len(), self.address_offset_bits)?;
         for area in self.journals.areas() {
             check_journal(area, &self.zones, self.members.len())?;
         }
@@ -37,14 +37,10 @@ impl Superblock {
         {
             return malformed("the fences are not in order of their epochs");
         }
-        if self.fences.iter().any(|f| f.next_order <= f.accepted_order) {
+        if self.fences.iter().any(|f| f.next_lsn <= f.recovery_lsn) {
             return malformed("a fence that lets orders be used again");
         }
-        if self
-            .fences
-            .iter()
-            .any(|f| f.covered_order > f.accepted_order)
-        {
+        if self.fences.iter().any(|f| f.covered_lsn > f.recovery_lsn) {
             return malformed("a fence that leaves more to the log than it accepts");
         }
         if self
@@ -78,9 +74,9 @@ impl Superblock {
 
     /// True if whatever counts up can be counted on.
     fn counts(&self) -> bool {
-        let own = [self.generation.0, self.epoch.0, self.journals.promised.0];
+        let own = [self.generation.0, self.epoch.0, self.journals.durable_lsn.0];
         let fence = |f: &Fence| {
-            are_counts([f.epoch.0, f.accepted_order.0, f.next_order.0])
+            are_counts([f.epoch.0, f.recovery_lsn.0, f.next_lsn.0])
                 && are_counts(f.last_seq.map(|seq| seq.0))
         };
         let root = |r: &CheckpointRoot| {
@@ -88,7 +84,7 @@ impl Superblock {
                 .flushed_seq
                 .iter()
                 .chain(r.replay.iter().map(|position| &position.seq));
-            are_counts([r.id, r.order.0, r.epoch.0, r.flushed_through.0])
+            are_counts([r.id, r.lsn.0, r.epoch.0, r.flushed_through.0])
                 && are_counts(seqs.map(|seq| seq.0))
         };
         are_counts(own)
@@ -100,7 +96,7 @@ impl Superblock {
 fn check_zones(
     zones: &[Zone],
     members: usize,
-    place_offset_bits: u8,
+    address_offset_bits: u8,
 ) -> Result<(), SuperblockError> {
     if zones.is_empty() {
         return malformed("a pool without zones");
@@ -131,10 +127,12 @@ fn check_zones(
         }
     }
     check_extents(zones)?;
-    if !(u32::from(FULL_BLOCK_UNITS).ilog2()..Place::BITS).contains(&u32::from(place_offset_bits)) {
+    if !(u32::from(FULL_BLOCK_UNITS).ilog2()..Address::BITS)
+        .contains(&u32::from(address_offset_bits))
+    {
         return malformed("places without room for a segment or an offset");
     }
-    let codec = PlaceCodec::new(place_offset_bits);
+    let codec = AddressCodec::new(address_offset_bits);
     if u64::from(next) > codec.max_segments()
         || zones.iter().any(|z| !codec.fits(z.shape.data_blocks()))
     {

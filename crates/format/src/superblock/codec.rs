@@ -45,7 +45,7 @@ const EPOCH: usize = 112;
 const HOST: usize = 120;
 const CREATED: usize = 136;
 const NAME: usize = 144;
-const PLACE_BITS: usize = 208;
+const ADDRESS_BITS: usize = 208;
 
 // Offsets of the tables and the bytes of their records.
 const PROPERTIES: usize = 512;
@@ -60,7 +60,7 @@ const ZONE_BYTES: usize = 64;
 const JOURNAL: usize = 14336;
 
 const _: () =
-    assert!(NAME + 64 <= PLACE_BITS && PLACE_BITS < PROPERTIES && PROPERTIES < CHECKPOINTS);
+    assert!(NAME + 64 <= ADDRESS_BITS && ADDRESS_BITS < PROPERTIES && PROPERTIES < CHECKPOINTS);
 const _: () = assert!(CHECKPOINTS + 2 * CHECKPOINT_BYTES <= FENCES);
 const _: () = assert!(FENCES + MAX_FENCES * FENCE_BYTES <= MEMBERS);
 const _: () = assert!(MEMBERS + MAX_MEMBERS * MEMBER_BYTES <= ZONES);
@@ -73,7 +73,7 @@ const _: () = assert!(LABEL_OFFSET + LABEL_BYTES as u64 <= SLOT_OFFSET);
 // Offsets in a checkpoint record.
 const C_PRESENT: usize = 0;
 const C_ID: usize = 8;
-const C_ORDER: usize = 16;
+const C_LSN: usize = 16;
 const C_EPOCH: usize = 24;
 const C_FLUSHED_THROUGH: usize = 32;
 const C_LIST: usize = 40;
@@ -167,7 +167,7 @@ impl Superblock {
         put(
             &mut out,
             JOURNAL + PROMISED,
-            &self.journals.promised.0.to_le_bytes(),
+            &self.journals.durable_lsn.0.to_le_bytes(),
         );
         out
     }
@@ -205,7 +205,7 @@ impl Superblock {
         put(out, HOST, &self.host.0);
         put(out, CREATED, &self.created_unix_s.to_le_bytes());
         put_name(out, NAME, &self.pool_name);
-        put(out, PLACE_BITS, &[self.place_offset_bits]);
+        put(out, ADDRESS_BITS, &[self.address_offset_bits]);
     }
 
     /// Reads a slot. Flags of unknown read-only features do not fail it: see
@@ -261,7 +261,7 @@ impl Superblock {
             host: uuid_at(bytes, HOST),
             state: decode_state(u8_at(bytes, STATE))?,
             redundancy: decode_redundancy(u8_at(bytes, REDUNDANCY), u8_at(bytes, COPIES))?,
-            place_offset_bits: u8_at(bytes, PLACE_BITS),
+            address_offset_bits: u8_at(bytes, ADDRESS_BITS),
             created_unix_s: u64_at(bytes, CREATED),
             members: bytes[MEMBERS..]
                 .chunks_exact(MEMBER_BYTES)
@@ -551,7 +551,7 @@ fn decode_journals(bytes: &[u8]) -> Result<Journals, SuperblockError> {
     Ok(Journals {
         internal,
         external,
-        promised: Order(u64_at(bytes, PROMISED)),
+        durable_lsn: Lsn(u64_at(bytes, PROMISED)),
     })
 }
 
@@ -577,30 +577,30 @@ fn decode_journal(bytes: &[u8]) -> Result<Option<JournalArea>, SuperblockError> 
 /// ```
 fn put_fence(out: &mut [u8], fence: &Fence) {
     put(out, 0, &fence.epoch.0.to_le_bytes());
-    put(out, 8, &fence.accepted_order.0.to_le_bytes());
-    put(out, 16, &fence.next_order.0.to_le_bytes());
+    put(out, 8, &fence.recovery_lsn.0.to_le_bytes());
+    put(out, 16, &fence.next_lsn.0.to_le_bytes());
     put_seqs(out, 24, &fence.last_seq);
-    put(out, 88, &fence.covered_order.0.to_le_bytes());
+    put(out, 88, &fence.covered_lsn.0.to_le_bytes());
 }
 
 fn decode_fence(bytes: &[u8]) -> Fence {
     Fence {
         epoch: Epoch(u64_at(bytes, 0)),
-        accepted_order: Order(u64_at(bytes, 8)),
-        covered_order: Order(u64_at(bytes, 88)),
-        next_order: Order(u64_at(bytes, 16)),
+        recovery_lsn: Lsn(u64_at(bytes, 8)),
+        covered_lsn: Lsn(u64_at(bytes, 88)),
+        next_lsn: Lsn(u64_at(bytes, 16)),
         last_seq: seqs_at(bytes, 24),
     }
 }
 
-fn put_seqs(out: &mut [u8], at: usize, seqs: &[Seq; MAX_STREAMS]) {
+fn put_seqs(out: &mut [u8], at: usize, seqs: &[BatchSeq; MAX_STREAMS]) {
     for (i, seq) in seqs.iter().enumerate() {
         put(out, at + 8 * i, &seq.0.to_le_bytes());
     }
 }
 
-fn seqs_at(bytes: &[u8], at: usize) -> [Seq; MAX_STREAMS] {
-    std::array::from_fn(|i| Seq(u64_at(bytes, at + 8 * i)))
+fn seqs_at(bytes: &[u8], at: usize) -> [BatchSeq; MAX_STREAMS] {
+    std::array::from_fn(|i| BatchSeq(u64_at(bytes, at + 8 * i)))
 }
 
 /// ```text
@@ -612,7 +612,7 @@ fn seqs_at(bytes: &[u8], at: usize) -> [Seq; MAX_STREAMS] {
 fn put_checkpoint(out: &mut [u8], root: &CheckpointRoot) {
     put(out, C_PRESENT, &[1]);
     put(out, C_ID, &root.id.to_le_bytes());
-    put(out, C_ORDER, &root.order.0.to_le_bytes());
+    put(out, C_LSN, &root.lsn.0.to_le_bytes());
     put(out, C_EPOCH, &root.epoch.0.to_le_bytes());
     put(
         out,
@@ -645,17 +645,17 @@ fn decode_checkpoint(bytes: &[u8]) -> Result<Option<CheckpointRoot>, SuperblockE
         StreamPosition {
             segment: SegmentId(u32_at(bytes, at)),
             row: u32_at(bytes, at + 4),
-            seq: Seq(u64_at(bytes, at + 8)),
+            seq: BatchSeq(u64_at(bytes, at + 8)),
             next_segment: SegmentId(u32_at(bytes, at + 16)),
         }
     };
     Ok(Some(CheckpointRoot {
         id: u64_at(bytes, C_ID),
-        order: Order(u64_at(bytes, C_ORDER)),
+        lsn: Lsn(u64_at(bytes, C_LSN)),
         epoch: Epoch(u64_at(bytes, C_EPOCH)),
         replay: std::array::from_fn(position),
         flushed_seq: seqs_at(bytes, C_FLUSHED_SEQ),
-        flushed_through: Order(u64_at(bytes, C_FLUSHED_THROUGH)),
+        flushed_through: Lsn(u64_at(bytes, C_FLUSHED_THROUGH)),
         list: pointer_at(bytes, C_LIST),
         list_pages: u32_at(bytes, C_LIST_PAGES),
         last_volume: u32_at(bytes, C_LAST_VOLUME),

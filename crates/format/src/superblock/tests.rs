@@ -3,7 +3,7 @@ use crate::bytes::COUNTER_MAX;
 use crate::test_config;
 use proptest::prelude::*;
 use windrow_geometry::{Code, MAX_MEMBERS, Shape};
-use windrow_types::{Place, VolumeId};
+use windrow_types::{Address, VolumeId};
 
 /// A way to spoil a value.
 type Change<T> = dyn Fn(&mut T);
@@ -18,17 +18,17 @@ fn root(id: u64) -> CheckpointRoot {
     let position = |i: usize| StreamPosition {
         segment: SegmentId(i as u32),
         row: 5,
-        seq: Seq(id + i as u64),
+        seq: BatchSeq(id + i as u64),
         next_segment: SegmentId::NONE,
     };
     CheckpointRoot {
         id,
-        order: Order(id * 1000),
+        lsn: Lsn(id * 1000),
         epoch: Epoch(2),
         replay: std::array::from_fn(position),
-        flushed_seq: std::array::from_fn(|i| Seq(i as u64)),
-        flushed_through: Order(id * 999),
-        list: PagePointer::to(Place(77), 0xdead_beef, 3, 5),
+        flushed_seq: std::array::from_fn(|i| BatchSeq(i as u64)),
+        flushed_through: Lsn(id * 999),
+        list: PagePointer::to(Address(77), 0xdead_beef, 3, 5),
         list_pages: 3,
         last_volume: VolumeId::INDEX.0 - 1,
     }
@@ -73,10 +73,10 @@ fn full() -> Superblock {
     };
     let fence = |i: u64| Fence {
         epoch: Epoch(i + 1),
-        accepted_order: Order(i),
-        covered_order: Order(i / 2),
-        next_order: Order(COUNTER_MAX),
-        last_seq: [Seq(COUNTER_MAX - i); MAX_STREAMS],
+        recovery_lsn: Lsn(i),
+        covered_lsn: Lsn(i / 2),
+        next_lsn: Lsn(COUNTER_MAX),
+        last_seq: [BatchSeq(COUNTER_MAX - i); MAX_STREAMS],
     };
     Superblock {
         features: Features {
@@ -94,7 +94,7 @@ fn full() -> Superblock {
         host: uuid(2000),
         state: PoolState::Active,
         redundancy: Redundancy::Double,
-        place_offset_bits: 24,
+        address_offset_bits: 24,
         created_unix_s: u64::MAX,
         members: (0..MAX_MEMBERS as u64).map(member).collect(),
         zones: (0..MAX_ZONES as u32).map(zone).collect(),
@@ -130,7 +130,7 @@ fn full() -> Superblock {
                     ..area
                 },
             ),
-            promised: Order(COUNTER_MAX),
+            durable_lsn: Lsn(COUNTER_MAX),
         },
     }
 }
@@ -209,7 +209,7 @@ fn the_smallest_superblock_comes_back() {
     superblock.fences.clear();
     superblock.checkpoints = [None, None];
     superblock.redundancy = Redundancy::None;
-    superblock.place_offset_bits = 11;
+    superblock.address_offset_bits = 11;
     superblock.state = PoolState::Destroyed;
     superblock.journals = Journals::default();
     superblock.features.incompatible = 0;
@@ -306,10 +306,10 @@ fn impossible_relations_are_refused() {
             s.zones[40].start = s.zones[41].start
         }),
         ("places that name no segments", &|s| {
-            s.place_offset_bits = 46
+            s.address_offset_bits = 46
         }),
         ("places too small for a segment", &|s| {
-            s.place_offset_bits = 16
+            s.address_offset_bits = 16
         }),
         ("an empty zone", &|s| s.zones[63].segments = 0),
         ("a zone of members that are not there", &|s| {
@@ -339,10 +339,10 @@ fn impossible_relations_are_refused() {
         }),
         ("fences out of order", &|s| s.fences.swap(0, 1)),
         ("orders used again", &|s| {
-            s.fences[3].next_order = s.fences[3].accepted_order
+            s.fences[3].next_lsn = s.fences[3].recovery_lsn
         }),
         ("more in the log than there is", &|s| {
-            s.fences[3].covered_order = s.fences[3].accepted_order.next()
+            s.fences[3].covered_lsn = s.fences[3].recovery_lsn.next()
         }),
         ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
         ("a generation that has no next one", &|s| {
@@ -352,23 +352,25 @@ fn impossible_relations_are_refused() {
             s.epoch = Epoch(u64::MAX)
         }),
         ("a promise beyond any order", &|s| {
-            s.journals.promised = Order(COUNTER_MAX + 1)
+            s.journals.durable_lsn = Lsn(COUNTER_MAX + 1)
         }),
         ("a fence whose next order has no next one", &|s| {
-            s.fences[3].next_order = Order(u64::MAX)
+            s.fences[3].next_lsn = Lsn(u64::MAX)
         }),
         ("a fence behind a batch that has no next one", &|s| {
-            s.fences[3].last_seq[7] = Seq(u64::MAX)
+            s.fences[3].last_seq[7] = BatchSeq(u64::MAX)
         }),
         ("a checkpoint that has no next one", &|s| {
             s.checkpoints[0].as_mut().expect("there are two").id = u64::MAX
         }),
         ("a checkpoint of an order that has no next one", &|s| {
-            s.checkpoints[1].as_mut().expect("there are two").order = Order(u64::MAX)
+            s.checkpoints[1].as_mut().expect("there are two").lsn = Lsn(u64::MAX)
         }),
         (
             "a stream that goes on with a batch that has no next one",
-            &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].seq = Seq(u64::MAX),
+            &|s| {
+                s.checkpoints[1].as_mut().expect("there are two").replay[6].seq = BatchSeq(u64::MAX)
+            },
         ),
         ("a volume that has no next one", &|s| {
             s.checkpoints[0]

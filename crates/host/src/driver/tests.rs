@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use windrow_engine::api::{Limits, PoolPlan, ScrubStatus, VolumeStatus, WrittenBytes};
 use windrow_frontend::Sink;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp, Op, Payload, Reply, RequestId};
-use windrow_types::{MemberId, Order, Uuid, VolumeId};
+use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
 pub(crate) struct FakeMachine {
     pub(crate) applied: Arc<AtomicU64>,
@@ -51,7 +51,7 @@ impl FakeMachine {
         let done = |result| Completion {
             id: request.id,
             result,
-            orders: None,
+            lsns: None,
         };
         match request.op {
             Op::Write { .. } => outbox.completions.push(done(Ok(Reply::Done))),
@@ -123,7 +123,7 @@ impl StateMachine for FakeMachine {
                     outbox.completions.push(Completion {
                         id,
                         result,
-                        orders: None,
+                        lsns: None,
                     });
                 }
                 Event::Control(request) => {
@@ -139,7 +139,7 @@ impl StateMachine for FakeMachine {
                     outbox.completions.extend(due.map(|(_, id)| Completion {
                         id,
                         result: Ok(Reply::Done),
-                        orders: None,
+                        lsns: None,
                     }));
                 }
                 Event::Job(_) => {}
@@ -226,12 +226,12 @@ impl StateMachine for FakeMachine {
             users_per_1024_gained: None,
             scrub: ScrubStatus::default(),
             rebuild: windrow_engine::RebuildStatus::default(),
-            restripe: windrow_engine::RestripeStatus::default(),
+            reshape: windrow_engine::ReshapeStatus::default(),
             journal: windrow_engine::JournalStatus::default(),
             held_commands: 0,
             stages: Vec::new(),
-            order: Order(0),
-            durable_order: Order(0),
+            lsn: Lsn(0),
+            durable_lsn: Lsn(0),
             lifetime_user_bytes: 0,
             lifetime_member_bytes: 0,
             lifetime_reduction: Default::default(),

@@ -87,7 +87,7 @@ impl Pool {
                 return Ok(());
             }
             if Instant::now() >= end {
-                self.0.steward.poke();
+                self.0.hot_spares.poke();
                 return Ok(());
             }
             std::thread::sleep(LOOK_AGAIN);

@@ -326,6 +326,6 @@ fn empty_spare(pool: &Weak<Inner>, slot: MemberId, device: &Arc<dyn Member>, wha
     pool.0.emptying.end();
     match emptied {
         Some(Err(failure)) if is_left => pool.warn_once(&failure.to_string()),
-        _ => pool.0.steward.poke(),
+        _ => pool.0.hot_spares.poke(),
     }
 }

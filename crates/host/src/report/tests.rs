@@ -150,8 +150,8 @@ pub(crate) fn sample() -> PoolReport {
             flushes: 1,
             checkpoints: 1,
             segments_cleaned: 0,
-            order: 15,
-            durable_order: 15,
+            lsn: 15,
+            durable_lsn: 15,
             written,
             lifetime_user_bytes: 60,
             lifetime_member_bytes: 100,
@@ -169,7 +169,7 @@ pub(crate) fn sample() -> PoolReport {
             left_seconds: Some(10),
             ..RebuildReport::default()
         },
-        restripe: windrow_engine::RestripeStatus::default(),
+        reshape: windrow_engine::ReshapeStatus::default(),
         journal: windrow_engine::JournalStatus::default(),
         stages: vec![windrow_engine::StageTimes {
             stage: "write_admission".to_owned(),

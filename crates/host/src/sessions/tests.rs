@@ -22,7 +22,7 @@ fn done(id: RequestId) -> Completion {
     Completion {
         id,
         result: Ok(Reply::Done),
-        orders: None,
+        lsns: None,
     }
 }
 

@@ -49,7 +49,7 @@ impl SegmentCheck<'_, '_, '_> {
         };
         let mut entries = Vec::new();
         let head = decode_index_page(rows.bytes(self.block_in(rows, reference)), &mut entries);
-        match judge(lba, head, self.report.accepted_order) {
+        match judge(lba, head, self.report.recovery_lsn) {
             Ok(()) => {
                 self.report.index_entries += entries.len() as u64;
                 self.report.index_entries_in_use +=
@@ -73,12 +73,12 @@ impl SegmentCheck<'_, '_, '_> {
     /// contents that are gone: nobody writes a page anew for that.)
     fn is_in_use(&self, entry: &IndexEntry) -> bool {
         let content = self.tables.get(VolumeId::SHARED, Lba(u64::from(entry.id)));
-        content.has_payload() && content.life() == entry.order.0 as u32
+        content.has_payload() && content.incarnation() == entry.lsn.0 as u32
     }
 }
 
 /// Whether a page is what the format allows. It is in effect, so is all that it names.
-fn judge(lba: Lba, head: Option<IndexPage>, accepted: Order) -> Result<(), &'static str> {
+fn judge(lba: Lba, head: Option<IndexPage>, accepted: Lsn) -> Result<(), &'static str> {
     match head {
         _ if lba.0 >= INDEX_PAGES_MAX => Err("there is no page of this number"),
         None => Err("it does not decode"),

@@ -130,7 +130,7 @@ fn references_in_parts_are_all_of_them() {
             collected
                 .concat()
                 .iter()
-                .map(|r| (r.place, r.checksum))
+                .map(|r| (r.address, r.checksum))
                 .collect::<Vec<_>>(),
         )
     };
@@ -150,7 +150,7 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
     ] {
         let mut pool = TestPool::new(redundancy, members);
         pool.create(1, "v", 1 << 36);
-        let order = pool.order + 1;
+        let lsn = pool.lsn + 1;
         let trim = |i: u64| {
             let (lba, count) = (
                 i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29,
@@ -161,14 +161,14 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
                     volume: VolumeId(1),
                     lba: Lba(lba),
                     count,
-                    order: Order(order + i),
+                    lsn: Lsn(lsn + i),
                     state: RangeState::Hole,
                 },
                 None,
             )
         };
         let entries: Vec<_> = (0..5900).map(trim).collect();
-        pool.order += 5900;
+        pool.lsn += 5900;
         let batch = pool.batches.len();
         pool.batch(USER, &entries);
         let (member, at) = pool.address(batch, 0);
@@ -195,7 +195,7 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
             "{columns:?}: {:#?}",
             report.findings.list
         );
-        assert_eq!(report.accepted_order.0, pool.order, "{columns:?}");
+        assert_eq!(report.recovery_lsn.0, pool.lsn, "{columns:?}");
     }
 }
 

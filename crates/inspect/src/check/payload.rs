@@ -6,7 +6,7 @@ use crate::reader::{Origin, Rows};
 use windrow_format::batch::{DecodedBatch, payload_checksum};
 use windrow_format::superblock::Features;
 use windrow_reduction::Made;
-use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
+use windrow_types::{ADDRESS_UNIT, BLOCK_SIZE, FULL_BLOCK_UNITS};
 
 impl SegmentCheck<'_, '_, '_> {
     /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that
@@ -82,8 +82,8 @@ impl SegmentCheck<'_, '_, '_> {
     /// Bytes of a reference, from the first byte of the block in which it begins.
     fn range_in(&self, rows: &Rows, reference: &Reference) -> std::ops::Range<usize> {
         let start =
-            (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
-        start..start + usize::from(reference.units) * PLACE_UNIT
+            (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * ADDRESS_UNIT;
+        start..start + usize::from(reference.units) * ADDRESS_UNIT
     }
 
     /// What is stored of a reference, once its blocks were found.
@@ -103,7 +103,7 @@ impl SegmentCheck<'_, '_, '_> {
         reference.units == FULL_BLOCK_UNITS
             || self
                 .codecs
-                .unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
+                .decompress_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 
     /// True if the pool has the flag for the kind of payload that is stored of a block.
@@ -112,8 +112,8 @@ impl SegmentCheck<'_, '_, '_> {
             return true;
         }
         let needed = match Made::of(&self.stored(rows, reference)) {
-            Some((Made::Zstd | Made::Lz4Final, _)) => Features::PACKED | Features::ZSTD,
-            _ => Features::PACKED,
+            Some((Made::Zstd | Made::Lz4Final, _)) => Features::COMPRESSED | Features::ZSTD,
+            _ => Features::COMPRESSED,
         };
         self.flags & needed == needed
     }

@@ -63,7 +63,7 @@ impl SegmentCheck<'_, '_, '_> {
         }
         for reference in within
             .iter()
-            .filter(|reference| !self.replayed.lost.contains(&reference.place))
+            .filter(|reference| !self.replayed.lost.contains(&reference.address))
         {
             let (severity, words) = match self.find_payload(rows, Some(batch), reference) {
                 Some(_) => (

@@ -80,7 +80,7 @@ impl Owner {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
-    pub(super) place: Place,
+    pub(super) address: Address,
     pub(super) units: u16,
     pub(super) checksum: u32,
     pub(super) owner: Owner,
@@ -117,7 +117,7 @@ pub(super) fn count_references(
             Ok(Refers::Payload) => {
                 *mapped.entry(volume).or_default() += 1;
                 *counts
-                    .entry(reader.codec.segment(entry.place()))
+                    .entry(reader.codec.segment(entry.address()))
                     .or_default() += 1;
             }
             Err(message) => report.findings.add(
@@ -129,7 +129,7 @@ pub(super) fn count_references(
     given_up.end_run(report);
     for page in pages {
         *counts
-            .entry(reader.codec.segment(page.pointer.place))
+            .entry(reader.codec.segment(page.pointer.address))
             .or_default() += 1;
     }
     let volume = |v: &windrow_format::checkpoint::VolumeRecord| VolumeReport {
@@ -173,22 +173,22 @@ pub(super) fn collect_references(
 ) -> Vec<Reference> {
     // (One segment may be named by more than fits into it.)
     let mut references = Vec::with_capacity((*count).min(1 << 30) as usize);
-    let is_asked = |place: Place| segments.contains(&reader.codec.segment(place));
+    let is_asked = |address: Address| segments.contains(&reader.codec.segment(address));
     for (volume, lba, entry) in tables
         .entries()
-        .filter(|(.., entry)| entry.has_payload() && is_asked(entry.place()))
+        .filter(|(.., entry)| entry.has_payload() && is_asked(entry.address()))
     {
         if check_entry(reader, tables, volume, &entry) == Ok(Refers::Payload) {
             let owner = Owner::Block { volume, lba };
             references.push(Reference {
-                place: entry.place(),
+                address: entry.address(),
                 units: entry.length_units(),
                 checksum: entry.checksum(),
                 owner,
             });
         }
     }
-    for page in pages.iter().filter(|page| is_asked(page.pointer.place)) {
+    for page in pages.iter().filter(|page| is_asked(page.pointer.address)) {
         let rows = (
             u32::from(page.pointer.batch_row),
             u32::from(page.pointer.batch_rows),
@@ -199,15 +199,15 @@ pub(super) fn collect_references(
             rows,
         };
         references.push(Reference {
-            place: page.pointer.place,
+            address: page.pointer.address,
             units: FULL_BLOCK_UNITS,
             checksum: page.pointer.checksum,
             owner,
         });
     }
-    references.sort_unstable_by_key(|r| r.place);
+    references.sort_unstable_by_key(|r| r.address);
     references.dedup_by(|later, first| {
-        let same = later.place.0 < first.place.0 + u64::from(first.units);
+        let same = later.address.0 < first.address.0 + u64::from(first.units);
         if same {
             let message = format!("{} and {} are at the same place", first.owner, later.owner);
             findings.add(later.owner.mark(Finding::new(
@@ -309,7 +309,8 @@ fn check_entry(
     let state = entry.state().ok_or("the entry has an unknown state")?;
     match state {
         BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
-            let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
+            let empty =
+                entry.address() == Address(0) && entry.length_units() == 0 && entry.word1 == 0;
             // (In a hidden volume it is nobody's loss by itself: who refers to it is told of.)
             let is_loss =
                 state == BlockState::Lost && ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
@@ -336,18 +337,18 @@ fn check_entry(
         BlockState::Plain
             if !reader
                 .codec
-                .offset_units(entry.place())
+                .offset_units(entry.address())
                 .is_multiple_of(u64::from(FULL_BLOCK_UNITS)) =>
         {
             Err(format!(
                 "the place {:#x} is not that of a block",
-                entry.place().0
+                entry.address().0
             ))
         }
         BlockState::Plain | BlockState::Lz4
-            if !exists(reader, entry.place(), entry.length_units()) =>
+            if !exists(reader, entry.address(), entry.length_units()) =>
         {
-            Err(format!("there is no place {:#x}", entry.place().0))
+            Err(format!("there is no place {:#x}", entry.address().0))
         }
         BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
         BlockState::Shared => {
@@ -360,13 +361,15 @@ fn check_entry(
                 {
                     Err("a reference where there can be none".to_owned())
                 }
-                Some(BlockState::Plain | BlockState::Lz4) if content.life() == entry.life() => {
+                Some(BlockState::Plain | BlockState::Lz4)
+                    if content.incarnation() == entry.incarnation() =>
+                {
                     Ok(Refers::Content)
                 }
                 Some(BlockState::Plain | BlockState::Lz4) => Err(format!(
                     "it refers to content {id} of life {}, which has life {}",
-                    entry.life(),
-                    content.life()
+                    entry.incarnation(),
+                    content.incarnation()
                 )),
                 Some(BlockState::Lost) => Ok(Refers::LostContent),
                 _ => Err(format!("it refers to content {id}, which is not there")),

@@ -12,7 +12,7 @@ use super::*;
 use crate::replay::is_void;
 use crate::report::SpaceReport;
 use windrow_format::superblock::{Fence, MAX_FENCES, StreamPosition};
-use windrow_types::{MAX_STREAMS, PLACE_UNIT, StreamId};
+use windrow_types::{ADDRESS_UNIT, MAX_STREAMS, StreamId};
 
 /// Segments in which something lives.
 type Live = BTreeMap<SegmentId, u64>;
@@ -61,7 +61,7 @@ struct Walk<'w> {
     stream: StreamId,
     epochs: std::ops::RangeInclusive<Epoch>,
     /// Number of the first batch that the newest checkpoint's replay has read.
-    end: Seq,
+    end: BatchSeq,
 }
 
 impl Walk<'_> {
@@ -154,7 +154,7 @@ fn has_batch(record: &Segment, frame: &HeaderFrame) -> bool {
 
 /// The row behind the batch that the table has at a row, if it has one of this stream and number
 /// there.
-fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: Seq) -> Option<u32> {
+fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: BatchSeq) -> Option<u32> {
     let starts = record.start_rows();
     let at = starts.binary_search(&row).ok()?;
     let behind = (starts.len() - 1 - at) as u64;
@@ -167,7 +167,7 @@ pub(super) fn add_live(references: &[Reference], report: &mut CheckReport) {
     let space = &mut report.space;
     space.live_bytes += references
         .iter()
-        .map(|r| u64::from(r.units) * PLACE_UNIT as u64)
+        .map(|r| u64::from(r.units) * ADDRESS_UNIT as u64)
         .sum::<u64>();
     space.garbage_bytes = space.filled_bytes.saturating_sub(space.live_bytes);
 }

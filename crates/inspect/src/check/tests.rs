@@ -98,10 +98,7 @@ fn any_tolerated_member_may_be_missing() {
                 .iter()
                 .filter(|f| f.kind != MemberAbsent && f.kind != CheckpointWrong);
             assert_eq!(others.collect::<Vec<_>>(), Vec::<&crate::Finding>::new());
-            assert_eq!(
-                (report.accepted_order.0, report.exit_code()),
-                (pool.order, 4)
-            );
+            assert_eq!((report.recovery_lsn.0, report.exit_code()), (pool.lsn, 4));
             assert!(report.findings.worst <= Some(Repairable));
         }
     }
@@ -346,7 +343,7 @@ fn a_table_of_several_blocks_is_rebuilt_when_two_of_its_columns_are_wrong() {
     pool.create(1, "v", 1 << 30);
     let fills: Vec<_> = (0..2600u64)
         .map(|i| {
-            let birth = pool.next_order();
+            let birth = pool.next_lsn();
             (
                 Entry::Fill {
                     volume: VolumeId(1),
@@ -364,14 +361,14 @@ fn a_table_of_several_blocks_is_rebuilt_when_two_of_its_columns_are_wrong() {
     pool.damage(1, 0);
     pool.damage(1, 1);
     let report = pool.check();
-    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(report.recovery_lsn.0, pool.lsn);
     assert_eq!(kinds(&report), [(BatchIncomplete, Note)]);
 }
 
 #[test]
 fn a_torn_tail_does_not_count_and_is_no_error() {
     let mut pool = used_pool(Redundancy::Double, 6);
-    let order = pool.order;
+    let lsn = pool.lsn;
     let last = pool.batches.len();
     pool.write(1, &[20, 21]);
     pool.lose_columns(last, 3..6);
@@ -382,7 +379,7 @@ fn a_torn_tail_does_not_count_and_is_no_error() {
         "{:#?}",
         report.findings.list
     );
-    assert_eq!((report.accepted_order.0, report.exit_code()), (order, 0));
+    assert_eq!((report.recovery_lsn.0, report.exit_code()), (lsn, 0));
 }
 
 #[test]
@@ -393,7 +390,7 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
     for columns in [0..2, 2..4, 4..6, 3..5] {
         pool.lose_columns(last, columns);
         let report = pool.check();
-        assert_eq!(report.accepted_order.0, pool.order);
+        assert_eq!(report.recovery_lsn.0, pool.lsn);
         assert_eq!(
             kinds(&report),
             [(BatchIncomplete, Note)],
@@ -404,7 +401,7 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
         let (_, row, rows) = pool.batches[last];
         pool.positions[USER].row = row;
         pool.positions[USER].seq.0 -= 1;
-        pool.order -= 2;
+        pool.lsn -= 2;
         pool.batches.truncate(last);
         pool.write(1, &[20, 21]);
         assert_eq!(pool.batches[last].2, rows);
@@ -427,7 +424,7 @@ fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
     pool.io.members[tail.index()].as_mut().unwrap()[tail_at as usize..][..4096].fill(0);
     pool.io.members[q.index()].as_mut().unwrap()[q_at as usize..][3584..4096].fill(0);
     pool.io.members[head.index()] = None;
-    assert_eq!(pool.check().accepted_order.0, pool.order);
+    assert_eq!(pool.check().recovery_lsn.0, pool.lsn);
 }
 
 /// Two members did not get their padding, and what was there before is the same on both: the parity
@@ -445,7 +442,7 @@ fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
         pool.io.members[member.index()].as_mut().unwrap()[offset as usize..][..4096].fill(0xff);
     }
     let report = pool.check();
-    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(report.recovery_lsn.0, pool.lsn);
     assert_eq!(
         kinds(&report),
         [(BatchIncomplete, Note)],
@@ -473,7 +470,7 @@ fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
             .to_vec();
         for with_checkpoint in [false, true] {
             let mut pool = TestPool::new(redundancy, members);
-            pool.positions[USER].seq = Seq(50);
+            pool.positions[USER].seq = BatchSeq(50);
             pool.checkpoint();
             pool.create(1, "v", 500);
             pool.write(1, &[7, 8]);
@@ -498,7 +495,7 @@ fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
                 "{redundancy:?}: {:#?}",
                 report.findings.list
             );
-            assert_eq!(report.accepted_order.0, pool.order);
+            assert_eq!(report.recovery_lsn.0, pool.lsn);
         }
     }
 }
@@ -522,7 +519,7 @@ fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
         let mut former = TestPool::new(redundancy, members);
         write(&mut former);
         let mut pool = TestPool::new(redundancy, members);
-        pool.positions[USER].seq = Seq(50);
+        pool.positions[USER].seq = BatchSeq(50);
         pool.checkpoint();
         write(&mut pool);
         pool.write(1, &[7, 8]);
@@ -581,7 +578,7 @@ fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
                 pool.flush();
                 pool.checkpoint();
                 let (accepted, positions, model) = (
-                    pool.order,
+                    pool.lsn,
                     pool.positions,
                     (pool.map.clone(), pool.births.clone()),
                 );
@@ -622,7 +619,7 @@ fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
                     "{redundancy:?} {blocks}: {:#?}",
                     report.findings.list
                 );
-                assert_eq!(report.accepted_order.0, pool.order);
+                assert_eq!(report.recovery_lsn.0, pool.lsn);
             }
         }
     }
@@ -640,7 +637,7 @@ fn a_void_header_says_nothing_of_the_batches_behind_it() {
         pool.flush();
         pool.checkpoint();
         let (accepted, positions, model) = (
-            pool.order,
+            pool.lsn,
             pool.positions,
             (pool.map.clone(), pool.births.clone()),
         );
@@ -699,7 +696,7 @@ fn a_first_header_of_a_former_life_says_nothing_of_the_batches_behind_it() {
         former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..4096].to_vec();
 
     let mut pool = TestPool::new(Redundancy::None, 3);
-    pool.positions[USER].seq = Seq(50);
+    pool.positions[USER].seq = BatchSeq(50);
     pool.checkpoint();
     pool.create(1, "v", 500);
     assert!(
@@ -744,7 +741,7 @@ fn a_missing_batch_that_was_durable_is_damage() {
     let report = pool.check();
     let kinds = kinds(&report);
     assert!(
-        kinds.contains(&(BatchDamaged, Error)) && kinds.contains(&(OrdersLost, Error)),
+        kinds.contains(&(BatchDamaged, Error)) && kinds.contains(&(LsnsLost, Error)),
         "{:#?}",
         report.findings.list
     );
@@ -754,12 +751,12 @@ fn a_missing_batch_that_was_durable_is_damage() {
 #[test]
 fn a_gap_in_the_orders_ends_p_and_covered_orders_close_it() {
     let mut pool = used_pool(Redundancy::Single, 4);
-    let before = pool.order;
-    pool.order += 3;
+    let before = pool.lsn;
+    pool.lsn += 3;
     pool.write(1, &[40]);
-    assert_eq!(pool.check().accepted_order.0, before);
+    assert_eq!(pool.check().recovery_lsn.0, before);
     let covered = Entry::Covered {
-        first: Order(before + 1),
+        first: Lsn(before + 1),
         count: 3,
     };
     pool.batch(USER, &[(covered, None)]);
@@ -769,7 +766,7 @@ fn a_gap_in_the_orders_ends_p_and_covered_orders_close_it() {
 #[test]
 fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
     let mut pool = used_pool(Redundancy::Double, 5);
-    let (accepted, positions) = (pool.order, pool.positions);
+    let (accepted, positions) = (pool.lsn, pool.positions);
     let model = (pool.map.clone(), pool.births.clone());
     pool.write(1, &[5, 70]);
     pool.clean(2, &[0]);
@@ -788,7 +785,7 @@ fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
         report.streams
     );
     assert_eq!(
-        report.accepted_order.0, accepted,
+        report.recovery_lsn.0, accepted,
         "the skipped orders are not missing, and not in effect"
     );
     // The new epoch writes over the void batches and goes on.
@@ -804,7 +801,7 @@ fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
 fn void_orders_inside_an_accepted_batch_do_not_apply() {
     let mut pool = TestPool::new(Redundancy::Single, 3);
     pool.create(1, "v", 100);
-    let accepted = pool.order + 1;
+    let accepted = pool.lsn + 1;
     pool.write(1, &[1, 2]);
     let positions = pool.positions;
     pool.map.remove(&(1, 2));
@@ -821,14 +818,14 @@ fn a_move_never_beats_a_newer_write_and_survives_the_loss_of_one() {
     let new = pool.map[&(1, 8)];
     // Cleaning read the block before it was written anew, and its batch came out later.
     pool.map.insert((1, 8), old);
-    pool.births.insert((1, 8), pool.order - 5);
+    pool.births.insert((1, 8), pool.lsn - 5);
     pool.clean(1, &[8]);
     let moved = pool.map.insert((1, 8), new).unwrap();
     pool.expect_clean();
     // The newer write does not arrive: the move still holds the content before it.
     let write = pool.batches.len() - 2;
     pool.lose_columns(write, 0..4);
-    pool.order -= 1;
+    pool.lsn -= 1;
     pool.map.insert((1, 8), moved);
     pool.expect_clean();
 }
@@ -837,13 +834,13 @@ fn a_move_never_beats_a_newer_write_and_survives_the_loss_of_one() {
 fn volume_operations_take_effect_in_their_order() {
     let mut pool = used_pool(Redundancy::Copies(2), 2);
     let operate = |pool: &mut TestPool, id: u32, change: VolumeChange| {
-        let order = pool.next_order();
+        let lsn = pool.next_lsn();
         pool.batch(
             USER,
             &[(
                 Entry::Volume {
                     volume: VolumeId(id),
-                    order,
+                    lsn,
                     change,
                 },
                 None,
@@ -974,7 +971,7 @@ fn the_older_checkpoint_takes_over_when_the_newest_is_lost() {
     pool.lose_columns(lost, 0..5);
     let report = pool.check();
     assert_eq!(report.checkpoint, 2);
-    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(report.recovery_lsn.0, pool.lsn);
     assert!(kinds(&report).contains(&(CheckpointWrong, Error)));
     assert_eq!(
         report.volumes[0].mapped_blocks,
@@ -1040,7 +1037,7 @@ fn members_recorded_as_absent_are_not_read() {
         "{:#?}",
         report.findings.list
     );
-    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(report.recovery_lsn.0, pool.lsn);
 }
 
 #[test]
@@ -1107,12 +1104,12 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
     // Somebody writes to a segment of the new layout while the old one is in use there, and puts it
     // into the map.
     let stolen = pool.map[&(1, 8)];
-    let first = pool.codec.segment(stolen.place());
-    let place = pool
+    let first = pool.codec.segment(stolen.address());
+    let address = pool
         .codec
-        .pack_block(SegmentId(100 + first.0), pool.codec.block(stolen.place()));
+        .pack_block(SegmentId(100 + first.0), pool.codec.block(stolen.address()));
     pool.map
-        .insert((1, 8), MapEntry::plain(place, stolen.checksum()));
+        .insert((1, 8), MapEntry::plain(address, stolen.checksum()));
     pool.checkpoint();
     assert!(kinds(&pool.check()).contains(&(ExtentShared, Error)));
 }
@@ -1122,15 +1119,15 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
 fn references_are_held_against_the_content_that_they_name() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
     pool.create(1, "first", 100);
-    let refer = |lba: u64, birth: Order, id: u64, life: u32| Entry::Reference {
+    let refer = |lba: u64, birth: Lsn, id: u64, incarnation: u32| Entry::Reference {
         volume: VolumeId(1),
         lba: Lba(lba),
         birth,
         id: Lba(id),
-        life,
+        incarnation,
     };
-    let first = pool.next_order();
-    let life = first.0 as u32;
+    let first = pool.next_lsn();
+    let incarnation = first.0 as u32;
     let mut entries = vec![
         (
             Entry::Data {
@@ -1140,14 +1137,14 @@ fn references_are_held_against_the_content_that_they_name() {
             },
             Some(content(1)),
         ),
-        (refer(5, first, 0, life), None),
+        (refer(5, first, 0, incarnation), None),
     ];
     for lba in [6, 7] {
-        let birth = pool.next_order();
-        entries.push((refer(lba, birth, 0, life), None));
+        let birth = pool.next_lsn();
+        entries.push((refer(lba, birth, 0, incarnation), None));
     }
     // Nobody refers to this one any more: it is free, and nothing is wrong.
-    let lonely = pool.next_order();
+    let lonely = pool.next_lsn();
     entries.push((
         Entry::Data {
             volume: VolumeId::SHARED,
@@ -1179,12 +1176,12 @@ fn references_are_held_against_the_content_that_they_name() {
         (1, 2, 1, 2)
     );
     // Content that was never written, and content of another life.
-    let (missing, former) = (pool.next_order(), pool.next_order());
+    let (missing, former) = (pool.next_lsn(), pool.next_lsn());
     pool.batch(
         0,
         &[
             (refer(8, missing, 9, missing.0 as u32), None),
-            (refer(9, former, 0, life + 1), None),
+            (refer(9, former, 0, incarnation + 1), None),
         ],
     );
     pool.flush();
@@ -1352,14 +1349,14 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
 fn a_reference_beyond_its_batch_is_a_mismatch() {
     let mut pool = TestPool::new(Redundancy::None, 3);
     pool.create(1, "v", 100);
-    let places = pool.write(1, &[5, 6]);
+    let addresses = pool.write(1, &[5, 6]);
     let (_, row, rows) = pool.batches[1];
     let tail = u64::from(row + rows) * 3 - 1;
-    let place = pool.codec.pack(
-        pool.codec.segment(places[0]),
+    let address = pool.codec.pack(
+        pool.codec.segment(addresses[0]),
         tail * u64::from(FULL_BLOCK_UNITS) + 200,
     );
-    pool.map.insert((1, 6), MapEntry::stored(place, 100, 7));
+    pool.map.insert((1, 6), MapEntry::stored(address, 100, 7));
     pool.checkpoint();
     pool.damage(1, 3 * rows - 1);
     let report = pool.check();

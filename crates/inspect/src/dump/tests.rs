@@ -85,7 +85,7 @@ fn the_batches_of_a_segment_are_listed() {
             list[1].overhead_blocks,
             list[1].seq
         ),
-        (3, 3, 2, Seq(2))
+        (3, 3, 2, BatchSeq(2))
     );
     assert_eq!(list_batches(&mut pool.io, SegmentId(9)).unwrap(), vec![]);
 }

@@ -52,8 +52,8 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
         );
         assert_eq!(
             (
-                report.log_order.0,
-                report.accepted_order.0,
+                report.log_lsn.0,
+                report.recovery_lsn.0,
                 report.flushed_through.0
             ),
             (4, 8, 8)
@@ -69,13 +69,13 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
 /// Every byte of the record verifies, and yet a start could not readmit the block.
 #[test]
 fn a_packed_block_of_the_journal_must_unpack() {
-    let packed = windrow_reduction::Packer::default()
+    let compressed = windrow_reduction::Compressor::default()
         .pack(&[7; 4096])
         .expect("it packs well")
         .to_vec();
-    for (stored, is_right) in [(packed, true), (vec![0xff; 600], false)] {
+    for (stored, is_right) in [(compressed, true), (vec![0xff; 600], false)] {
         let mut pool = pool(Redundancy::Single, 4);
-        let birth = pool.next_order();
+        let birth = pool.next_lsn();
         let entry = Entry::Data {
             volume: VolumeId(1),
             lba: Lba(70),
@@ -83,7 +83,7 @@ fn a_packed_block_of_the_journal_must_unpack() {
         };
         pool.journalled.insert((1, 70));
         pool.journal(&[(entry, Some(stored))]);
-        pool.flushed_through = pool.order;
+        pool.flushed_through = pool.lsn;
         let report = pool.check();
         let found: Vec<_> = report
             .findings
@@ -105,17 +105,17 @@ fn a_packed_block_of_the_journal_must_unpack() {
 fn what_the_log_has_is_not_needed_of_the_journal() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[4]);
-    let birth = pool.order;
+    let birth = pool.lsn;
     let entry = Entry::Data {
         volume: VolumeId(1),
         lba: Lba(4),
-        birth: Order(birth),
+        birth: Lsn(birth),
     };
-    let places = pool.batch(USER, &[(entry, Some(content(birth)))]);
+    let addresses = pool.batch(USER, &[(entry, Some(content(birth)))]);
     pool.map.insert(
         (1, 4),
         windrow_format::map_entry::MapEntry::plain(
-            places[0],
+            addresses[0],
             windrow_format::batch::payload_checksum(&content(birth)),
         ),
     );
@@ -140,14 +140,14 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[10, 11, 12]);
     let volume = VolumeId(1);
-    let mut order = || pool.next_order();
+    let mut lsn = || pool.next_lsn();
     let entries = [
         (
             Entry::Range {
                 volume,
                 lba: Lba(4),
                 count: 7,
-                order: order(),
+                lsn: lsn(),
                 state: RangeState::Hole,
             },
             None,
@@ -156,7 +156,7 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
             Entry::Fill {
                 volume,
                 lba: Lba(12),
-                birth: order(),
+                birth: lsn(),
                 state: FillState::Ones,
             },
             None,
@@ -164,7 +164,7 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
         (
             Entry::Volume {
                 volume: VolumeId(2),
-                order: order(),
+                lsn: lsn(),
                 change: VolumeChange::Create {
                     name: "w".into(),
                     size_bytes: 40960,
@@ -174,28 +174,28 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
         ),
         (
             Entry::Covered {
-                first: order(),
+                first: lsn(),
                 count: 1,
             },
             None,
         ),
     ];
     pool.journal(&entries);
-    pool.flushed_through = pool.order;
+    pool.flushed_through = pool.lsn;
     pool.turn();
     pool.sync(2, &[3, 9]);
-    let order = pool.next_order();
+    let lsn = pool.next_lsn();
     pool.journal(&[(
         Entry::Volume {
             volume: VolumeId(2),
-            order,
+            lsn,
             change: VolumeChange::Resize {
                 size_bytes: 9 * 4096,
             },
         },
         None,
     )]);
-    pool.flushed_through = pool.order;
+    pool.flushed_through = pool.lsn;
     let report = pool.check();
     let volumes: Vec<_> = report
         .volumes
@@ -212,20 +212,20 @@ fn trims_zeroes_and_volumes_take_effect_in_their_order() {
     // Of the first: 3 in the log and 11 in the journal. Of the second block 3; 9 was cut off.
     assert_eq!(volumes, [("v", 1000, 2, 1), ("w", 9, 1, 1)]);
     assert_eq!(
-        (report.accepted_order.0, report.findings.worst),
-        (pool.order, None)
+        (report.recovery_lsn.0, report.findings.worst),
+        (pool.lsn, None)
     );
 }
 
 #[test]
 fn a_moved_block_does_not_come_back_where_the_journal_has_a_newer_version() {
     let mut pool = pool(Redundancy::Single, 4);
-    let from = pool.map[&(1, 4)].place();
+    let from = pool.map[&(1, 4)].address();
     pool.sync(1, &[4]);
     let old = Entry::Move {
         volume: VolumeId(1),
         lba: Lba(4),
-        birth: Order(3),
+        birth: Lsn(3),
         from,
     };
     pool.batch(CLEANED, &[(old, Some(content(3)))]);
@@ -269,12 +269,12 @@ fn each_wrong_copy_is_named_while_one_verifies() {
     let copies_wrong = report.journals[0].copies_wrong;
     assert_eq!(
         (
-            report.accepted_order.0,
+            report.recovery_lsn.0,
             report.journal_blocks,
             copies_wrong,
             report.exit_code()
         ),
-        (pool.order, 2, 2, 4)
+        (pool.lsn, 2, 2, 4)
     );
     // Stale members are not read.
     pool.superblock.members[differs.index()].state =
@@ -303,8 +303,8 @@ fn a_copy_that_no_flush_covers_need_not_have_arrived() {
     pool.damage_copy(chunk, 1, at + 20);
     let report = pool.check();
     assert_eq!(
-        (kinds(&report), report.accepted_order.0),
-        (vec![(JournalCopyWrong, Note)], pool.order)
+        (kinds(&report), report.recovery_lsn.0),
+        (vec![(JournalCopyWrong, Note)], pool.lsn)
     );
 }
 
@@ -318,12 +318,8 @@ fn a_torn_record_ends_the_journal() {
     }
     let report = pool.check();
     assert_eq!(
-        (
-            kinds(&report),
-            report.accepted_order.0,
-            report.journal_blocks
-        ),
-        (vec![(JournalTorn, Note)], pool.order - 1, 1)
+        (kinds(&report), report.recovery_lsn.0, report.journal_blocks),
+        (vec![(JournalTorn, Note)], pool.lsn - 1, 1)
     );
     // Not even its header arrived: nothing is known of it.
     for copy in 0..2 {
@@ -331,8 +327,8 @@ fn a_torn_record_ends_the_journal() {
     }
     let report = pool.check();
     assert_eq!(
-        (kinds(&report), report.accepted_order.0),
-        (vec![], pool.order - 1)
+        (kinds(&report), report.recovery_lsn.0),
+        (vec![], pool.lsn - 1)
     );
 }
 
@@ -356,7 +352,7 @@ fn a_lost_record_that_was_durable_is_damage() {
         let report = pool.check();
         assert_eq!(
             (
-                report.accepted_order.0,
+                report.recovery_lsn.0,
                 report.flushed_through.0,
                 report.exit_code()
             ),
@@ -372,7 +368,7 @@ fn a_lost_record_that_was_durable_is_damage() {
             .collect();
         assert_eq!(
             damage,
-            [BatchDamaged, OrdersLost, JournalDamaged],
+            [BatchDamaged, LsnsLost, JournalDamaged],
             "case {said_by}: {:#?}",
             report.findings.list
         );
@@ -387,13 +383,13 @@ fn former_lives_of_a_chunk_do_not_count() {
     pool.record.2 = 100;
     pool.sync(1, &[8]);
     pool.sync(1, &[9]);
-    let births = [pool.order - 1, pool.order];
+    let births = [pool.lsn - 1, pool.lsn];
     let entries = births.map(|birth| {
         (
             Entry::Data {
                 volume: VolumeId(1),
                 lba: Lba(birth),
-                birth: Order(birth),
+                birth: Lsn(birth),
             },
             Some(content(birth)),
         )
@@ -403,8 +399,8 @@ fn former_lives_of_a_chunk_do_not_count() {
     pool.sync(1, &[30]);
     let report = pool.check();
     assert_eq!(
-        (report.accepted_order.0, report.journals[0].records),
-        (pool.order, 1),
+        (report.recovery_lsn.0, report.journals[0].records),
+        (pool.lsn, 1),
         "record 101 does not come behind 200"
     );
 }
@@ -421,16 +417,16 @@ fn a_copy_of_a_former_life_gives_way_to_the_newest() {
     let entry = Entry::Data {
         volume: VolumeId(1),
         lba: Lba(8),
-        birth: Order(pool.order),
+        birth: Lsn(pool.lsn),
     };
-    pool.batch(USER, &[(entry, Some(content(pool.order)))]);
+    pool.batch(USER, &[(entry, Some(content(pool.lsn)))]);
     pool.record = (0, 0, 50);
     pool.sync(1, &[9]);
     pool.put(member, offset, &old);
     let report = pool.check();
     assert_eq!(
-        (kinds(&report), report.accepted_order.0),
-        (vec![(JournalCopyWrong, Note)], pool.order)
+        (kinds(&report), report.recovery_lsn.0),
+        (vec![(JournalCopyWrong, Note)], pool.lsn)
     );
     assert_eq!(report.journal_blocks, 1);
 }
@@ -439,7 +435,7 @@ fn a_copy_of_a_former_life_gives_way_to_the_newest() {
 fn fences_and_roots_end_what_records_of_older_epochs_cover() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[8, 9]);
-    let accepted = pool.order - 1;
+    let accepted = pool.lsn - 1;
     // A start found no more than the first of the two (say, the members that had the record were
     // away).
     pool.flushed_through = accepted;
@@ -447,7 +443,7 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
     pool.fence(accepted, positions);
     let report = pool.check();
     assert_eq!(
-        (report.accepted_order.0, report.journal_blocks),
+        (report.recovery_lsn.0, report.journal_blocks),
         (accepted, 1),
         "what the fence skipped was never used: {:#?}",
         report.findings.list
@@ -465,23 +461,23 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
 fn batches_behind_a_gap_do_not_count_beside_records() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[8, 9]);
-    let (first, last) = (pool.order - 1, pool.order);
-    let data = |lba: u64, order: u64| {
+    let (first, last) = (pool.lsn - 1, pool.lsn);
+    let data = |lba: u64, lsn: u64| {
         (
             Entry::Data {
                 volume: VolumeId(1),
                 lba: Lba(lba),
-                birth: Order(order),
+                birth: Lsn(lsn),
             },
-            Some(content(order)),
+            Some(content(lsn)),
         )
     };
     pool.batch(0, &[data(9, last)]);
     let behind_gap = pool.check();
     assert_eq!(
         (
-            behind_gap.log_order.0,
-            behind_gap.accepted_order.0,
+            behind_gap.log_lsn.0,
+            behind_gap.recovery_lsn.0,
             behind_gap.journal_blocks
         ),
         (first - 1, last, 2),
@@ -491,14 +487,14 @@ fn batches_behind_a_gap_do_not_count_beside_records() {
     let positions = pool.positions;
     pool.fence(last, positions);
     if let Some(fence) = pool.superblock.fences.last_mut() {
-        fence.covered_order = Order(first - 1);
+        fence.covered_lsn = Lsn(first - 1);
     }
     pool.save();
     let fenced = pool.check();
     assert_eq!(
         (
-            fenced.log_order.0,
-            fenced.accepted_order.0,
+            fenced.log_lsn.0,
+            fenced.recovery_lsn.0,
             fenced.journal_blocks
         ),
         (first - 1, last, 2),
@@ -511,8 +507,8 @@ fn batches_behind_a_gap_do_not_count_beside_records() {
     let report = pool.check();
     assert_eq!(
         (
-            report.log_order.0,
-            report.accepted_order.0,
+            report.log_lsn.0,
+            report.recovery_lsn.0,
             report.journal_blocks
         ),
         (first, last, 1),
@@ -572,8 +568,8 @@ fn journal_devices_are_journals_and_have_no_vote() {
         .collect();
     assert_eq!(missing, [(MemberAbsent, Repairable, Some(MemberId(5)))]);
     assert_eq!(
-        (report.accepted_order.0, report.journal_blocks),
-        (pool.order, 2)
+        (report.recovery_lsn.0, report.journal_blocks),
+        (pool.lsn, 2)
     );
     pool.io.members[5] = device;
     pool.io.members[0] = None;
@@ -626,11 +622,11 @@ fn the_superblock_says_what_was_durable_when_it_was_written() {
         (0, vec![]),
         "nothing says that it was"
     );
-    pool.superblock.journals.promised = Order(pool.order);
+    pool.superblock.journals.durable_lsn = Lsn(pool.lsn);
     pool.save();
     let report = pool.check();
     assert_eq!(
         (report.flushed_through.0, kinds(&report)),
-        (5, vec![(BatchDamaged, Error), (OrdersLost, Error)])
+        (5, vec![(BatchDamaged, Error), (LsnsLost, Error)])
     );
 }

@@ -62,7 +62,7 @@ impl Session for Late {
             let completion = Completion {
                 id: request.id,
                 result: Ok(Reply::Data(vec![data.freeze()])),
-                orders: None,
+                lsns: None,
             };
             let mut first = self.first.lock().expect("a lock");
             if std::mem::replace(&mut first.0, true) {

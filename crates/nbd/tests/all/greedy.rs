@@ -82,7 +82,7 @@ impl Session for Slicing {
             ready.push(Completion {
                 id: request.id,
                 result,
-                orders: None,
+                lsns: None,
             });
         }
     }

@@ -45,16 +45,20 @@ fn utilisation_compares_over_capacities() {
 /// counts half of what it is better by.
 #[test]
 fn what_is_partly_alive_counts_for_less_where_it_waits() {
-    assert_eq!(regret(300, 512, 512), 300);
-    assert_eq!(regret(300, 256, 512), 150);
+    assert_eq!(opportunity_cost(300, 512, 512), 300);
+    assert_eq!(opportunity_cost(300, 256, 512), 150);
     assert_eq!(
-        (regret(0, 512, 512), regret(300, 0, 512), regret(300, 0, 0)),
+        (
+            opportunity_cost(0, 512, 512),
+            opportunity_cost(300, 0, 512),
+            opportunity_cost(300, 0, 0)
+        ),
         (0, 0, 0)
     );
     // The largest segment there can be: 63 columns of 32 512 rows, in bytes and in units of 16.
     let units = 63 * 32_512 * 256;
     assert_eq!(
-        regret(u64::from(units) * 16, units, units),
+        opportunity_cost(u64::from(units) * 16, units, units),
         u64::from(units) * 16
     );
 }

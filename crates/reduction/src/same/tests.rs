@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Codec, Codecs, Packer, unpack};
+use crate::{Codec, Codecs, Compressor, decompress};
 use proptest::prelude::*;
 
 const BLOCK: usize = 4096;
@@ -33,40 +33,40 @@ proptest! {
     #[test]
     fn what_was_packed_is_the_same_and_nothing_else(seed in any::<u64>(), at in 0..BLOCK, bit in 0u32..8) {
         let mut block = block(seed);
-        let mut packer = Packer::default();
-        let packed = match packer.pack(&block) {
-            Some(packed) => packed.to_vec(),
+        let mut compressor = Compressor::default();
+        let compressed = match compressor.pack(&block) {
+            Some(compressed) => compressed.to_vec(),
             None => return Ok(()),
         };
-        prop_assert!(is_lz4_of(&packed, &block));
-        prop_assert!(!is_lz4_of(&packed, &block[..BLOCK - 1]) && !is_lz4_of(&packed[..packed.len() - 1], &block) && !is_lz4_of(&[], &block));
+        prop_assert!(is_lz4_of(&compressed, &block));
+        prop_assert!(!is_lz4_of(&compressed, &block[..BLOCK - 1]) && !is_lz4_of(&compressed[..compressed.len() - 1], &block) && !is_lz4_of(&[], &block));
         block[at] ^= 1 << bit;
-        prop_assert!(!is_lz4_of(&packed, &block));
+        prop_assert!(!is_lz4_of(&compressed, &block));
     }
 
     /// It says what unpacking says, whatever became of the bytes.
     #[test]
     fn it_agrees_with_unpacking(seed in any::<u64>(), flips in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4)) {
         let block = block(seed);
-        let mut packer = Packer::default();
-        let mut packed = match packer.pack(&block) {
-            Some(packed) => packed.to_vec(),
+        let mut compressor = Compressor::default();
+        let mut compressed = match compressor.pack(&block) {
+            Some(compressed) => compressed.to_vec(),
             None => return Ok(()),
         };
-        let length = packed.len();
-        flips.iter().for_each(|(at, byte)| packed[at % length] = *byte);
+        let length = compressed.len();
+        flips.iter().for_each(|(at, byte)| compressed[at % length] = *byte);
         let mut out = vec![0; BLOCK];
-        let unpacks = unpack(&packed, &mut out);
-        prop_assert_eq!(is_lz4_of(&packed, &block), unpacks && out == block);
+        let unpacks = decompress(&compressed, &mut out);
+        prop_assert_eq!(is_lz4_of(&compressed, &block), unpacks && out == block);
         // What it becomes is found to be the same, too.
-        prop_assert!(!unpacks || is_lz4_of(&packed, &out));
+        prop_assert!(!unpacks || is_lz4_of(&compressed, &out));
     }
 
     #[test]
     fn what_is_stored_is_the_same_or_not_or_does_not_unpack(seed in any::<u64>(), zstd in any::<bool>(), at in 0..BLOCK) {
         let mut block = block(seed);
         let (codecs, mut stored, mut room) = (Codecs::default(), Vec::new(), vec![0; BLOCK]);
-        if Packer::default().pack_stored(if zstd { Codec::Zstd } else { Codec::Lz4 }, &block, &mut stored).is_none() {
+        if Compressor::default().compress_stored(if zstd { Codec::Zstd } else { Codec::Lz4 }, &block, &mut stored).is_none() {
             stored.extend_from_slice(&block);
         }
         prop_assert_eq!(codecs.is_of(&stored, &block, &mut room), Some(true));

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use windrow_estimate::{Plan, Tally};
-use windrow_reduction::{Codec, Print};
+use windrow_reduction::{Codec, Fingerprint};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Kinds of blocks.
@@ -100,9 +100,9 @@ impl Classes {
     pub fn note_file(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(BLOCK_SIZE) {
             let print = if part.len() == BLOCK_SIZE {
-                Print::Fast.of(part)
+                Fingerprint::Fast.of(part)
             } else {
-                Print::Fast.of(&filled_up(part))
+                Fingerprint::Fast.of(&filled_up(part))
             };
             self.known.insert(print);
         }
@@ -117,7 +117,7 @@ impl Classes {
     fn class(&self, number: u64, block: &[u8; BLOCK_SIZE]) -> Class {
         match self.journal.iter().any(|range| range.contains(&number)) {
             true => Class::Journal,
-            false if self.known.contains(&Print::Fast.of(block)) => Class::Data,
+            false if self.known.contains(&Fingerprint::Fast.of(block)) => Class::Data,
             false => Class::Metadata,
         }
     }

@@ -7,7 +7,7 @@ use crate::metadata::cannot;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_reduction::Print;
+use windrow_reduction::Fingerprint;
 
 /// A file of the tree.
 pub struct Sample {
@@ -31,7 +31,7 @@ pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
     std::fs::read_dir(tree)
         .map_err(|error| cannot("read the tree of files", tree.display(), error))?;
     walk(tree, tree, &mut found);
-    found.sort_by_key(|file| Print::Fast.of(file.name.as_os_str().as_encoded_bytes()));
+    found.sort_by_key(|file| Fingerprint::Fast.of(file.name.as_os_str().as_encoded_bytes()));
     let mut sum = 0;
     // One very large file would be the whole sample.
     found.retain(|file| {

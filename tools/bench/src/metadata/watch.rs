@@ -200,7 +200,7 @@ impl Session for Disk {
         ready.extend(requests.drain(..).map(|request| Completion {
             id: request.id,
             result: self.execute(&request.op),
-            orders: None,
+            lsns: None,
         }));
     }
 

@@ -178,7 +178,7 @@ pub struct VirtualMember {
     cached: Vec<CachedWrite>,
     /// Writes that a flush should have made durable, when the canary of the reordered discard is
     /// on.
-    limbo: Vec<CachedWrite>,
+    unresolved: Vec<CachedWrite>,
     discarded_since_flush: bool,
     /// Without cache.
     uncached: bool,
@@ -268,20 +268,20 @@ impl VirtualMember {
     /// Makes the writes durable that were complete at `mark`. With `one_late` (a canary) the
     /// previous flush's.
     pub fn flush_end(&mut self, mark: u64, one_late: bool) {
-        self.settle_limbo();
+        self.settle_unresolved();
         self.discarded_since_flush = false;
         let (covered, rest) = std::mem::take(&mut self.cached)
             .into_iter()
             .partition(|write| write.number < mark);
         self.cached = rest;
-        self.limbo = covered;
+        self.unresolved = covered;
         if !one_late {
-            self.settle_limbo();
+            self.settle_unresolved();
         }
     }
 
-    fn settle_limbo(&mut self) {
-        for write in self.limbo.drain(..) {
+    fn settle_unresolved(&mut self) {
+        for write in self.unresolved.drain(..) {
             self.durable.write(write.offset, &write.bytes);
         }
     }
@@ -296,7 +296,7 @@ impl VirtualMember {
         self.durable.write(offset, &fill);
         self.discarded_since_flush = true;
         let end = offset + length;
-        for write in self.cached.iter_mut().chain(&mut self.limbo) {
+        for write in self.cached.iter_mut().chain(&mut self.unresolved) {
             let write_end = write.offset + write.bytes.len() as u64;
             if write.offset < end && offset < write_end {
                 let (from, to) = (offset.max(write.offset), end.min(write_end));
@@ -318,9 +318,9 @@ impl VirtualMember {
         let reordered = self.discarded_since_flush;
         let mut writes: Vec<CachedWrite> = std::mem::take(&mut self.cached);
         if reordered {
-            writes.append(&mut self.limbo);
+            writes.append(&mut self.unresolved);
         } else {
-            self.settle_limbo();
+            self.settle_unresolved();
         }
         writes.extend(in_flight.into_iter().map(|(offset, bytes)| CachedWrite {
             number: 0,
@@ -359,7 +359,7 @@ impl VirtualMember {
         in_flight: impl Iterator<Item = (u64, &'a [u8])>,
     ) -> Self {
         let mut current = self.durable.clone();
-        self.limbo
+        self.unresolved
             .iter()
             .for_each(|write| current.write(write.offset, &write.bytes));
         let cached = self
@@ -414,7 +414,7 @@ impl VirtualMember {
             image.write(offset, &bytes);
         }
         // What was cached has gone through the medium too: a later flush must not heal it.
-        for write in self.cached.iter_mut().chain(&mut self.limbo) {
+        for write in self.cached.iter_mut().chain(&mut self.unresolved) {
             let write_end = write.offset + write.bytes.len() as u64;
             if write.offset < offset + length && offset < write_end {
                 self.current.read(write.offset, &mut write.bytes);

@@ -329,15 +329,15 @@ impl Model {
                     completion.id,
                     &request,
                     reply,
-                    completion.orders.map(|(first, last)| (first.0, last.0)),
+                    completion.lsns.map(|(first, last)| (first.0, last.0)),
                 )
             }
             Err(error) => {
                 ensure!(
-                    completion.orders.is_none() || !request.asked.is_change(),
+                    completion.lsns.is_none() || !request.asked.is_change(),
                     Protocol,
                     "a failed request has orders {:?}",
-                    completion.orders
+                    completion.lsns
                 );
                 self.failed(completion.id, &request, *error, full)
             }
@@ -459,7 +459,7 @@ impl Model {
         id: RequestId,
         request: &InFlight,
         reply: &Reply,
-        orders: Option<(u64, u64)>,
+        lsns: Option<(u64, u64)>,
     ) -> Result<(), Violation> {
         match (&request.asked, reply) {
             (Asked::Flush, Reply::Done) => {
@@ -494,10 +494,10 @@ impl Model {
                 }
             }
             (asked, Reply::Done) if asked.is_change() => {
-                let Some((first, last)) = orders else {
+                let Some((first, last)) = lsns else {
                     return Err(Violation::new(Broken::Protocol, "a change without orders"));
                 };
-                self.take_orders(request, first, last)?;
+                self.take_lsns(request, first, last)?;
                 self.changed(id, request, first, last);
                 self.served.count(asked);
             }
@@ -511,7 +511,7 @@ impl Model {
         Ok(())
     }
 
-    fn take_orders(&mut self, request: &InFlight, first: u64, last: u64) -> Result<(), Violation> {
+    fn take_lsns(&mut self, request: &InFlight, first: u64, last: u64) -> Result<(), Violation> {
         ensure!(
             first <= last && first > self.accepted,
             Protocol,
@@ -532,13 +532,13 @@ impl Model {
                 request.asked.blocks()
             );
         }
-        let before = self.orders.range(..=last).next_back();
+        let before = self.lsns.range(..=last).next_back();
         ensure!(
             before.is_none_or(|(_, end)| *end < first),
             Protocol,
             "orders {first}..{last} overlap {before:?} of another request"
         );
-        self.orders.insert(first, last);
+        self.lsns.insert(first, last);
         Ok(())
     }
 

@@ -3,7 +3,7 @@ use crate::Broken;
 use crate::content::fill_sector;
 use windrow_engine::ControlReply;
 use windrow_io::{Completion, Payload, Reply, RequestError};
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 const V: VolumeId = VolumeId(1);
 
@@ -30,13 +30,13 @@ fn write(model: &mut Model, id: u64, block: u64, stamp: u64) {
     );
 }
 
-fn done(model: &mut Model, id: u64, orders: Option<(u64, u64)>) -> Result<(), Violation> {
-    let orders = orders.map(|(first, last)| (Order(first), Order(last)));
+fn done(model: &mut Model, id: u64, lsns: Option<(u64, u64)>) -> Result<(), Violation> {
+    let lsns = lsns.map(|(first, last)| (Lsn(first), Lsn(last)));
     model.complete(
         &Completion {
             id: RequestId(id),
             result: Ok(Reply::Done),
-            orders,
+            lsns,
         },
         |_| false,
     )
@@ -60,7 +60,7 @@ fn read(model: &mut Model, id: u64, block: u64, stamp: u64) -> Result<(), Violat
         &Completion {
             id: RequestId(id),
             result: Ok(Reply::Data(vec![Payload::copy_of(&bytes)])),
-            orders: None,
+            lsns: None,
         },
         |_| false,
     )
@@ -133,7 +133,7 @@ fn errors_are_only_allowed_where_they_are_due() {
             &Completion {
                 id: RequestId(id),
                 result: Err(error),
-                orders: None,
+                lsns: None,
             },
             |_| full,
         )

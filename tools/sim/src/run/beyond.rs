@@ -170,7 +170,7 @@ impl Run {
             .for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
         self.clean = false;
         for member in away {
-            if self.world.ailing.len() < self.scenario.redundancy.tolerance() {
+            if self.world.failing_members.len() < self.scenario.redundancy.tolerance() {
                 self.note_fault(member, true);
             } else {
                 *self.world.members.member_mut(member) = whole.member(member).clone();
@@ -245,7 +245,7 @@ impl Run {
             .tell(|| format!("disaster: {disaster:?} of {victims:?}"));
         self.faults += victims.len() as u64;
         let (whole, before_it) = (self.world.members.clone(), self.ruling_without(None));
-        let mut away = self.world.ailing.clone();
+        let mut away = self.world.failing_members.clone();
         away.extend(if disaster == Disaster::Superblocks {
             self.data.clone()
         } else {
@@ -293,7 +293,7 @@ impl Run {
             }),
             Disaster::Superblocks => self.damage_superblocks(&victims),
         }
-        self.world.ailing = self.data.iter().copied().collect();
+        self.world.failing_members = self.data.iter().copied().collect();
         self.world.model.lenient = true;
         let opinion = self.opinion()?;
         for force in [false, true] {
@@ -310,8 +310,8 @@ impl Run {
                     let status = self.world.status();
                     self.world
                         .model
-                        .reopened(&report, &status, self.newest_order)?;
-                    self.newest_order = status.order.0;
+                        .reopened(&report, &status, self.newest_lsn)?;
+                    self.newest_lsn = status.lsn.0;
                     return self.live_on(&opinion);
                 }
                 Err(StartFailure::PowerCut) => {
@@ -340,7 +340,7 @@ impl Run {
         // With everything as it was before the disaster nothing is lost.
         self.world.members = whole;
         self.world.model.lenient = false;
-        self.world.ailing.clear();
+        self.world.failing_members.clear();
         self.begin(&Cycle::idle())?;
         self.rest()?;
         self.shut_down()
@@ -357,7 +357,7 @@ impl Run {
     ) -> Result<(), Violation> {
         match &self.world.refusal {
             Some(OpenError::Lost(losses)) => {
-                check_losses(losses, 0, self.newest_order)?;
+                check_losses(losses, 0, self.newest_lsn)?;
                 // Where superblocks are older than the media, so is what they say is there.
                 let Some(ruling) =
                     ruling.filter(|_| !matches!(disaster, Disaster::Superblocks | Disaster::Old))

@@ -5,7 +5,7 @@ use super::Run;
 use crate::violation::{Violation, ensure};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
 use windrow_io::MemberIo;
-use windrow_types::{BLOCK_BYTES, MemberId, Order};
+use windrow_types::{BLOCK_BYTES, Lsn, MemberId};
 
 /// Findings beside the one that a run fails for.
 const SHOWN: usize = 8;
@@ -50,10 +50,10 @@ impl Run {
         );
         let promised = self.world.model.promised();
         ensure!(
-            report.accepted_order.0 >= promised,
+            report.recovery_lsn.0 >= promised,
             Check,
             "the check finds P = {}, promised was {promised}",
-            report.accepted_order
+            report.recovery_lsn
         );
         self.checks += 1;
         Ok(Some(report))
@@ -81,9 +81,9 @@ impl Run {
     pub(super) fn compare_predicted(
         &self,
         predicted: Option<CheckReport>,
-        accepted: Order,
+        accepted: Lsn,
     ) -> Result<(), Violation> {
-        let Some(report) = predicted.filter(|report| report.accepted_order != accepted) else {
+        let Some(report) = predicted.filter(|report| report.recovery_lsn != accepted) else {
             return Ok(());
         };
         let findings: Vec<&str> = report
@@ -94,7 +94,7 @@ impl Run {
             .collect();
         let text = format!(
             "P is {accepted}, a check found {}; its streams {:?}, its findings {findings:?}",
-            report.accepted_order, report.streams
+            report.recovery_lsn, report.streams
         );
         Err(Violation::new(crate::Broken::Check, text))
     }
@@ -117,7 +117,7 @@ impl Run {
             .iter()
             .find(|finding| finding.severity > Severity::Note && !is_astray(finding));
         ensure!(
-            first.is_none() || !self.world.ailing.is_empty(),
+            first.is_none() || !self.world.failing_members.is_empty(),
             Check,
             "all members are well, but: {first:?}"
         );

@@ -142,7 +142,7 @@ impl Run {
     /// Members for data that have faults.
     pub(super) fn ailing_data(&self) -> usize {
         self.world
-            .ailing
+            .failing_members
             .iter()
             .filter(|member| !self.devices.is_one(**member))
             .count()
@@ -153,7 +153,7 @@ impl Run {
         if self.devices.ids.is_empty() || !self.world.is_up() {
             return;
         }
-        let (log, promised) = self.world.durable_orders();
+        let (log, promised) = self.world.durable_lsns();
         self.devices.log = log;
         self.world.model.keep_history(log);
         for device in self.devices.spoiled.clone() {
@@ -211,7 +211,7 @@ impl Run {
         self.devices.spoiled.remove(&device);
         self.devices.leaving.remove(&device);
         self.world.members.member_mut(device).read_errors.clear();
-        self.world.ailing.remove(&device);
+        self.world.failing_members.remove(&device);
     }
 
     /// After a clean shutdown nothing is needed of any device.
@@ -235,7 +235,7 @@ impl Run {
         let well = |other: &MemberId| {
             *other != device
                 && self.devices.keepers.contains(other)
-                && !self.world.ailing.contains(other)
+                && !self.world.failing_members.contains(other)
         };
         let others_lie = self.devices.spoiled.iter().any(|other| *other != device);
         !others_lie
@@ -247,7 +247,7 @@ impl Run {
     }
 
     /// A fault of a device in service.
-    pub(super) fn plant_on_device(&mut self, fault: Fault) {
+    pub(super) fn inject_on_device(&mut self, fault: Fault) {
         self.heal();
         let device = self.devices.rng.pick(&self.devices.ids.clone());
         let silent =
@@ -693,7 +693,7 @@ impl Run {
                     .world
                     .model
                     .clone()
-                    .reopened(&report, &status, self.newest_order);
+                    .reopened(&report, &status, self.newest_lsn);
                 self.world.power_cut();
                 (self.world.members, self.world.model) = (before, model);
                 return opened.map(|()| true);
@@ -701,7 +701,7 @@ impl Run {
             (started, ..) => {
                 let text = format!(
                     "without the journal devices ({expected:?}) a start gives {:?}",
-                    started.map(|report| report.accepted_order)
+                    started.map(|report| report.recovery_lsn)
                 );
                 return Err(Violation::new(Broken::Open, text));
             }
@@ -712,12 +712,7 @@ impl Run {
             "refused ({expected:?}), but an offline check finds nothing beyond repair"
         );
         if let Some(error) = &reason {
-            check_journal_refusal(
-                error,
-                &self.devices.ids,
-                self.devices.log,
-                self.newest_order,
-            )?;
+            check_journal_refusal(error, &self.devices.ids, self.devices.log, self.newest_lsn)?;
             self.check_missed(error)?;
         }
         self.world.check_untouched()?;

@@ -18,7 +18,7 @@ use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{Engine, Loss, OpenOptions, OpenReport, RebuildWork};
 use windrow_format::superblock::{Features, Superblock};
 use windrow_io::BufPool;
-use windrow_types::Order;
+use windrow_types::Lsn;
 
 impl Run {
     /// Now and then before a start.
@@ -39,7 +39,7 @@ impl Run {
         let (members, model, newest) = (
             self.world.members.clone(),
             self.world.model.clone(),
-            self.newest_order,
+            self.newest_lsn,
         );
         let alone = self.emergency_rng.chance(500);
         let options = OpenOptions {
@@ -71,17 +71,17 @@ impl Run {
         })?;
         let status = self.world.status();
         ensure!(
-            report.lost_orders.is_none(),
+            report.lost_lsns.is_none(),
             Durability,
             "the rebuild of the map misses {:?}",
-            report.lost_orders
+            report.lost_lsns
         );
-        let accepted_order = self.or_never_given(report.accepted_order, &superblock);
+        let recovery_lsn = self.or_never_given(report.recovery_lsn, &superblock);
         if report.checkpoint > 0 {
             // (What is left of a batch in which nothing lives may be too little when others are
             // absent: that is told, and costs nothing. Seed 9979771.)
             let is_dead = |loss: &Loss| {
-                self.cured && loss.orders.is_none() && loss.blocks.is_empty() && loss.more_runs == 0
+                self.cured && loss.lsns.is_none() && loss.blocks.is_empty() && loss.more_runs == 0
             };
             ensure!(
                 report.losses.iter().all(is_dead),
@@ -97,17 +97,17 @@ impl Run {
             );
             // (It begins with orders above all that any batch names.)
             let found = OpenReport {
-                accepted_order,
+                recovery_lsn,
                 ..start
             };
             self.world
                 .model
-                .reopened(&found, &status, self.newest_order)?;
+                .reopened(&found, &status, self.newest_lsn)?;
             self.compare_reads()?;
         } else {
             self.world
                 .model
-                .rebuilt(accepted_order.0, &status, !self.has_voids)?;
+                .rebuilt(recovery_lsn.0, &status, !self.has_voids)?;
             if superblock.features.incompatible & Features::SHARED == 0 && !self.has_voids {
                 ensure!(
                     report.lost_blocks_total == 0,
@@ -122,17 +122,17 @@ impl Run {
         self.world.power_cut();
         // (A removal may have come to its end in the copy: seed 8440194.)
         self.world.gone.clear();
-        (self.world.members, self.world.model, self.newest_order) = (members, model, newest);
+        (self.world.members, self.world.model, self.newest_lsn) = (members, model, newest);
         Ok(())
     }
 
     /// Orders between the two marks of a fence were never given. A start calls them accepted, and a
     /// read-only one leaves no fence that says so (seed 9930838); a rebuild goes by what was really
     /// used. So where the last promise is among those behind what was rebuilt, both say the same.
-    fn or_never_given(&self, rebuilt: Order, superblock: &Superblock) -> Order {
-        let promised = Order(self.world.model.promised());
+    fn or_never_given(&self, rebuilt: Lsn, superblock: &Superblock) -> Lsn {
+        let promised = Lsn(self.world.model.promised());
         let is_between = superblock.fences.iter().any(|fence| {
-            fence.accepted_order <= rebuilt && rebuilt < promised && promised < fence.next_order
+            fence.recovery_lsn <= rebuilt && rebuilt < promised && promised < fence.next_lsn
         });
         if is_between { promised } else { rebuilt }
     }

@@ -15,9 +15,9 @@ impl Run {
     /// allows it.
     pub(super) fn victim(&mut self) -> Option<MemberId> {
         let tolerance = self.scenario.redundancy.tolerance();
-        let ailing: Vec<MemberId> = self
+        let failing_members: Vec<MemberId> = self
             .world
-            .ailing
+            .failing_members
             .iter()
             .copied()
             .filter(|member| self.world.members.is_present(*member) && self.data.contains(member))
@@ -27,19 +27,19 @@ impl Run {
                 .data
                 .iter()
                 .copied()
-                .filter(|member| !self.world.ailing.contains(member))
+                .filter(|member| !self.world.failing_members.contains(member))
                 .collect();
             Some(self.rng.pick(&healthy))
-        } else if ailing.is_empty() {
+        } else if failing_members.is_empty() {
             None
         } else {
-            Some(self.rng.pick(&ailing))
+            Some(self.rng.pick(&failing_members))
         }
     }
 
     /// A member has a fault from now on.
     pub(super) fn note_fault(&mut self, member: MemberId, curable: bool) {
-        let fresh = self.world.ailing.insert(member);
+        let fresh = self.world.failing_members.insert(member);
         if curable && (fresh || self.curable.contains(&member)) {
             self.curable.insert(member);
         } else {
@@ -65,13 +65,13 @@ impl Run {
                     .trace
                     .tell(|| format!("member {member} is whole again"));
                 self.curable.remove(&member);
-                self.world.ailing.remove(&member);
+                self.world.failing_members.remove(&member);
                 self.rebuilt += 1;
             }
         }
     }
 
-    pub(super) fn plant(&mut self, fault: Fault) {
+    pub(super) fn inject(&mut self, fault: Fault) {
         self.heal();
         if fault.is_harmless() {
             return self.slow_down(fault);
@@ -218,7 +218,7 @@ impl Run {
 
     /// Before a start: dead members are there again, with what they had.
     pub(super) fn return_members(&mut self) {
-        for member in self.world.ailing.clone() {
+        for member in self.world.failing_members.clone() {
             if !self.world.members.is_present(member) {
                 self.world
                     .trace

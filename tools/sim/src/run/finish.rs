@@ -90,7 +90,7 @@ impl Run {
         self.begin(&cycle)?;
         self.end_exchanges()?;
         self.rebuild()?;
-        self.end_restripe()?;
+        self.end_reshape()?;
         self.rest()?;
         self.compare_and_scrub()?;
         self.room_comes_back()?;
@@ -126,7 +126,7 @@ impl Run {
                 .data
                 .iter()
                 .copied()
-                .filter(|member| !self.world.ailing.contains(member))
+                .filter(|member| !self.world.failing_members.contains(member))
                 .collect();
             self.rng.shuffle(&mut healthy);
             healthy.truncate(
@@ -225,7 +225,7 @@ impl Run {
             .data
             .iter()
             .copied()
-            .filter(|member| !self.world.ailing.contains(member))
+            .filter(|member| !self.world.failing_members.contains(member))
             .collect();
         if healthy.len() < wanted {
             return Ok(());

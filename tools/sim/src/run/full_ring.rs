@@ -39,7 +39,7 @@ impl Run {
             && self.full_rings.rng.chance(LOOKS_PER_MILLE);
         if !is_due
             || self.goes_beyond
-            || !self.world.ailing.is_empty()
+            || !self.world.failing_members.is_empty()
             || self.is_switching_devices()
             || !self.start_works()
         {

@@ -171,10 +171,11 @@ impl Run {
             ));
         }
         // Either all that fails is within the redundancy, or the growth can not come into force.
-        let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.ailing_data());
+        let (tolerance, failing_members) =
+            (self.scenario.redundancy.tolerance(), self.ailing_data());
         let dying = match self.growth_rng.below(10) {
             0..7 => 0,
-            7 | 8 if ailing < tolerance => 1,
+            7 | 8 if failing_members < tolerance => 1,
             _ if count > tolerance => {
                 self.growth_rng.between(tolerance as u64 + 1, count as u64) as usize
             }
@@ -249,8 +250,9 @@ impl Run {
 
     /// Members that a change of the layout may have to wait for.
     pub(super) fn unwell(&self) -> Vec<MemberId> {
-        let is_unwell =
-            |member: &MemberId| self.world.ailing.contains(member) || !self.world.is_whole(*member);
+        let is_unwell = |member: &MemberId| {
+            self.world.failing_members.contains(member) || !self.world.is_whole(*member)
+        };
         self.data.iter().copied().filter(is_unwell).collect()
     }
 
@@ -263,14 +265,14 @@ impl Run {
     fn revive_spares(&mut self) {
         let new: Vec<MemberId> = self
             .world
-            .ailing
+            .failing_members
             .iter()
             .copied()
             .filter(|member| self.is_coming(*member))
             .collect();
         for member in new {
             self.world.members.ailment_mut(member).gone = false;
-            self.world.ailing.remove(&member);
+            self.world.failing_members.remove(&member);
             self.curable.remove(&member);
         }
     }
@@ -281,7 +283,7 @@ impl Run {
         // More than the redundancy covers: a start may need them.
         let new = self
             .world
-            .ailing
+            .failing_members
             .iter()
             .filter(|member| self.is_coming(**member))
             .count();
@@ -304,13 +306,13 @@ impl Run {
     }
 
     /// Time goes by until everything is in the newest layout.
-    pub(super) fn end_restripe(&mut self) -> Result<(), Violation> {
+    pub(super) fn end_reshape(&mut self) -> Result<(), Violation> {
         for _ in 0..RESTRIPE_TURNS_MAX {
-            let restripe = self.world.status().restripe;
-            if restripe.active && restripe.segments_damaged > 0 {
+            let reshape = self.world.status().reshape;
+            if reshape.active && reshape.segments_damaged > 0 {
                 return Ok(());
             }
-            if !restripe.active && self.note_gone()? {
+            if !reshape.active && self.note_gone()? {
                 return Ok(());
             }
             if !self.turn()? || self.world.under_way() == 0 {
@@ -321,7 +323,7 @@ impl Run {
             Broken::Stuck,
             format!(
                 "restriping does not end: {:?}; {}",
-                self.world.status().restripe,
+                self.world.status().reshape,
                 self.world.summary()
             ),
         ))

@@ -19,7 +19,7 @@ struct Side {
     members: Vec<MemberId>,
     host: Uuid,
     model: Model,
-    newest_order: u64,
+    newest_lsn: u64,
     /// Who has what was promised.
     promises: Promises,
 }
@@ -39,7 +39,7 @@ impl Run {
         if devices
             || count < 2
             || count > 2 * tolerance
-            || !self.world.ailing.is_empty()
+            || !self.world.failing_members.is_empty()
             || !self.rng.chance(600)
         {
             return Ok(());
@@ -88,7 +88,7 @@ impl Run {
             members,
             host,
             model: self.world.model.clone(),
-            newest_order: self.newest_order,
+            newest_lsn: self.newest_lsn,
             promises: self.devices.promises(),
         };
         (side(members, hosts.0), side(others, hosts.1))
@@ -104,10 +104,10 @@ impl Run {
     /// A host imports its half with force and works on it; the power goes or it shuts down.
     fn use_half(&mut self, side: Side, others: &[MemberId]) -> Result<Side, Violation> {
         self.show_only(others);
-        (self.world.model, self.newest_order, self.host, self.clean) =
-            (side.model, side.newest_order, side.host, false);
+        (self.world.model, self.newest_lsn, self.host, self.clean) =
+            (side.model, side.newest_lsn, side.host, false);
         self.devices.set_promises(side.promises.clone());
-        self.world.ailing = others.iter().copied().collect();
+        self.world.failing_members = others.iter().copied().collect();
         let options = OpenOptions {
             host: self.host,
             read_only: false,
@@ -131,10 +131,10 @@ impl Run {
             self.count_session();
             self.cut_power();
         }
-        self.world.ailing.clear();
+        self.world.failing_members.clear();
         Ok(Side {
             model: self.world.model.clone(),
-            newest_order: self.newest_order,
+            newest_lsn: self.newest_lsn,
             promises: self.devices.promises(),
             ..side
         })
@@ -165,8 +165,8 @@ impl Run {
         self.show_only(&[]);
         let Some(second) = second else {
             // Nothing happened on the other side: its members come back and are rebuilt.
-            (self.world.model, self.newest_order, self.host) =
-                (first.model.clone(), first.newest_order, first.host);
+            (self.world.model, self.newest_lsn, self.host) =
+                (first.model.clone(), first.newest_lsn, first.host);
             self.devices.set_promises(first.promises.clone());
             let absent = (0..self.world.members.member_count() as u8)
                 .map(MemberId)
@@ -178,7 +178,7 @@ impl Run {
             return self.shut_down();
         };
         let (force, read_only) = (self.rng.chance(500), self.rng.chance(300));
-        self.world.ailing = (0..self.world.members.member_count() as u8)
+        self.world.failing_members = (0..self.world.members.member_count() as u8)
             .map(MemberId)
             .collect();
         for host in [first.host, second.host] {
@@ -209,8 +209,8 @@ impl Run {
     /// members as they are.
     fn shows(&mut self, side: &Side, options: &OpenOptions) -> Result<(), Violation> {
         let members = self.world.members.clone();
-        (self.world.model, self.newest_order, self.clean) =
-            (side.model.clone(), side.newest_order, false);
+        (self.world.model, self.newest_lsn, self.clean) =
+            (side.model.clone(), side.newest_lsn, false);
         self.devices.set_promises(side.promises.clone());
         let shown = match self.world.start(options) {
             Err(_) => self.world.check_untouched(),
@@ -225,10 +225,10 @@ impl Run {
     /// side are gone for good.
     fn half_alone(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
-        (self.world.model, self.newest_order, self.host, self.clean) =
-            (side.model.clone(), side.newest_order, side.host, false);
+        (self.world.model, self.newest_lsn, self.host, self.clean) =
+            (side.model.clone(), side.newest_lsn, side.host, false);
         self.devices.set_promises(side.promises.clone());
-        self.world.ailing = others.iter().copied().collect();
+        self.world.failing_members = others.iter().copied().collect();
         self.begin(&Cycle::idle())?;
         self.rest()?;
         self.shut_down()

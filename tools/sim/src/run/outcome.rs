@@ -2,7 +2,7 @@
 
 use super::Tries;
 use crate::violation::Violation;
-use windrow_engine::Plant;
+use windrow_engine::InjectedFault;
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct RunOptions {
     /// Stop the workload after so many block operations (shrinking).
     pub cut_at: Option<u64>,
     /// A fault planted on purpose.
-    pub canary: Planted,
+    pub canary: Injected,
     /// Go beyond redundancy.
     pub beyond: bool,
     /// Remember what happened in words.
@@ -21,7 +21,7 @@ pub struct RunOptions {
 
 /// Which canary to plant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Planted {
+pub enum Injected {
     /// None.
     #[default]
     None,
@@ -30,7 +30,7 @@ pub enum Planted {
     /// Discards overtake the flush before them.
     DiscardBeforeFlush,
     /// A bug of the engine.
-    InEngine(Plant),
+    InEngine(InjectedFault),
 }
 
 impl Default for RunOptions {
@@ -38,7 +38,7 @@ impl Default for RunOptions {
         Self {
             block_operations: 10_000,
             cut_at: None,
-            canary: Planted::None,
+            canary: Injected::None,
             beyond: false,
             story: false,
         }

@@ -234,7 +234,7 @@ impl Run {
             self.data.retain(|member| *member != left);
             self.removal.removed += 1;
             self.removal.begun = self.removal.begun.max(self.removal.removed);
-            self.world.ailing.remove(&left);
+            self.world.failing_members.remove(&left);
             self.curable.remove(&left);
             *self.world.members.ailment_mut(left) = Default::default();
             self.world.trace.tell(|| format!("member {left} has left"));

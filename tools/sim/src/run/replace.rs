@@ -21,7 +21,7 @@ impl Run {
         // It may be the only one that has the loss of a journal device on record: without it that
         // device is waited for (seed 6002515).
         let works = self.start_works();
-        let before = (self.world.ailing.clone(), self.curable.clone());
+        let before = (self.world.failing_members.clone(), self.curable.clone());
         self.note_fault(member, false);
         let force = self.quorum_is_lost();
         let options = OpenOptions {
@@ -59,7 +59,7 @@ impl Run {
             self.world.members.set_countdown(None);
             self.world.members.exchange(member, old);
             *self.world.members.ailment_mut(member) = ailment;
-            (self.world.ailing, self.curable) = before;
+            (self.world.failing_members, self.curable) = before;
             return Ok(false);
         }
         // What is on the new device is right as far as it is there: a rebuild puts it right.
@@ -91,15 +91,15 @@ impl Run {
                 && !self.is_coming(*member)
                 && !self.may_be_leaving(*member)
         };
-        let ailing: Vec<MemberId> = self
+        let failing_members: Vec<MemberId> = self
             .world
-            .ailing
+            .failing_members
             .iter()
             .copied()
             .filter(has_place)
             .collect();
-        if !ailing.is_empty() {
-            return Some((self.rng.pick(&ailing), false));
+        if !failing_members.is_empty() {
+            return Some((self.rng.pick(&failing_members), false));
         }
         if self.ailing_data() > 0 {
             // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside
@@ -134,7 +134,7 @@ impl Run {
                 );
                 self.opened(&report)?;
                 self.compare()?;
-                self.newest_order = self.newest_order.max(self.world.power_cut());
+                self.newest_lsn = self.newest_lsn.max(self.world.power_cut());
             }
         }
         self.world.check_untouched()?;

@@ -82,10 +82,10 @@ impl Run {
             return Ok(());
         }
         let damage = self.damage_in_use()?;
-        let place =
+        let address =
             |finding: &Finding| Some((finding.volume?, self.world.spread.known(finding.lba?.0)));
         let left = damage.iter().find(|finding| {
-            place(finding).is_some_and(|place| self.world.repaired.contains(&place))
+            address(finding).is_some_and(|address| self.world.repaired.contains(&address))
         });
         ensure!(
             left.is_none(),
@@ -132,19 +132,19 @@ impl Run {
             );
             let steady = self
                 .world
-                .ailing
+                .failing_members
                 .iter()
                 .all(|member| self.world.members.member(*member).read_errors.is_empty());
             let allowed = if again {
                 !steady
             } else {
-                !self.world.ailing.is_empty()
+                !self.world.failing_members.is_empty()
             };
             ensure!(
                 wrong == 0 || allowed,
                 Durability,
                 "scrub (second: {again}): {wrong} wrong blocks, ailing members {:?}",
-                self.world.ailing
+                self.world.failing_members
             );
             // (Nothing but the scrub could move it away.)
             let is_alone = (before.segments_cleaned, before.checkpoints)
@@ -216,7 +216,10 @@ impl Run {
         for member in self.data.clone() {
             let is_steady = self.world.members.member(member).read_errors.is_empty()
                 && *self.world.members.ailment_mut(member) == Ailment::default();
-            if is_steady && self.world.is_whole(member) && self.world.ailing.remove(&member) {
+            if is_steady
+                && self.world.is_whole(member)
+                && self.world.failing_members.remove(&member)
+            {
                 self.world
                     .trace
                     .tell(|| format!("member {member} was put right by the scrubs"));

@@ -162,7 +162,7 @@ impl Run {
         let is_well = |member: &&MemberId| {
             slots[member.index()].state == "online"
                 && !slots[member.index()].leaving
-                && !self.world.ailing.contains(member)
+                && !self.world.failing_members.contains(member)
         };
         let well: Vec<MemberId> = self.data.iter().filter(is_well).copied().collect();
         if let Some((slot, member)) = slots.iter().find_map(|slot| Some((slot, slot.replaces?))) {
@@ -220,7 +220,7 @@ impl Run {
         let left = self.go_on_by_stage(shadowing)?;
         if left.is_none() {
             // However it ended, the slot is free for another device (seed 35000576).
-            self.world.ailing.remove(&spare);
+            self.world.failing_members.remove(&spare);
         }
         Ok(left)
     }
@@ -374,7 +374,7 @@ impl Run {
         else {
             return;
         };
-        self.world.ailing.remove(&spare);
+        self.world.failing_members.remove(&spare);
         let Stage::Switched(_, mut old) = stage else {
             return;
         };

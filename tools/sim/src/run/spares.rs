@@ -76,7 +76,7 @@ impl Run {
         }) = self.spares.under_way
         else {
             let due = !self.goes_beyond
-                && !self.world.ailing.is_empty()
+                && !self.world.failing_members.is_empty()
                 && self.spares.rng.chance(self.spares.per_mille);
             if due
                 && self.exchange.is_none()
@@ -138,7 +138,7 @@ impl Run {
         };
         let Some(member) = self
             .world
-            .ailing
+            .failing_members
             .iter()
             .filter(|member| self.data.contains(member))
             .find(is_missed)

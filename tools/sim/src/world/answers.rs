@@ -14,9 +14,9 @@ impl World {
         self.trace.add(completion.id.0);
         self.trace.tell(|| {
             let result = completion.result.as_ref().map(|_| "done");
-            let orders = completion.orders.map(|(first, last)| (first.0, last.0));
+            let lsns = completion.lsns.map(|(first, last)| (first.0, last.0));
             format!(
-                "{} request {}: {result:?} {orders:?}",
+                "{} request {}: {result:?} {lsns:?}",
                 self.now_ns, completion.id.0
             )
         });
@@ -73,7 +73,7 @@ impl World {
                 let newest = self
                     .engine
                     .as_ref()
-                    .map_or(0, |engine| engine.status().order.0);
+                    .map_or(0, |engine| engine.status().lsn.0);
                 self.model.note_change(newest);
                 self.model.complete_change(&change, &completion.result)
             }
@@ -160,7 +160,7 @@ impl World {
             | Notice::Repaired { member, .. }
             | Notice::LabelWritten { member } => {
                 ensure!(
-                    self.ailing.contains(member),
+                    self.failing_members.contains(member),
                     Error,
                     "member {member} is healthy, but: {notice:?}"
                 );
@@ -223,7 +223,7 @@ impl World {
             | Notice::MemberMissing { .. } => {}
             Notice::Grown { .. }
             | Notice::Leaving { .. }
-            | Notice::Restriped
+            | Notice::Reshaped
             | Notice::Overcommitted { .. } => {}
             Notice::Removed { member, .. } => self.gone.push(*member),
         }

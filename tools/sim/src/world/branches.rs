@@ -277,7 +277,7 @@ impl World {
         let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
         world.spread = self.spread;
         world
-            .ailing
+            .failing_members
             .extend(wrong.iter().map(|wrong| wrong.member()));
         let devices = self.journal_devices();
         let without_devices = !devices.is_empty()
@@ -340,7 +340,7 @@ impl World {
         }
         let mut world = World::with_buffers(0, image, false, BufPool::new(BUFFER_BYTES_KEPT));
         world.spread = self.spread;
-        world.ailing.extend(all);
+        world.failing_members.extend(all);
         let (model, newest) = self.model_at_cut();
         world.model = model;
         // What fails is judged here.
@@ -398,8 +398,8 @@ impl World {
         let mut model = self.model.clone();
         let newest = self.engine.as_ref().map_or(0, |engine| {
             let status = engine.status();
-            model.claimed_durable(status.durable_order.0);
-            status.order.0
+            model.claimed_durable(status.durable_lsn.0);
+            status.lsn.0
         });
         (model, newest)
     }
@@ -421,7 +421,7 @@ impl World {
         let few = 2
             * (count
                 - self
-                    .ailing
+                    .failing_members
                     .iter()
                     .filter(|member| !devices.contains(member))
                     .count())
@@ -432,7 +432,7 @@ impl World {
         };
         let (model, newest) = before.model_at_cut();
         self.model = model;
-        let log = before.durable_orders().0;
+        let log = before.durable_lsns().0;
         let mut started = self.start(options);
         let refused = started.is_err()
             && matches!(

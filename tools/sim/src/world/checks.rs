@@ -109,17 +109,17 @@ impl World {
             );
         }
         let acknowledged = self.model.acknowledged();
-        let durable = status.durable_order.0;
+        let durable = status.durable_lsn.0;
         ensure!(
             durable >= acknowledged,
             Durability,
             "order {acknowledged} was acknowledged and flushed, the durable order is {durable}"
         );
         ensure!(
-            status.order.0 >= durable,
+            status.lsn.0 >= durable,
             Protocol,
             "durable order {durable} beyond the newest {}",
-            status.order
+            status.lsn
         );
         let mut used = 0;
         for (id, volume) in self.model.volumes() {
@@ -247,7 +247,7 @@ impl World {
             let received = self.members.member(member).received;
             // Of operations that failed the engine counts what it asked for, and a member that
             // failed and was rebuilt is well again.
-            if self.ailing.contains(&member)
+            if self.failing_members.contains(&member)
                 || !self.members.is_present(member)
                 || received.errors > 0
             {

@@ -24,14 +24,17 @@ fn all_are_of_the_sample_where_there_is_room() {
 
 #[test]
 fn a_sample_fits_where_not_all_do() {
-    let prints = 160_000;
-    let mut hooks = Hooks::new(prints, bytes_least(prints));
-    assert!(hooks.bytes() <= bytes_least(prints) && hooks.sample_shift == 4);
-    (0..prints).for_each(|n| hooks.insert(print(n), n as u32 / 169, |_| 0));
-    let found = (0..prints)
+    let fingerprints = 160_000;
+    let mut hooks = Hooks::new(fingerprints, bytes_least(fingerprints));
+    assert!(hooks.bytes() <= bytes_least(fingerprints) && hooks.sample_shift == 4);
+    (0..fingerprints).for_each(|n| hooks.insert(print(n), n as u32 / 169, |_| 0));
+    let found = (0..fingerprints)
         .filter(|n| hooks.find(print(*n), |_| 0) == Some(*n as u32 / 169))
         .count();
-    assert!((9_000..11_000).contains(&found), "{found} of {prints}");
+    assert!(
+        (9_000..11_000).contains(&found),
+        "{found} of {fingerprints}"
+    );
 }
 
 #[test]

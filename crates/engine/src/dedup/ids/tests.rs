@@ -3,30 +3,30 @@ use super::*;
 #[test]
 fn an_id_comes_back_only_for_orders_above_what_was_applied() {
     let mut ids = Ids::default();
-    let (a, b) = (ids.take(Order(10)), ids.take(Order(11)));
+    let (a, b) = (ids.take(Lsn(10)), ids.take(Lsn(11)));
     assert!(ids.refer(a));
     assert!(!ids.release(a) && ids.release(a));
-    ids.free(a, Order(50));
+    ids.free(a, Lsn(50));
     // An older write that still waited in the queue: what it takes must not be content that a lost
     // trim brings back.
-    let c = ids.take(Order(45));
+    let c = ids.take(Lsn(45));
     assert!(c != a && c != b);
-    assert_eq!(ids.take(Order(51)), a);
-    assert_eq!((ids.life(a), ids.end(), ids.in_use()), (51, 3, 3));
+    assert_eq!(ids.take(Lsn(51)), a);
+    assert_eq!((ids.incarnation(a), ids.end(), ids.in_use()), (51, 3, 3));
 }
 
 #[test]
 fn what_is_free_for_a_younger_block_is_not_for_an_older_one() {
     let mut ids = Ids::default();
-    let first = [ids.take(Order(1)), ids.take(Order(2))];
+    let first = [ids.take(Lsn(1)), ids.take(Lsn(2))];
     for id in first {
         assert!(ids.release(id));
-        ids.free(id, Order(20));
+        ids.free(id, Lsn(20));
     }
-    assert_eq!(ids.take(Order(21)), first[0]);
+    assert_eq!(ids.take(Lsn(21)), first[0]);
     // Decided late: its bytes had to be compared.
-    assert_eq!(ids.take(Order(19)), 2);
-    assert_eq!(ids.take(Order(22)), first[1]);
+    assert_eq!(ids.take(Lsn(19)), 2);
+    assert_eq!(ids.take(Lsn(22)), first[1]);
 }
 
 #[test]
@@ -35,23 +35,23 @@ fn a_start_finds_gaps_free() {
     ids.found(Lba(3));
     ids.found(Lba(3));
     ids.found(Lba(1));
-    ids.settle(Order(7), |id| id.0 as u32 + 100);
+    ids.settle(Lsn(7), |id| id.0 as u32 + 100);
     assert_eq!(
         (
             ids.end(),
             ids.in_use(),
             ids.references(Lba(3)),
             ids.references(Lba(9)),
-            ids.life(3)
+            ids.incarnation(3)
         ),
         (4, 2, 2, 0, 103)
     );
     assert_eq!(
         (
-            ids.take(Order(7)),
-            ids.take(Order(8)),
-            ids.take(Order(9)),
-            ids.take(Order(10))
+            ids.take(Lsn(7)),
+            ids.take(Lsn(8)),
+            ids.take(Lsn(9)),
+            ids.take(Lsn(10))
         ),
         (4, 0, 2, 5)
     );

@@ -29,11 +29,11 @@ fn it_keeps_to_its_bytes_and_names_only_what_was_entered() {
         state = state
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
-        let print = u128::from(state) << 64 | u128::from(id);
-        let (slot, former) = index.insert(print, id);
+        let fingerprint = u128::from(state) << 64 | u128::from(id);
+        let (slot, former) = index.insert(fingerprint, id);
         assert_eq!(slots.insert(slot, id), former);
         former.map(|former| there.remove(&former));
-        there.insert(id, print);
+        there.insert(id, fingerprint);
         if id % 3 == 0 {
             index.remove(slot);
             slots.remove(&slot);
@@ -41,7 +41,7 @@ fn it_keeps_to_its_bytes_and_names_only_what_was_entered() {
         }
         assert_eq!(index.entries().0, there.len() as u64);
     }
-    for (id, print) in there {
-        assert_eq!(index.find(print), Some(id));
+    for (id, fingerprint) in there {
+        assert_eq!(index.find(fingerprint), Some(id));
     }
 }

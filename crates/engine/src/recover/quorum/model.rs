@@ -14,17 +14,17 @@
 //! 6. As long as no old member bears the generation with a new layout, or with a journal device,
 //!    the old members start without the new ones; also when it was taken back.
 //!
-//! A removal goes through the two generations that `restripe/removal.rs` writes: the one with the
+//! A removal goes through the two generations that `reshape/removal.rs` writes: the one with the
 //! layout over the others, to all, and the one without the member, to the others alone; power may
 //! fail when either is on any subset of them.
 //!
-//! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them
+//! A growth goes through the generations that `reshape.rs` writes; power may fail when any of them
 //! is on any subset of the devices.
 //!
 //! Spares and journal devices: `slots.rs`.
 
 use super::*;
-use crate::member::life::change;
+use crate::member::slot_state::change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -113,7 +113,7 @@ enum Growth {
 enum Step {
     Write,
     Checkpoint,
-    Fault(usize),
+    InjectedFault(usize),
     /// The same, and power fails when its record is on one member only.
     FaultAndCut(usize),
     TakeOut(usize),
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// As `restripe.rs` goes about it. All members and spares are there and whole.
+    /// As `reshape.rs` goes about it. All members and spares are there and whole.
     fn grow(&mut self, growth: Growth) -> Option<()> {
         let all = (1 << self.devices.len()) - 1;
         let running = self.running.as_mut()?;
@@ -330,7 +330,7 @@ impl World {
         (self.old..self.devices.len()).for_each(|new| assert!(self.record(new, Change::Leave)));
         (0..self.old)
             .filter(|m| fails >> m & 1 == 1)
-            .for_each(|m| assert!(self.record(m, Change::Fault)));
+            .for_each(|m| assert!(self.record(m, Change::InjectedFault)));
         let running = self.running.as_mut()?;
         running.superblock.zones = before;
         running.superblock.set_growing(true);
@@ -349,7 +349,7 @@ impl World {
         Some(())
     }
 
-    /// As `restripe/removal.rs` goes about it.
+    /// As `reshape/removal.rs` goes about it.
     fn begin_removal(&mut self, member: usize, cut: Option<usize>) -> Option<()> {
         let running = self.running.as_mut()?;
         let (whole, zones) = (
@@ -528,11 +528,13 @@ impl World {
                 running.superblock.checkpoints[0].as_mut()?.id += 1;
                 world.write_generation(false);
             }
-            (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_)) if in_use(m) => {
+            (Step::InjectedFault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_))
+                if in_use(m) =>
+            {
                 let event = if matches!(step, Step::TakeOut(_)) {
                     Change::TakeOut
                 } else {
-                    Change::Fault
+                    Change::InjectedFault
                 };
                 world.record(m, event);
                 if World::survives(&world.running.as_ref()?.superblock) {
@@ -549,7 +551,7 @@ impl World {
                     .newest()
                     .filter(|s| s.member_uuid == record.uuid)?
                     .generation;
-                let found = life::found(record, own, false);
+                let found = slot_state::found(record, own, false);
                 if !world.record(m, Change::BringBack(found)) {
                     return None;
                 }
@@ -720,7 +722,7 @@ impl World {
 fn steps(members: usize) -> Vec<Step> {
     let each: [fn(usize) -> Step; 9] = [
         Step::Restore,
-        Step::Fault,
+        Step::InjectedFault,
         Step::FaultAndCut,
         Step::TakeOut,
         Step::BringBack,
@@ -818,7 +820,7 @@ fn no_device_with_a_history_of_its_own_is_trusted() {
     let apart = [
         Write,
         Checkpoint,
-        Fault(1),
+        InjectedFault(1),
         PowerOff,
         Apart(1),
         Plug(1),
@@ -877,7 +879,7 @@ fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
         .expect("there is one")
         .id += 1;
     world.write_generation_to(0b01);
-    assert!(world.record(1, Change::Fault));
+    assert!(world.record(1, Change::InjectedFault));
     world.write_generation(false);
     // As long as both sides have the same generation they are refused as two histories.
     let apart = world
@@ -907,7 +909,7 @@ fn no_old_image_is_trusted() {
         TakeOut(1),
         BringBack(1),
         Rebuild(1),
-        Fault(1),
+        InjectedFault(1),
         Write,
         PowerOff,
         Restore(1),
@@ -963,10 +965,15 @@ fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_l
         assert!(first.start(false, false));
         let mut steps = vec![Write, PowerOff, Start, StartAndCut, LetGo(None)];
         steps.extend((0..1 << members).map(|mask| LetGo(Some(mask))));
-        steps.extend(
-            (0..members)
-                .flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
-        );
+        steps.extend((0..members).flat_map(|m| {
+            [
+                Plug(m),
+                InjectedFault(m),
+                FaultAndCut(m),
+                BringBack(m),
+                Rebuild(m),
+            ]
+        }));
         let ways = [None].into_iter().chain((0..1usize << members).map(Some));
         for cut in ways {
             let begun = first

@@ -2,7 +2,7 @@ use super::*;
 use windrow_geometry::{Code, Shape, Zone, ZoneMap};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::place::Survey;
-use windrow_types::{FULL_BLOCK_UNITS, Order, Seq};
+use windrow_types::{BatchSeq, FULL_BLOCK_UNITS, Lsn};
 
 fn segments() -> Segments {
     let shape = Shape {
@@ -34,7 +34,7 @@ fn plain() -> AnyPlacement {
 fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
     let id = segments.reserve().expect("a free segment");
     segments.open(id, 0);
-    segments.add_batch(id, 0, 64, Seq(1), 0);
+    segments.add_batch(id, 0, 64, BatchSeq(1), 0);
     (0..pieces).for_each(|_| segments.add_live(id, units));
     segments.batch_committed(id, 1, true);
     id
@@ -75,8 +75,8 @@ fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to
         Some(whole)
     );
     // As they die it becomes one.
-    let dead = segments.get(tiny).live_packed / 2;
-    (0..dead).for_each(|_| segments.remove_live(tiny, 2, Order(7), Seq(0)));
+    let dead = segments.get(tiny).live_compressed / 2;
+    (0..dead).for_each(|_| segments.remove_live(tiny, 2, Lsn(7), BatchSeq(0)));
     assert_eq!(
         segments.take_victim(9, true, &plain()).map(|(id, _)| id),
         Some(tiny)
@@ -151,7 +151,8 @@ fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
             segments.user_clock += 100;
             seal(&mut segments, pieces, FULL_BLOCK_UNITS)
         });
-        (0..100).for_each(|_| segments.remove_live(sealed[1], FULL_BLOCK_UNITS, Order(7), Seq(0)));
+        (0..100)
+            .for_each(|_| segments.remove_live(sealed[1], FULL_BLOCK_UNITS, Lsn(7), BatchSeq(0)));
         sealed
             .iter()
             .zip(marked)

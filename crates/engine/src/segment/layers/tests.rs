@@ -45,7 +45,7 @@ fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layou
                 segment.filled_rows,
                 segment.live_units,
                 segment.superseded_by,
-            ) = (16, live_units, Order(574));
+            ) = (16, live_units, Lsn(574));
         }
         let open: &[SegmentId] = if overwritten { &[SegmentId(12)] } else { &[] };
         segments.settle(&zones, open, &[], 2);

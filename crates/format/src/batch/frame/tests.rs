@@ -30,7 +30,7 @@ fn data_entries(count: u64) -> Vec<Entry> {
         .map(|i| Entry::Data {
             volume: VolumeId(1),
             lba: Lba(i * 7919 % 1_000_003),
-            birth: Order(100 + i),
+            birth: Lsn(100 + i),
         })
         .collect()
 }
@@ -67,7 +67,7 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
 
 /// Head and tail of a batch in which some payload is packed, the checksums of blocks counting from
 /// 1000, those of packed payload from 5000.
-fn encode_packed(
+fn encode_compressed(
     header: &mut BatchHeader,
     entries: &[(Entry, u16)],
 ) -> Option<(Vec<u8>, Vec<u8>, BatchPlan)> {
@@ -79,7 +79,7 @@ fn encode_packed(
     header.rows = plan.rows;
     let checksums: Vec<u32> = (1000..)
         .take(plan.payload_blocks as usize)
-        .chain((5000..).take(table.packed().len()))
+        .chain((5000..).take(table.compressed().len()))
         .collect();
     let (mut head, mut tail) = (
         vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE],
@@ -100,18 +100,18 @@ fn packed_payload_comes_back() {
             .enumerate()
             .map(|(i, e)| (e, units(i)))
             .collect();
-        let (head, tail, plan) = encode_packed(&mut header, &entries).expect("room");
+        let (head, tail, plan) = encode_compressed(&mut header, &entries).expect("room");
         let batch = decode_batch(&head, &tail, &header.pool, header.segment, header.row).unwrap();
-        let (mut places, mut whole, mut packed) = (plan.places(), 1000.., 5000..);
+        let (mut addresses, mut whole, mut compressed) = (plan.places(), 1000.., 5000..);
         for (decoded, (entry, units)) in batch.entries.iter().zip(&entries) {
             let checksum = if *units == 256 {
                 whole.next()
             } else {
-                packed.next()
+                compressed.next()
             }
             .unwrap();
             let payload = PayloadInfo {
-                unit: places.next(*units) as u32,
+                unit: addresses.next(*units) as u32,
                 units: *units,
                 checksum,
             };
@@ -132,7 +132,7 @@ fn packed_payload_comes_back() {
 fn packed_payload_ends_where_the_header_says() {
     let mut header = header(&shape(6, 96), 0);
     let entries: Vec<(Entry, u16)> = data_entries(30).into_iter().map(|e| (e, 100)).collect();
-    let (mut head, tail, _) = encode_packed(&mut header, &entries).unwrap();
+    let (mut head, tail, _) = encode_compressed(&mut header, &entries).unwrap();
     let seed = seed(&header.pool, header.epoch, header.segment, header.row);
     // An entry's length is its last byte.
     let entry_bytes = decode_header(&head, &header.pool, header.segment, header.row)

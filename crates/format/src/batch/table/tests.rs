@@ -16,19 +16,19 @@ fn usual_entries_are_as_small_as_promised() {
         table.push(&Entry::Data {
             volume: VolumeId(1),
             lba: Lba(random(10 << 20)),
-            birth: Order((1 << 40) + i),
+            birth: Lsn((1 << 40) + i),
         });
     }
     let data = table.bytes().len();
     assert!(data <= 5100, "1000 data entries took {data} bytes");
     table.clear();
     for i in 0..1000 {
-        let (lba, birth) = (Lba(random(10 << 20)), Order((1 << 40) + random(1 << 24)));
+        let (lba, birth) = (Lba(random(10 << 20)), Lsn((1 << 40) + random(1 << 24)));
         table.push(&Entry::Move {
             volume: VolumeId(1),
             lba,
             birth,
-            from: Place((77 << 24) + i * 1024),
+            from: Address((77 << 24) + i * 1024),
         });
     }
     let moves = table.bytes().len();
@@ -46,7 +46,7 @@ fn sequential_writes_cost_two_bytes_a_block() {
         table.push(&Entry::Data {
             volume: VolumeId(3),
             lba: Lba(5000 + i),
-            birth: Order(70 + i),
+            birth: Lsn(70 + i),
         });
     }
     assert!(table.bytes().len() < 2010);
@@ -59,7 +59,7 @@ fn content_and_its_first_reference_take_few_bytes() {
         lba = lba
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
-        let birth = Order((1 << 40) + i);
+        let birth = Lsn((1 << 40) + i);
         table.push(&Entry::Data {
             volume: VolumeId::SHARED,
             lba: Lba(500 + i),
@@ -70,7 +70,7 @@ fn content_and_its_first_reference_take_few_bytes() {
             lba: Lba(lba >> 40),
             birth,
             id: Lba(500 + i),
-            life: birth.0 as u32,
+            incarnation: birth.0 as u32,
         });
     }
     assert!(
@@ -85,10 +85,10 @@ fn content_and_its_first_reference_take_few_bytes() {
 fn references_that_can_not_be_are_refused() {
     let refused: [&[u8]; 3] = [
         // Of the shared volume itself.
-        &[KIND_REFERENCE | 1 << ORDER_SHIFT, 0, 0, 0],
+        &[KIND_REFERENCE | 1 << LSN_SHIFT, 0, 0, 0],
         // To an id of 41 bits.
         &[
-            KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT,
+            KIND_REFERENCE | VOLUME_BIT | 1 << LSN_SHIFT,
             1,
             0,
             0x80,
@@ -101,7 +101,7 @@ fn references_that_can_not_be_are_refused() {
         ],
         // Of a life of 33 bits.
         &[
-            KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT,
+            KIND_REFERENCE | VOLUME_BIT | 1 << LSN_SHIFT,
             1,
             0,
             0,
@@ -121,15 +121,15 @@ fn references_that_can_not_be_are_refused() {
             "{bytes:?}"
         );
     }
-    let good = [KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0, 0];
+    let good = [KIND_REFERENCE | VOLUME_BIT | 1 << LSN_SHIFT, 1, 0, 0, 0];
     assert_eq!(
         TableReader::new(&good).next(),
         Ok(Entry::Reference {
             volume: VolumeId(1),
             lba: Lba(0),
-            birth: Order(1),
+            birth: Lsn(1),
             id: Lba(0),
-            life: 1
+            incarnation: 1
         })
     );
 }
@@ -140,28 +140,28 @@ fn extreme_values_come_back() {
         Entry::Data {
             volume: VolumeId::INDEX,
             lba: Lba(u64::MAX),
-            birth: Order(COUNTER_MAX),
+            birth: Lsn(COUNTER_MAX),
         },
         Entry::Data {
             volume: VolumeId(1),
             lba: Lba(0),
-            birth: Order(0),
+            birth: Lsn(0),
         },
         Entry::Move {
             volume: VolumeId(1),
             lba: Lba(1 << 63),
-            birth: Order(1 << 61),
-            from: Place((1 << 46) - 1),
+            birth: Lsn(1 << 61),
+            from: Address((1 << 46) - 1),
         },
         Entry::Range {
             volume: VolumeId(1),
             lba: Lba(0),
             count: u64::MAX,
-            order: Order(1),
+            lsn: Lsn(1),
             state: RangeState::Zero,
         },
         Entry::Covered {
-            first: Order(COUNTER_MAX - 2),
+            first: Lsn(COUNTER_MAX - 2),
             count: 2,
         },
         Entry::Page {
@@ -174,7 +174,7 @@ fn extreme_values_come_back() {
         },
         Entry::Volume {
             volume: VolumeId(VolumeId::INDEX.0 - 1),
-            order: Order(3),
+            lsn: Lsn(3),
             change: VolumeChange::Create {
                 name: "x".repeat(63),
                 size_bytes: crate::MAX_VOLUME_BYTES,
@@ -193,10 +193,10 @@ fn an_order_that_has_no_next_one_is_refused() {
             Entry::Data {
                 volume: VolumeId(1),
                 lba: Lba(0),
-                birth: Order(first),
+                birth: Lsn(first),
             },
             Entry::Covered {
-                first: Order(first),
+                first: Lsn(first),
                 count: 2,
             },
         ] {
@@ -224,7 +224,7 @@ fn volumes_that_can_not_be_are_refused() {
             room: &mut [0; ENTRY_ROOM],
             at: 0,
         };
-        pen.byte(kind | u8::from(volume != 0) << 4 | 1 << ORDER_SHIFT);
+        pen.byte(kind | u8::from(volume != 0) << 4 | 1 << LSN_SHIFT);
         if volume != 0 {
             pen.varint(u64::from(volume));
         }
@@ -279,7 +279,7 @@ fn a_cleared_table_starts_from_nothing() {
     let entry = Entry::Data {
         volume: VolumeId(4),
         lba: Lba(900),
-        birth: Order(12),
+        birth: Lsn(12),
     };
     let mut used = TableWriter::new();
     used.push(&Entry::Page {
@@ -302,15 +302,15 @@ fn a_cleared_table_starts_from_nothing() {
 fn what_has_a_shorter_form_is_refused() {
     let refused: [&[u8]; 9] = [
         &[],
-        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0x81, 0x00, 0], // volume 1 in two bytes
-        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0, 0],          // volume 0 is the current one
-        &[KIND_DATA, 2, 0],                    // an order step of 1 written out
-        &[KIND_PAGE | VOLUME_BIT, 0, 0],       // a page has no volume
-        &[KIND_COVERED | 1 << ORDER_SHIFT, 0], // nothing covered
-        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0], // an empty range
-        &[0, 0, 0],                            // kind 0 does not exist
+        &[KIND_DATA | VOLUME_BIT | 1 << LSN_SHIFT, 0x81, 0x00, 0], // volume 1 in two bytes
+        &[KIND_DATA | VOLUME_BIT | 1 << LSN_SHIFT, 0, 0],          // volume 0 is the current one
+        &[KIND_DATA, 2, 0],                                        // an order step of 1 written out
+        &[KIND_PAGE | VOLUME_BIT, 0, 0],                           // a page has no volume
+        &[KIND_COVERED | 1 << LSN_SHIFT, 0],                       // nothing covered
+        &[KIND_RANGE_HOLE | 1 << LSN_SHIFT, 0, 0],                 // an empty range
+        &[0, 0, 0],                                                // kind 0 does not exist
         &[
-            KIND_DATA | 1 << ORDER_SHIFT,
+            KIND_DATA | 1 << LSN_SHIFT,
             0xff,
             0xff,
             0xff,
@@ -335,7 +335,7 @@ fn an_empty_range_never_reaches_a_member() {
         volume: VolumeId(1),
         lba: Lba(0),
         count: 0,
-        order: Order(1),
+        lsn: Lsn(1),
         state: RangeState::Hole,
     });
 }
@@ -354,8 +354,8 @@ proptest! {
 
     #[test]
     fn packed_entries_come_back(entries in prop::collection::vec((any_entry(), 1u16..=256), 0..60)) {
-        let is_packed = |e: &Entry| matches!(e, Entry::Data { .. } | Entry::Move { .. });
-        let stored = |(e, units): (Entry, u16)| { let units = if is_packed(&e) { units } else if e.has_payload() { 256 } else { 0 }; (e, units) };
+        let is_compressed = |e: &Entry| matches!(e, Entry::Data { .. } | Entry::Move { .. });
+        let stored = |(e, units): (Entry, u16)| { let units = if is_compressed(&e) { units } else if e.has_payload() { 256 } else { 0 }; (e, units) };
         let entries: Vec<(Entry, u16)> = entries.into_iter().map(stored).collect();
         let mut table = TableWriter::new();
         entries.iter().for_each(|(e, units)| if *units == 0 { table.push(e) } else { table.push_stored(e, *units) });

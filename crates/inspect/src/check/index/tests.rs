@@ -12,12 +12,8 @@ fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {
     let mut pool = TestPool::new(Redundancy::Double, 6);
     pool.create(1, "v", 100);
     pool.write(1, &[5]);
-    let (batch, birth, checksum) = (
-        pool.batches.len(),
-        Order(pool.order),
-        payload_checksum(&page),
-    );
-    let places = pool.batch(
+    let (batch, birth, checksum) = (pool.batches.len(), Lsn(pool.lsn), payload_checksum(&page));
+    let addresses = pool.batch(
         USER,
         &[(
             Entry::Data {
@@ -30,21 +26,21 @@ fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {
     );
     pool.map.insert(
         (VolumeId::INDEX.0, lba),
-        MapEntry::plain(places[0], checksum),
+        MapEntry::plain(addresses[0], checksum),
     );
     pool.flush();
     pool.checkpoint();
     (pool, batch)
 }
 
-fn page(orders: &[u64], previous: u32) -> Vec<u8> {
+fn page(lsns: &[u64], previous: u32) -> Vec<u8> {
     let mut page = vec![0; BLOCK_SIZE];
-    let entries: Vec<IndexEntry> = orders
+    let entries: Vec<IndexEntry> = lsns
         .iter()
-        .map(|order| IndexEntry {
-            print: 77,
+        .map(|lsn| IndexEntry {
+            fingerprint: 77,
             id: 3,
-            order: Order(*order),
+            lsn: Lsn(*lsn),
         })
         .collect();
     encode_index_page(&entries, previous, &mut page);
@@ -69,9 +65,9 @@ fn pages_are_decoded_and_their_entries_counted() {
         (1, 2, 0)
     );
     // An entry counts while its id has the content that its order gave it.
-    let places = pool.write(1, &[5, 6]);
+    let addresses = pool.write(1, &[5, 6]);
     let sum = pool.map[&(1, 6)].checksum();
-    let birth = Order(pool.order);
+    let birth = Lsn(pool.lsn);
     let content = content(birth.0);
     let shared = pool.batch(
         USER,
@@ -79,15 +75,15 @@ fn pages_are_decoded_and_their_entries_counted() {
             Entry::Data {
                 volume: VolumeId::SHARED,
                 lba: Lba(3),
-                birth: Order(2),
+                birth: Lsn(2),
             },
             Some(content),
         )],
     );
-    assert_ne!(places[1], shared[0]);
+    assert_ne!(addresses[1], shared[0]);
     pool.map.insert(
         (VolumeId::SHARED.0, 3),
-        MapEntry::plain(shared[0], sum).with_life(2),
+        MapEntry::plain(shared[0], sum).with_incarnation(2),
     );
     pool.map.insert((1, 6), MapEntry::shared(Lba(3), 2));
     pool.flush();

@@ -8,16 +8,16 @@
 //! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself
 //!   (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
 //!   what the dirty pages of the map will take, and a share of the pool; when cleaning has moved
-//!   [`REGRET_RATIO`] times that in vain because better victims had to wait for one; and
+//!   [`OPPORTUNITY_COST_RATIO`] times that in vain because better victims had to wait for one; and
 //! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is
 //! dirty once a block of it has been written or moved.
 
 use std::collections::VecDeque;
 use windrow_engine::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, REGRET_RATIO,
-    YOUNG_SAMPLES,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES,
+    OPPORTUNITY_COST_RATIO, YOUNG_SAMPLES,
 };
-use windrow_policy::regret;
+use windrow_policy::opportunity_cost;
 use windrow_types::BLOCK_BYTES;
 
 /// Blocks that a page of the map has.
@@ -54,7 +54,7 @@ pub(super) struct Checkpoints {
     /// A bit for each page of the map that changed since the last one, and their number.
     dirty: Vec<u64>,
     dirty_pages: u64,
-    regret: u64,
+    opportunity_cost: u64,
     /// Pages of all that were written.
     pub pages: u64,
 }
@@ -106,7 +106,7 @@ impl Checkpoints {
                 let by_cost = written >= self.next
                     && written - (self.next - self.least)
                         >= CHECKPOINT_COST_RATIO * self.dirty_pages;
-                by_cost || self.regret >= REGRET_RATIO * self.cost()
+                by_cost || self.opportunity_cost >= OPPORTUNITY_COST_RATIO * self.cost()
             }
         }
     }
@@ -115,7 +115,7 @@ impl Checkpoints {
     pub fn step(&mut self, written: u64, log_blocks: u64) {
         self.current += 1;
         self.pages += self.dirty_pages + self.dirty_pages.div_ceil(PAGE_BLOCKS.into()) + 2;
-        (self.dirty_pages, self.regret) = (0, 0);
+        (self.dirty_pages, self.opportunity_cost) = (0, 0);
         self.dirty.fill(0);
         self.next = match self.when {
             When::Every(every) => log_blocks + every,
@@ -125,17 +125,22 @@ impl Checkpoints {
 
     /// A victim with so much garbage is cleaned, although there may be a better one that waits for
     /// a checkpoint; `garbage` tells that of a segment of `segment_blocks`.
-    pub fn regret(&mut self, gained: u32, segment_blocks: u32, garbage: impl Fn(u32) -> u32) {
+    pub fn opportunity_cost(
+        &mut self,
+        gained: u32,
+        segment_blocks: u32,
+        garbage: impl Fn(u32) -> u32,
+    ) {
         if self.when == When::Priced {
             let step = self.young.len() / YOUNG_SAMPLES + 1;
             let counts = |garbage: u32| {
-                regret(
+                opportunity_cost(
                     u64::from(garbage.saturating_sub(gained)),
                     garbage,
                     segment_blocks,
                 )
             };
-            self.regret += self
+            self.opportunity_cost += self
                 .young
                 .iter()
                 .step_by(step)

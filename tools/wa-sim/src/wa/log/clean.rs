@@ -74,7 +74,7 @@ impl<P: Placement> Log<P> {
         let Some(victim) = victim else { return false };
         let (all, most) = (&self.segments.all, self.shape.segment_blocks);
         self.checkpoints
-            .regret(most - all[victim as usize].live, most, |young| {
+            .opportunity_cost(most - all[victim as usize].live, most, |young| {
                 most - all[young as usize].live
             });
         self.clean(victim);

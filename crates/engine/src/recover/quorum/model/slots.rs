@@ -141,11 +141,11 @@ fn beginnings(members: usize) -> Vec<Vec<Step>> {
     let serve = Slot(SlotChange::Serve(members), None);
     vec![
         vec![Write],
-        vec![Write, Fault(0)],
+        vec![Write, InjectedFault(0)],
         vec![Write, TakeOut(0), Write],
         vec![Write, serve],
         vec![Write, serve, Rebuild(members), Write],
-        vec![Write, serve, Rebuild(members), Fault(members)],
+        vec![Write, serve, Rebuild(members), InjectedFault(members)],
         vec![Write, serve, Rebuild(members), TakeOut(members), Write],
     ]
 }
@@ -160,9 +160,15 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
         let changes = changes(members, slots);
         let mut steps = vec![Write, PowerOff, Start, StartAndCut];
         steps.extend(changes.iter().map(|change| Slot(*change, None)));
-        steps.extend(
-            (0..slots).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
-        );
+        steps.extend((0..slots).flat_map(|m| {
+            [
+                Plug(m),
+                InjectedFault(m),
+                FaultAndCut(m),
+                BringBack(m),
+                Rebuild(m),
+            ]
+        }));
         for beginning in beginnings(members) {
             let step = |world: Option<World>, step: &Step| world?.step(*step);
             let first = beginning
@@ -200,7 +206,7 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
 #[test]
 fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     use Step::*;
-    let life = |steps: &[Step]| {
+    let incarnation = |steps: &[Step]| {
         let step = |world: World, step: &Step| {
             world
                 .step(*step)
@@ -212,7 +218,7 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     };
     // Two of three are gone unseen: the one that is left is no majority, whatever journal device is
     // with it.
-    let serves = life(&[
+    let serves = incarnation(&[
         Write,
         Slot(SlotChange::Serve(3), None),
         Rebuild(3),
@@ -228,9 +234,9 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
             .is_some()
     );
     // The same with one that has the place of a member.
-    let took = life(&[
+    let took = incarnation(&[
         Write,
-        Fault(2),
+        InjectedFault(2),
         Slot(SlotChange::TakePlace(2, 3), None),
         Rebuild(2),
         PowerOff,

@@ -1,0 +1,93 @@
+//! Journal devices that are not in service and still bear what was promised (docs/journal.md,
+//! Devices that stand aside).
+//!
+//! The last device leaves, its loss goes on record, and power fails before the log has what the
+//! device had promised: then its records are there and nowhere else. Such a device is *read*, and
+//! nothing more: it is no member in use for that, it has no say in what rules, and it is looked at
+//! only if something that was durable is missed without it.
+//!
+//! It must be known that what it bears is of this pool's own past. Its newest superblock has to be
+//! one of the ancestors of the one that rules, by content: each generation names the one before it
+//! by its hash, and members keep the last four. So a device that has gone on with another host, or
+//! with members that went their own way, is not read, whatever its generation is.
+
+use std::collections::BTreeSet;
+use windrow_format::superblock::{MemberState, Superblock};
+use windrow_types::{Generation, MemberId};
+
+/// The superblocks on one device, oldest slot first.
+pub(super) type Slots = (MemberId, Vec<Superblock>);
+
+/// The newest superblock of a device.
+pub(super) fn newest_of(slots: &Slots) -> Option<&Superblock> {
+    slots
+        .1
+        .iter()
+        .max_by_key(|superblock| superblock.generation)
+}
+
+/// The superblock that rules and those before it, as far as they are known: generation and content.
+fn ancestors(ruling: &Superblock, slots: &[Slots]) -> BTreeSet<(Generation, u64)> {
+    let mut known = BTreeSet::from([(ruling.generation, ruling.content_hash())]);
+    let (mut generation, mut hash) = (ruling.generation, ruling.parent_hash);
+    while generation.0 > 0 {
+        generation = Generation(generation.0 - 1);
+        known.insert((generation, hash));
+        let bears = |s: &&Superblock| {
+            s.pool == ruling.pool && s.generation == generation && s.content_hash() == hash
+        };
+        match slots
+            .iter()
+            .flat_map(|(_, superblocks)| superblocks)
+            .find(bears)
+        {
+            Some(parent) => hash = parent.parent_hash,
+            None => break,
+        }
+    }
+    known
+}
+
+/// The journal devices that may be read although they are not in service, as a bit mask.
+/// `in_service` says which are; members in the mask `failing` are there, and can not be written.
+pub(super) fn readable(
+    ruling: &Superblock,
+    slots: &[Slots],
+    in_service: &[bool],
+    failing: u64,
+) -> u64 {
+    let devices = ruling.journals.devices();
+    if devices == 0 {
+        return 0;
+    }
+    let known = ancestors(ruling, slots);
+    let is_readable = |of: &&Slots| {
+        let (member, Some(own)) = (of.0, newest_of(of)) else {
+            return false;
+        };
+        let Some(record) = ruling
+            .members
+            .get(member.index())
+            .filter(|record| record.uuid == own.member_uuid)
+        else {
+            return false;
+        };
+        let left = match record.state {
+            MemberState::Absent | MemberState::Rebuilding => true,
+            // It is whole and can only be read.
+            MemberState::Online => {
+                failing >> member.0 & 1 == 1 && own.generation.next() >= ruling.generation
+            }
+            MemberState::Removed | MemberState::Spare => false,
+        };
+        let retired = devices >> member.0 & 1 == 1 && !in_service[member.index()];
+        retired
+            && left
+            && own.pool == ruling.pool
+            && known.contains(&(own.generation, own.content_hash()))
+    };
+    slots
+        .iter()
+        .filter(is_readable)
+        .fold(0, |mask, (member, _)| mask | 1 << member.0)
+}

@@ -1,0 +1,663 @@
+//! Growth: the pool takes a new layout over more members, and what lies in the old one moves over
+//! (docs/growth.md).
+//!
+//! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool,
+//!   with segment numbers of its own. 2 One superblock
+//! generation, marked as growing, introduces the new members as spares; the next one brings members
+//! and zones into force, or is taken back by a third if more members fail meanwhile than the
+//! redundancy covers. 3 From then on streams take segments of the new layout; those of the old one
+//! are read, rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4
+//! Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the pace of
+//! a rebuild (`background.rs`): a segment at a time while users are about, with pauses. 5 When
+//! nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its
+//! zones leave the superblock.
+//!
+//! Space: what is held back is reckoned from the segments that may be used at the moment
+//! ([`Engine::plan_now`]), so usable space, the bound on map pages and the checkpoint's reserve
+//! grow together, step by step.
+
+mod coming;
+mod removal;
+
+pub(crate) use coming::AfterLoss;
+
+use crate::background::{Meter, Throttle, time_at};
+use crate::clean::force::Rest;
+use crate::format::{Holding, plan_holdings, plan_zones};
+use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::segment::SegmentState;
+use crate::{ControlId, Engine, FormatError, Notice, Outbox, PoolPlan};
+use coming::{Coming, Stage};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use windrow_format::superblock::Features;
+use windrow_geometry::ZoneMap;
+use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
+
+/// How far the data has moved to the layout in force. All zero if there was only one since the
+/// start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReshapeStatus {
+    /// There are older layouts.
+    pub active: bool,
+    /// Segments of older layouts in which nothing is left.
+    pub segments_done: u32,
+    /// Segments of older layouts.
+    pub segments_total: u32,
+    /// Segments of older layouts that hold blocks which can not be read: they stay until these are
+    /// overwritten or trimmed.
+    pub segments_damaged: u32,
+    /// Of those done, the ones since the start of the engine, or since the last grow if that is
+    /// later.
+    pub segments_since: u32,
+    /// Milliseconds since then.
+    pub active_ms: u64,
+    /// Bytes of live blocks that were moved only to be striped over other members, since the start
+    /// of the engine.
+    pub moved_bytes: u64,
+    /// Bytes of live blocks in older layouts: what is left to be moved.
+    #[serde(default)]
+    pub left_bytes: u64,
+    /// Bytes of them that are moved each second now.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+    /// Why nothing moves, if that is so.
+    #[serde(default)]
+    pub waits_for: ReshapeWait,
+}
+
+/// What the move to another layout waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReshapeWait {
+    /// It moves, or is not active.
+    #[default]
+    Nothing,
+    /// The rebuild of a member.
+    Rebuild,
+    /// Free segments.
+    Room,
+    /// Flushes or checkpoints that free what was moved.
+    Checkpoint,
+    /// Blocks that cannot be read are overwritten or trimmed, or become readable.
+    Damage,
+}
+
+/// What a look for victims depends on.
+type Seen = (u32, u64, u64, u32);
+
+/// A segment that is emptied for restriping alone.
+#[derive(Debug)]
+struct Victim {
+    segment: SegmentId,
+    /// What is read of each member for it.
+    of_each: u64,
+    live_bytes: u64,
+}
+
+/// State of restriping.
+#[derive(Debug, Default)]
+pub(crate) struct Reshape {
+    coming: Option<Coming>,
+    /// A generation with a layout that was taken back may be on devices out of our sight.
+    dropped: bool,
+    /// There are older layouts.
+    active: bool,
+    /// Segments to be emptied, the next one last.
+    queue: Vec<SegmentId>,
+    /// As it was when nothing was found.
+    looked: Option<Seen>,
+    /// Segments being emptied for restriping alone, with what is read of each member for it.
+    victims: Vec<Victim>,
+    throttle: Throttle,
+    /// Segments of older layouts in use when usable space was last reckoned, and when this began.
+    planned_for: u32,
+    left_at_begin: u32,
+    began_ns: u64,
+    ended_ns: u64,
+    /// The checkpoint that was current when the last of them had come free.
+    emptied_at: Option<u64>,
+    moved_bytes: u64,
+    meter: Meter,
+    total: u32,
+    /// Bytes that maps may use if the pool is large enough.
+    map_bytes_wanted: u64,
+    /// Members, as a bit mask, that leave when nothing is in use in older layouts.
+    leaving: u64,
+    /// Segments that the next victim needs, if there were too few for it.
+    short_of: u32,
+    /// A removal goes on record when everything up to this order is durable: it was counted when it
+    /// was found to fit.
+    fits_from: Lsn,
+    /// Counts checkpoints forced for a removal: what is left in older layouts, and what users do.
+    rest: Rest<(u32, u64)>,
+    /// Those that have left, with what they were known by, and were not told of yet.
+    gone: Vec<(MemberId, Uuid)>,
+}
+
+impl Reshape {
+    /// True if nothing of it is under way that goes on by itself.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.coming.is_none() && self.gone.is_empty()
+    }
+
+    /// The pool has stopped: whose request is not answered any more.
+    /// When it goes on after a pause.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        self.throttle.wake_at_ns(now_ns).filter(|_| self.active)
+    }
+
+    /// A victim has been emptied, or what is left of it could not be.
+    pub(crate) fn victim_ended(&mut self, segment: SegmentId, left_bytes: u64, now_ns: u64) {
+        if let Some(at) = self
+            .victims
+            .iter()
+            .position(|victim| victim.segment == segment)
+        {
+            let victim = self.victims.swap_remove(at);
+            self.throttle.end(now_ns, victim.of_each);
+            self.moved_bytes += victim.live_bytes.saturating_sub(left_bytes);
+        }
+    }
+
+    pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
+        self.coming.take().map(|coming| coming.id)
+    }
+
+    /// There are older layouts.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// There may be something to be emptied where there was nothing before.
+    pub(crate) fn look_again(&mut self) {
+        self.looked = None;
+    }
+}
+
+impl Engine {
+    /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
+    pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64) {
+        self.reshape.map_bytes_wanted = map_bytes_wanted;
+        self.reshape.dropped = self.superblock.is_growing();
+        let flags = &mut self.superblock.features.incompatible;
+        *flags = if self.zones.leaving() != 0 {
+            *flags | Features::LEAVING
+        } else {
+            *flags & !Features::LEAVING
+        };
+        if self.zones.has_superseded() {
+            self.begin_reshape();
+            self.reckon_plan();
+        }
+    }
+
+    fn begin_reshape(&mut self) {
+        let layout = self.zones.layout();
+        let older = self.segments.older_count();
+        self.reshape.active = true;
+        self.reshape.leaving = self.zones.leaving();
+        self.reshape.total = self
+            .zones
+            .zones()
+            .iter()
+            .filter(|z| z.layout != layout)
+            .map(|z| z.segments)
+            .sum();
+        (self.reshape.left_at_begin, self.reshape.planned_for) = (older, older);
+        (self.reshape.began_ns, self.reshape.ended_ns) = (self.now_ns, self.now_ns);
+        (self.reshape.emptied_at, self.reshape.looked) = (None, None);
+        self.reshape.queue.clear();
+    }
+
+    /// For `status`.
+    pub(crate) fn reshape_status(&self) -> ReshapeStatus {
+        let (state, left) = (&self.reshape, self.segments.older_count());
+        let damaged = |id: &SegmentId| {
+            self.segments.get(*id).state == SegmentState::Quarantined
+                && !self.segments.waits_for_checkpoint(*id)
+        };
+        let until = if state.active {
+            self.now_ns
+        } else {
+            state.ended_ns
+        };
+        ReshapeStatus {
+            active: state.active,
+            segments_done: state.total - left.min(state.total),
+            segments_total: state.total,
+            segments_damaged: self.segments.older().filter(damaged).count() as u32,
+            segments_since: state.left_at_begin.saturating_sub(left),
+            active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
+            moved_bytes: state.moved_bytes,
+            left_bytes: self.segments.older().map(|id| self.live_bytes(id)).sum(),
+            bytes_per_second: if state.active {
+                state.meter.rate(self.now_ns, state.moved_bytes)
+            } else {
+                0
+            },
+            waits_for: if state.active {
+                self.reshape_waits_for()
+            } else {
+                ReshapeWait::Nothing
+            },
+        }
+    }
+
+    pub(crate) fn live_bytes(&self, segment: SegmentId) -> u64 {
+        u64::from(self.segments.get(segment).live_units) / u64::from(FULL_BLOCK_UNITS) * BLOCK_BYTES
+    }
+
+    fn reshape_waits_for(&self) -> ReshapeWait {
+        let (state, mut older) = (&self.reshape, self.segments.older());
+        let is_dead = |id: SegmentId| {
+            matches!(self.segments.get(id).state, SegmentState::Dead)
+                || self.segments.waits_for_checkpoint(id)
+        };
+        let is_damaged = |id: SegmentId| self.segments.get(id).state == SegmentState::Quarantined;
+        if !self.rebuild.is_idle() {
+            ReshapeWait::Rebuild
+        } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.now_ns).is_some() {
+            ReshapeWait::Nothing
+        } else if self
+            .segments
+            .older()
+            .all(|id| is_dead(id) || is_damaged(id))
+        {
+            if older.any(is_dead) || self.segments.older_count() == 0 {
+                ReshapeWait::Checkpoint
+            } else {
+                ReshapeWait::Damage
+            }
+        } else if state.short_of > 0 || !self.has_room_to_reshape() || !self.is_clean_enough() {
+            ReshapeWait::Room
+        } else {
+            ReshapeWait::Nothing
+        }
+    }
+
+    /// True if a layout is about to come into force.
+    pub(crate) fn reshape_is_coming(&self) -> bool {
+        self.reshape.coming.is_some()
+    }
+
+    /// Capacity is what [`Engine::plan_now`] says.
+    fn reckon_plan(&mut self) {
+        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+            self.take_plan(plan);
+        }
+    }
+
+    /// Capacity when nothing of `zones` may be used yet but what may be now. Wider segments bring
+    /// payload, and payload map pages, which cost small segments of the reserve: where a larger map
+    /// costs more than it brings, as many pages as there may be already will do.
+    fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+        let holdings = self.segments.holdings(&self.zones);
+        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
+        match (plan(u64::MAX), plan(self.plan.map_pages_max)) {
+            (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
+            (Err(_), Ok(small)) => Ok(small),
+            (large, _) => large,
+        }
+    }
+
+    /// Capacity now: of the segments that may be used, and never less than the oldest layout had
+    /// alone. While a layout is on its way, no more than there will be at the moment in which it
+    /// comes into force.
+    pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+        let mut plan = self.plan_in_force(spare_per_mille)?;
+        if let Some(coming) =
+            self.reshape.coming.as_ref().filter(|coming| {
+                matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)
+            })
+        {
+            let kept = self.kept();
+            // A start has to find the layout large enough for itself.
+            let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
+            let then = if coming.leaves.is_some() {
+                target
+            } else {
+                self.plan_over(&coming.zones, spare_per_mille)?
+            };
+            plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
+            plan.map_bytes = plan.map_bytes.min(then.map_bytes);
+            plan.index_pages = plan.index_pages.min(then.index_pages);
+            plan.map_pages_max = plan.map_pages_max.min(then.map_pages_max);
+            plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
+            plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
+        }
+        Ok(self.bounded_by_change(plan))
+    }
+
+    fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+        let target = plan_zones(&self.zones, spare_per_mille, self.kept())?;
+        if !self.zones.has_superseded() {
+            return Ok(target);
+        }
+        let oldest = self
+            .zones
+            .zones()
+            .iter()
+            .map(|z| z.layout)
+            .min()
+            .unwrap_or_default();
+        let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
+        if self.is_losing_member() {
+            // Usable is what will be left, and no more than the old layout alone had as long as
+            // data lies in it.
+            let before = plan_zones(
+                &ZoneMap::new(of_oldest.cloned().collect()),
+                spare_per_mille,
+                self.kept(),
+            );
+            let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
+            return Ok(PoolPlan {
+                usable_bytes: target.usable_bytes.min(most),
+                ..target
+            });
+        }
+        let before: Vec<Holding> = of_oldest
+            .map(|z| Holding {
+                shape: z.shape,
+                segments: z.segments,
+            })
+            .collect();
+        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept(), u64::MAX);
+        let best = self
+            .plan_over(&self.zones, spare_per_mille)
+            .into_iter()
+            .chain(before)
+            .max_by_key(|plan| plan.usable_bytes);
+        let mut plan = best.unwrap_or_else(|| target.clone());
+        plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);
+        (plan.map_bytes, plan.index_pages) = (
+            plan.map_bytes.min(target.map_bytes),
+            plan.index_pages.min(target.index_pages),
+        );
+        Ok(plan)
+    }
+
+    /// True if blocks may share content.
+    pub(crate) fn shares(&self) -> bool {
+        self.superblock.features.incompatible & Features::SHARED != 0
+    }
+
+    /// The pool has this capacity from now on.
+    pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
+        self.checkpoint.set_plan(&plan);
+        self.ledger.allow_checkpoint(plan.checkpoint_segments);
+        self.limits.map_bytes = self
+            .reshape
+            .map_bytes_wanted
+            .min(plan.map_pages_max * BLOCK_BYTES);
+        self.volumes.arena.set_max_bytes(self.limits.map_bytes);
+        self.plan = plan;
+    }
+
+    /// Goes on with growing and restriping.
+    pub(crate) fn reshape_step(&mut self, out: &mut Outbox) {
+        self.coming_step(out);
+        self.tell_gone(out);
+        if !self.reshape.active || self.read_only || self.stopped.is_some() {
+            return;
+        }
+        self.reshape
+            .meter
+            .note(self.now_ns, self.reshape.moved_bytes);
+        let left = self.segments.older_count();
+        if left != self.reshape.planned_for {
+            self.reshape.planned_for = left;
+            // Rounding may take a segment more of the reserve than a step brought: what was
+            // reckoned before stays true.
+            let plan = self.plan_now(self.superblock.properties.spare_per_mille);
+            if let Some(plan) = plan
+                .ok()
+                .filter(|plan| plan.usable_bytes >= self.plan.usable_bytes)
+            {
+                self.take_plan(plan);
+            }
+        }
+        if self.control.shutting_down() {
+            return;
+        }
+        if left == 0 {
+            return self.end_reshape(out);
+        }
+        self.give_up_uncovered();
+        self.take_older_victims();
+        self.hurry_reshape();
+        self.leave_older(out);
+    }
+
+    /// When only the segments that streams hold are left, streams that have nothing to write leave
+    /// them: what was promised is given back, and the rest of what is open is filled with empty
+    /// batches.
+    fn leave_older(&mut self, out: &mut Outbox) {
+        let held = |id: SegmentId| {
+            matches!(
+                self.segments.get(id).state,
+                SegmentState::Open | SegmentState::Reserved
+            )
+        };
+        if self.cleaner.victim_count() > 0 || !self.segments.older().all(held) {
+            return;
+        }
+        let layout = self.zones.layout();
+        // (A further stream that nobody writes to has its next segment in hand, too.)
+        let further = STREAMS
+            .into_iter()
+            .filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
+        let idle = (self.admission.unsealed_units == 0).then_some(STREAM_USER);
+        for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
+            let reserved = std::mem::take(&mut self.stream_mut(id).reserved);
+            if reserved.is_empty() {
+                continue;
+            }
+            let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
+                .into_iter()
+                .partition(|id| self.zones.zone(*id).layout == layout);
+            let stream = self.stream_mut(id);
+            stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
+            stream.reserved = keep;
+            older.into_iter().for_each(|id| self.segments.give_back(id));
+        }
+        self.ensure_next_segment();
+        let of_stream = |id: usize| self.stream(id).position.segment;
+        let older = STREAMS
+            .map(of_stream)
+            .into_iter()
+            .filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
+        self.leave_segments(&older.collect::<Vec<_>>(), out);
+    }
+
+    /// Streams that write one of these segments, and have nothing to write, leave it: the rest of
+    /// it is filled with empty batches, one at a time.
+    pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
+        let mut has_unnamed = false;
+        for id in STREAMS {
+            let s = self.stream(id);
+            let busy = match id {
+                STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
+                STREAM_CLEANED => self.has_moves() || self.has_repairs(),
+                STREAM_CHECKPOINT => !self.checkpoint.is_idle(),
+                _ => false,
+            };
+            let leaves = segments.contains(&s.position.segment);
+            let is_unnamed = s.usable_from > self.checkpoint.kept_oldest;
+            if leaves && is_unnamed {
+                // Batches of nothing are batches, too: until all roots that are kept name the
+                // stream, a start takes them for damage (simulator, seed 9837798).
+                has_unnamed = true;
+            } else if leaves && !busy && s.open.is_empty() && s.in_flight.is_empty() {
+                self.seal_empty(id, out);
+            }
+        }
+        if has_unnamed && self.checkpoint.is_idle() {
+            self.checkpoint.request();
+        }
+    }
+
+    /// Begins to empty segments of older layouts, if cleaning has nothing more urgent to do.
+    fn take_older_victims(&mut self) {
+        // (One that can not go on for damage waits for its segments to be emptied, perhaps just by
+        // this.)
+        while self.rebuild.is_idle()
+            && self.cleaner.victim_count() < RESTRIPE_VICTIMS
+            && self.is_clean_enough()
+            && self.has_room_to_reshape()
+        {
+            if !self.reshape.throttle.may_begin(self.now_ns, &self.users) {
+                return;
+            }
+            let Some(segment) = self.next_older() else {
+                return;
+            };
+            let needs = self.segments_for(segment);
+            self.reshape.short_of = if self.has_room_for(needs) { 0 } else { needs };
+            if self.reshape.short_of > 0 {
+                // (Only while a member leaves. What gains more was moved before.)
+                return;
+            }
+            self.reshape.queue.pop();
+            let taken = self.segments.take_candidate(segment);
+            debug_assert!(taken);
+            let bytes = self.live_bytes(segment);
+            let of_each = bytes / u64::from(self.zones.shape(segment).data);
+            let properties = &self.superblock.properties;
+            let (bound, floor) = (
+                time_at(of_each, properties.rebuild_rate),
+                time_at(of_each, properties.rebuild_rate_min),
+            );
+            self.reshape
+                .throttle
+                .begin(self.now_ns, of_each, bound, floor);
+            self.reshape.victims.push(Victim {
+                segment,
+                of_each,
+                live_bytes: bytes,
+            });
+            self.begin_victim(segment);
+        }
+    }
+
+    /// Each victim may need a segment for its moves before it gives one back, and users keep
+    /// theirs.
+    fn has_room_to_reshape(&self) -> bool {
+        self.has_room_for(1)
+    }
+
+    /// True if a victim may be begun that needs so many.
+    fn has_room_for(&self, segments: u32) -> bool {
+        self.segments.free_count() + 1
+            > self.floor(STREAM_USER) + self.cleaner.segments_needed() + segments
+    }
+
+    /// The next candidate of an older layout; it is the last of the queue.
+    fn next_older(&mut self) -> Option<SegmentId> {
+        loop {
+            match self.reshape.queue.last() {
+                Some(segment) if self.segments.is_candidate(*segment) => return Some(*segment),
+                Some(_) => {
+                    self.reshape.queue.pop();
+                    continue;
+                }
+                None => {}
+            }
+            let seen = (
+                self.segments.older_count(),
+                self.checkpoint.kept_oldest,
+                self.counters.segments_cleaned,
+                self.segments.dead_count(),
+            );
+            if self.reshape.looked == Some(seen) {
+                return None;
+            }
+            self.reshape.looked = Some(seen);
+            // Where new segments wait for several old ones, neighbours go together.
+            let rotates = |id: SegmentId| {
+                self.zones.zone(id).member_count() > usize::from(self.zones.shape(id).width)
+            };
+            let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
+            let cost = |id: SegmentId| {
+                if self.is_losing_member() {
+                    -self.segments.gain(id)
+                } else {
+                    live(id)
+                }
+            };
+            let key = |id: &SegmentId| {
+                std::cmp::Reverse(if self.rotating() || rotates(*id) {
+                    i64::from(id.0)
+                } else {
+                    cost(*id)
+                })
+            };
+            let mut queue: Vec<SegmentId> = self
+                .segments
+                .older()
+                .filter(|id| self.segments.is_candidate(*id))
+                .collect();
+            queue.sort_by_key(key);
+            self.reshape.queue = queue;
+            if self.reshape.queue.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    fn rotating(&self) -> bool {
+        self.zones
+            .current()
+            .any(|z| z.member_count() > usize::from(z.shape.width))
+    }
+
+    /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing
+    /// else can be done, a checkpoint in the latter case only.
+    fn hurry_reshape(&mut self) {
+        let pauses = self.reshape.throttle.wake_at_ns(self.now_ns).is_some();
+        let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_reshape());
+        let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
+        if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
+            self.flush.wanted |= self.flush_would_free();
+        }
+        if self.cleaner.victim_count() == 0
+            && self.reshape.queue.is_empty()
+            && self.checkpoint.is_idle()
+        {
+            let waits = self
+                .segments
+                .older()
+                .any(|id| self.segments.waits_for_checkpoint(id));
+            if waits {
+                self.checkpoint.request();
+            }
+        }
+    }
+
+    /// Nothing is in use in older layouts: their zones go when no kept checkpoint can name their
+    /// segments.
+    fn end_reshape(&mut self, out: &mut Outbox) {
+        let emptied_at = *self
+            .reshape
+            .emptied_at
+            .get_or_insert(self.checkpoint.current());
+        if self.checkpoint.kept_oldest <= emptied_at {
+            if self.checkpoint.is_idle() {
+                self.checkpoint.request();
+            }
+            return;
+        }
+        if self.reshape.coming.is_some() || !self.let_go() {
+            return;
+        }
+        self.zones = ZoneMap::new(self.zones.current().cloned().collect());
+        self.superblock.zones = self.zones.zones().to_vec();
+        self.segments.lay_over(&self.zones);
+        self.reshape.active = false;
+        self.reshape.ended_ns = self.now_ns;
+        self.reckon_plan();
+        out.notices.push(Notice::Reshaped);
+        self.superblock_writer.wanted += 1;
+        self.superblock_step(out);
+    }
+}

@@ -1,0 +1,433 @@
+//! A layout that comes into force: of a growth, or of a removal (`removal.rs`).
+
+use crate::control::control_answer;
+use crate::format::{Layout, lay_out, plan_zones};
+use crate::member::{Member, nobody_without, redundancy_holds, slot_state};
+use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
+use windrow_format::superblock::MAX_ZONES;
+use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
+use windrow_types::{BLOCK_BYTES, MemberId};
+
+/// A layout that is on its way into the superblock. Its new members bear no superblock yet. They
+/// get the one that is, in which they are spares, before the one in which they are members is
+/// written to anybody: else a crash in between could leave more members without a superblock than
+/// the redundancy covers. The first one is marked as growing: a start by it needs so many of the
+/// old members that nobody can start without them by the second one.
+#[derive(Debug)]
+pub(super) struct Coming {
+    pub(super) id: ControlId,
+    /// New ones.
+    pub(super) members: Vec<MemberId>,
+    /// The one that leaves.
+    pub(super) leaves: Option<MemberId>,
+    pub(super) zones: ZoneMap,
+    pub(super) stage: Stage,
+    /// The stage is over when this wish is done.
+    pub(super) wish: u64,
+}
+
+impl Coming {
+    /// True if it is being put on record, and more are gone than it covers. (A layout without a
+    /// member survives what the one with it does.)
+    fn is_lost_by(&self, list: &[Member]) -> bool {
+        self.stage == Stage::Record && self.leaves.is_none() && !redundancy_holds(&self.zones, list)
+    }
+}
+
+/// What is to be done when a member has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterLoss {
+    /// Its loss goes on record.
+    Record,
+    /// It is a spare again.
+    Done,
+    /// A start would refuse the pool with this on record, or might not be the only one.
+    Stop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// A member is to leave: what the layout over the others takes has to be free, and the log to
+    /// have what the journal has promised.
+    Room,
+    /// The new members get the superblock as it is, marked as growing.
+    Introduce,
+    /// The generation with the new layout is written, without the mark.
+    Record,
+    /// Too many members failed while it was, this one last: a generation without the new layout is
+    /// written, marked as growing.
+    TakeBack(MemberId),
+}
+
+impl Engine {
+    /// Lays the pool out over further members.
+    pub(crate) fn grow(
+        &mut self,
+        id: ControlId,
+        members: Vec<MemberId>,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        let in_use = self.members_to_grow(&members)?;
+        let zones = self.grown_zones(&in_use)?;
+        if let Some(member) = members
+            .iter()
+            .find(|m| !zones.current().any(|zone| zone.members >> m.0 & 1 == 1))
+        {
+            // It would be a member with a vote and nothing to hold, and could not be removed.
+            return Err(ControlError::Member {
+                member: *member,
+                why: "it is too small: no segment fits on it beside the others".into(),
+            });
+        }
+        for member in &members {
+            self.members.list[member.index()].online = true;
+        }
+        self.superblock.set_growing(true);
+        self.superblock_writer.wanted += 1;
+        self.reshape.coming = Some(Coming {
+            id,
+            members,
+            leaves: None,
+            zones,
+            stage: Stage::Introduce,
+            wish: self.superblock_writer.wanted,
+        });
+        self.reckon_plan();
+        self.superblock_step(out);
+        Ok(())
+    }
+
+    /// All members that the pool is to use, with their sizes.
+    fn members_to_grow(&self, added: &[MemberId]) -> Result<Vec<(MemberId, u64)>, ControlError> {
+        let refused = |member, why: &str| {
+            Err(ControlError::Member {
+                member,
+                why: why.into(),
+            })
+        };
+        if self.reshape.coming.is_some() {
+            return Err(ControlError::Invalid(
+                "the pool is growing just now, or about to lose a member; try again".into(),
+            ));
+        }
+        if self.has_shadow() {
+            return Err(ControlError::Invalid(
+                "a member is being replaced: the pool can grow when that has ended".into(),
+            ));
+        }
+        if self.zones.leaving() != 0 {
+            return Err(ControlError::Invalid(
+                "a member is being removed: the pool can grow when it has left".into(),
+            ));
+        }
+        let old = self
+            .zones
+            .current()
+            .fold(0u64, |mask, zone| mask | zone.members);
+        let new = added.iter().fold(0u64, |mask, member| {
+            mask | 1u64.checked_shl(u32::from(member.0)).unwrap_or(0)
+        });
+        if added.is_empty() || new.count_ones() as usize != added.len() {
+            return Err(ControlError::Invalid(
+                "a pool grows by one spare at least, each named once".into(),
+            ));
+        }
+        for member in added {
+            let Some(record) = self.superblock.members.get(member.index()) else {
+                return refused(*member, "there is no such member");
+            };
+            if let slot_state::Answer::Refused(why) =
+                slot_state::next(slot_state::slot_state(record), slot_state::Change::Join)
+            {
+                return refused(*member, why);
+            }
+            self.check_owned(*member)?;
+        }
+        let mut members = Vec::with_capacity(MAX_MEMBERS);
+        for member in (0..self.superblock.members.len() as u8)
+            .map(MemberId)
+            .filter(|m| (old | new) >> m.0 & 1 == 1)
+        {
+            let m = &self.members.list[member.index()];
+            if old >> member.0 & 1 == 1 && (!m.online || m.rebuilding) {
+                return refused(
+                    member,
+                    "it is not there or not whole: a pool grows when all its members are; replace it, or wait for its rebuild",
+                );
+            }
+            members.push((member, self.superblock.members[member.index()].size_bytes));
+        }
+        Ok(members)
+    }
+
+    /// The zones that there are, and a layout of the next number over these members.
+    pub(super) fn with_layout_over(
+        &self,
+        members: &[(MemberId, u64)],
+    ) -> Result<ZoneMap, ControlError> {
+        let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
+        let old = self.zones.zones();
+        let start = old.iter().map(|z| z.start).min().unwrap_or_default();
+        let shape = old[0].shape;
+        let mut layout = Layout {
+            redundancy: self.superblock.redundancy,
+            segment_rows: shape.rows,
+            chunk_rows: shape.chunk_rows,
+            start,
+            first_segment: 0,
+            number: self.zones.layout() + 1,
+            members,
+        };
+        let wanted: u32 = lay_out(&layout)
+            .map_err(refuse)?
+            .iter()
+            .map(|z| z.segments)
+            .sum();
+        layout.first_segment = free_numbers(old, wanted);
+        let new = lay_out(&layout).map_err(refuse)?;
+        let end = new.last().map_or(0, Zone::end_segment);
+        let fits = new.iter().all(|z| self.codec.fits(z.shape.data_blocks()));
+        if u64::from(end) > self.codec.max_segments()
+            || end < layout.first_segment + wanted
+            || !fits
+        {
+            return Err(ControlError::NoSpace(format!(
+                "the pool's places can name {} segments of up to {} blocks: too few for this layout",
+                self.codec.max_segments(),
+                self.codec.max_segment_blocks()
+            )));
+        }
+        if old.len() + new.len() > MAX_ZONES {
+            return Err(ControlError::NoSpace("the pool has too many zones of different layouts: wait until data has moved to the newest".into()));
+        }
+        let mut zones: Vec<Zone> = old.iter().chain(&new).cloned().collect();
+        zones.sort_by_key(|z| z.first_segment);
+        Ok(ZoneMap::new(zones))
+    }
+
+    /// As [`Engine::with_layout_over`], for more members than now.
+    fn grown_zones(&self, members: &[(MemberId, u64)]) -> Result<ZoneMap, ControlError> {
+        let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
+        let zones = self.with_layout_over(members)?;
+        let target = plan_zones(
+            &zones,
+            self.superblock.properties.spare_per_mille,
+            self.kept(),
+        )
+        .map_err(refuse)?;
+        if target.usable_bytes <= self.plan.usable_bytes {
+            return Err(ControlError::Invalid(
+                "the pool would not have more usable space: the new members are too small".into(),
+            ));
+        }
+        let plan = self
+            .plan_over(&zones, self.superblock.properties.spare_per_mille)
+            .map_err(refuse)?;
+        if self.bytes_beside(&plan) > plan.usable_bytes {
+            return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
+        }
+        Ok(zones)
+    }
+
+    /// Goes on with bringing a new layout into force.
+    pub(super) fn coming_step(&mut self, out: &mut Outbox) {
+        let done = self.superblock_writer.done;
+        let Some(coming) = self.reshape.coming.take_if(|coming| coming.wish <= done) else {
+            return self.end_growing(out);
+        };
+        match coming.stage {
+            Stage::Room => self.record_removal(coming, out),
+            Stage::Introduce => self.record_layout(coming, out),
+            Stage::Record => {
+                control_answer(coming.id, Ok(ControlReply::Done), out);
+                match coming.leaves {
+                    Some(member) => self.take_removal(coming.zones, member, out),
+                    None => self.take_layout(coming.zones, out),
+                }
+            }
+            Stage::TakeBack(member) => self.refuse_layout(coming.id, member, out),
+        }
+    }
+
+    /// No growth is under way, and a generation that says so is in force: the mark goes, unless a
+    /// pool with the layout that was taken back could start without the members in use.
+    fn end_growing(&mut self, out: &mut Outbox) {
+        // (An emergency rebuild that has no checkpoint yet writes no superblock.)
+        let has_root = self.superblock.checkpoints[0].is_some();
+        let idle = self.reshape.coming.is_none()
+            && self.superblock.is_growing()
+            && has_root
+            && !self.read_only
+            && self.stopped.is_none();
+        if idle && (!self.reshape.dropped || self.nobody_without_us()) {
+            self.reshape.dropped = false;
+            self.superblock.set_growing(false);
+            self.superblock_writer.wanted += 1;
+            self.superblock_step(out);
+        }
+    }
+
+    /// True if a pool with these zones, and any others beside them, can not start without the
+    /// members in use.
+    fn nobody_without_us(&self) -> bool {
+        let in_use =
+            |m: &usize| self.members.list[*m].online && self.superblock.members[*m].is_in_use();
+        let in_use = (0..self.members.list.len())
+            .filter(in_use)
+            .fold(0u64, |mask, m| mask | 1 << m);
+        nobody_without(self.zones.zones(), in_use)
+    }
+
+    /// The pool does not grow, because of this member.
+    fn refuse_layout(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) {
+        self.reckon_plan();
+        let why = "it failed or was used otherwise while the pool was about to grow".into();
+        control_answer(id, Err(ControlError::Member { member, why }), out);
+    }
+
+    /// A member has left. If more have than the redundancy covers while a layout is put on record,
+    /// the layout is taken back: nothing was written by it, and the pool must not depend on members
+    /// that may be gone for good.
+    pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
+        if self.must_stop_without() {
+            return AfterLoss::Stop;
+        }
+        let list = &self.members.list;
+        let Some(mut coming) = self
+            .reshape
+            .coming
+            .take_if(|coming| coming.is_lost_by(list))
+        else {
+            return AfterLoss::Record;
+        };
+        for new in &coming.members {
+            (
+                self.members.list[new.index()].online,
+                self.members.list[new.index()].rebuilding,
+            ) = (false, false);
+            // They may hang, and nobody takes a spare out of service.
+            self.disown(*new);
+            let changed = self.change_member(*new, slot_state::Change::Leave);
+            debug_assert_eq!(changed, Ok(()));
+        }
+        let is_new = coming.members.contains(&member);
+        self.reshape.dropped = true;
+        self.superblock.zones = self.zones.zones().to_vec();
+        // Until this is in force on all that are left, somebody may hold the generation with the
+        // new layout.
+        self.superblock.set_growing(true);
+        self.superblock_writer.wanted += 1;
+        (coming.stage, coming.wish) = (Stage::TakeBack(member), self.superblock_writer.wanted);
+        self.reshape.coming = Some(coming);
+        self.reckon_plan();
+        self.superblock_step(out);
+        if is_new {
+            AfterLoss::Done
+        } else {
+            AfterLoss::Record
+        }
+    }
+
+    /// True if the members that are not online can not be spared, as a layout comes into force or
+    /// is taken back: whatever may be on record without them must not be able to go on by itself.
+    pub(crate) fn must_stop_without(&self) -> bool {
+        let list = &self.members.list;
+        self.reshape
+            .coming
+            .as_ref()
+            .is_some_and(|coming| match coming.stage {
+                Stage::TakeBack(_) => !self.nobody_without_us(),
+                _ => {
+                    coming.is_lost_by(list)
+                        && !(redundancy_holds(&self.zones, list) && self.nobody_without_us())
+                }
+            })
+    }
+
+    /// True while a layout is about to come into force, or a member leaves.
+    pub(crate) fn layout_changes(&self) -> bool {
+        self.reshape.coming.is_some() || self.zones.leaving() != 0
+    }
+
+    /// The new members are introduced: now they become members.
+    fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
+        // What failed meanwhile does not come in, and with a member lost the pool does not grow.
+        let mut members = (0..self.members.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| {
+                coming
+                    .zones
+                    .current()
+                    .any(|zone| zone.members >> m.0 & 1 == 1)
+            });
+        let is_spare = |m: &MemberId| {
+            slot_state::slot_state(&self.superblock.members[m.index()])
+                == slot_state::SlotState::Spare
+        };
+        let lost =
+            members.find(|m| !self.is_online(*m) || (coming.members.contains(m) && !is_spare(m)));
+        if let Some(member) = lost {
+            for member in coming
+                .members
+                .iter()
+                .filter(|m| !self.superblock.members[m.index()].is_in_use())
+            {
+                self.members.list[member.index()].online = false;
+            }
+            return self.refuse_layout(coming.id, member, out);
+        }
+        for member in &coming.members {
+            let changed = self.change_member(*member, slot_state::Change::Join);
+            debug_assert_eq!(changed, Ok(()));
+        }
+        self.superblock.zones = coming.zones.zones().to_vec();
+        self.superblock.set_growing(false);
+        self.superblock_writer.wanted += 1;
+        self.reshape.coming = Some(Coming {
+            stage: Stage::Record,
+            wish: self.superblock_writer.wanted,
+            ..coming
+        });
+        self.superblock_step(out);
+    }
+
+    /// The superblock with the new layout is in force.
+    fn take_layout(&mut self, zones: ZoneMap, out: &mut Outbox) {
+        self.zones = zones;
+        self.segments.lay_over(&self.zones);
+        self.begin_reshape();
+        let chunk = self
+            .zones
+            .zones()
+            .iter()
+            .map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES)
+            .max()
+            .unwrap_or(0);
+        self.limits.pending_bytes = self.limits.pending_bytes.max(4 * chunk);
+        self.reckon_plan();
+        let members = self
+            .zones
+            .current()
+            .fold(0, |mask, zone| mask | zone.members)
+            .count_ones();
+        out.notices.push(Notice::Grown {
+            members,
+            segments: self.segments.older_count(),
+        });
+        // Whoever failed meanwhile was few enough.
+        debug_assert!(redundancy_holds(&self.zones, &self.members.list));
+        self.ensure_next_segment();
+    }
+}
+
+/// The first of so many numbers that no segment of these zones has.
+fn free_numbers(zones: &[Zone], wanted: u32) -> u32 {
+    let mut end = 0;
+    for zone in zones {
+        if zone.first_segment - end >= wanted {
+            break;
+        }
+        end = zone.end_segment();
+    }
+    end
+}

@@ -1,0 +1,403 @@
+//! Removal: a member that holds data leaves the pool (docs/removal.md).
+//!
+//! 1 *Room*: from the request on the pool has no more usable space than will be left, cleaning
+//!   brings as many free segments as the floors of the layout over the
+//! others take, and flushes go to the log until it has all that the journal inside the members has
+//! promised. 2 *Record*: one superblock generation has the new layout, the journal over the others,
+//! and the flag. Nobody is new, so every bearer of this generation or the one before is a member of
+//! the other.
+//! 3 What lies in the old layout moves as after a growth. A victim may need more than one segment
+//!   of the new layout: they are counted when it is begun
+//! ([`Engine::segments_for`]), and it is begun only when they are free above the floor of users. 4
+//! When nothing is in use in the old layout, and no kept checkpoint can name its segments, one
+//! generation takes its zones, the flag and the member out. It is written to the others alone.
+//!
+//! That a member leaves is stored nowhere else: it has a place in an older layout and none in the
+//! one in force ([`ZoneMap::leaving`]).
+
+use super::coming::{Coming, Stage};
+use crate::clean::force::Rest;
+use crate::control::control_answer;
+use crate::format::{payload_blocks, plan_zones};
+use crate::limits::STREAM_USER;
+use crate::member::slot_state::Change;
+use crate::recover::ids_end;
+use crate::segment::largest_group;
+use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
+use windrow_format::superblock::Features;
+use windrow_geometry::{JournalArea, ZoneMap};
+use windrow_types::{FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
+
+/// Checkpoints that are forced in vain before it is given up.
+const FORCED_WITHOUT_PROGRESS: u64 = 4;
+
+impl Engine {
+    /// A member is to leave.
+    pub(crate) fn remove_member(
+        &mut self,
+        id: ControlId,
+        member: MemberId,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        if self.has_shadow() {
+            return Err(ControlError::Invalid(
+                "a member is being replaced: another one can leave when that has ended".into(),
+            ));
+        }
+        let others = self.members_that_stay(member)?;
+        let zones = self.with_layout_over(&others)?;
+        let (largest, members) = (largest_group(&zones), others.len() + 1);
+        if largest > members {
+            return Err(ControlError::Invalid(format!(
+                "the layout over the others lies across the present one: {largest} segments would have to be empty before room of any of them could be used \
+                 (members of different size, mirrored); grow the pool by a member of the larger size first, or remove another one"
+            )));
+        }
+        let plan = self.plan_without(&zones, self.superblock.properties.spare_per_mille)?;
+        self.check_fits(&plan, &zones)?;
+        if self.moves_journal(member) && self.journal_without(member).is_none() {
+            return Err(ControlError::Invalid("the journal inside the members would be too small without it; make the pool anew with a larger one".into()));
+        }
+        let policy = self
+            .policy_for(&self.superblock.properties.clone(), &plan)
+            .map_err(ControlError::Invalid)?;
+        self.journal.moves = self.moves_journal(member);
+        self.reshape.coming = Some(Coming {
+            id,
+            members: Vec::new(),
+            leaves: Some(member),
+            zones,
+            stage: Stage::Room,
+            wish: 0,
+        });
+        self.reshape.fits_from = self.lsns.last();
+        self.reshape.rest = Rest::default();
+        self.reckon_plan();
+        self.take_policy(policy);
+        self.report_promises(out);
+        Ok(())
+    }
+
+    /// The members that are left, with their sizes.
+    fn members_that_stay(&self, member: MemberId) -> Result<Vec<(MemberId, u64)>, ControlError> {
+        let refused = |member, why: &str| {
+            Err(ControlError::Member {
+                member,
+                why: why.into(),
+            })
+        };
+        let present = self
+            .zones
+            .current()
+            .fold(0u64, |mask, zone| mask | zone.members);
+        if self.superblock.members.get(member.index()).is_none() {
+            return refused(member, "there is no such member");
+        }
+        if self.zones.leaving() >> member.0 & 1 == 1 {
+            return refused(member, "it is being removed");
+        }
+        if present >> member.0 & 1 == 0 {
+            return refused(member, "it holds no data");
+        }
+        let has_layouts = self.zones.has_superseded() || self.segments.has_layers();
+        if self.reshape.coming.is_some() || has_layouts {
+            return refused(
+                member,
+                "data still moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal",
+            );
+        }
+        let stay = (0..self.superblock.members.len() as u8)
+            .map(MemberId)
+            .filter(|m| (present & !(1 << member.0)) >> m.0 & 1 == 1);
+        let (least, left) = (
+            self.superblock.redundancy.min_members(),
+            stay.clone().count(),
+        );
+        if left < least {
+            let name = self.superblock.redundancy.name();
+            return refused(
+                member,
+                &format!(
+                    "{left} members would be left, redundancy {name} needs {least}; add a spare and grow the pool first"
+                ),
+            );
+        }
+        if let Some(away) = self.first_away(present) {
+            return refused(
+                away,
+                "it is not there or not whole: a member is removed when all are; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
+            );
+        }
+        Ok(stay
+            .map(|m| (m, self.superblock.members[m.index()].size_bytes))
+            .collect())
+    }
+
+    /// One of these members that is out of use, or is being rebuilt.
+    fn first_away(&self, members: u64) -> Option<MemberId> {
+        let mut of = (0..self.members.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| members >> m.0 & 1 == 1);
+        of.find(|m| !self.members.list[m.index()].online || self.members.list[m.index()].rebuilding)
+    }
+
+    /// Capacity of what will be left.
+    fn plan_without(
+        &self,
+        zones: &ZoneMap,
+        spare_per_mille: u16,
+    ) -> Result<PoolPlan, ControlError> {
+        plan_zones(zones, spare_per_mille, self.kept())
+            .map_err(|error| ControlError::NoSpace(format!("without this member: {error}")))
+    }
+
+    fn check_fits(&self, plan: &PoolPlan, zones: &ZoneMap) -> Result<(), ControlError> {
+        let no_space = |text: String| Err(ControlError::NoSpace(text));
+        let (used, usable) = (self.bytes_beside(plan), plan.usable_bytes);
+        if used > usable {
+            return no_space(format!(
+                "{used} bytes are in use, {usable} would be usable afterwards: trim or delete {} bytes first",
+                used - usable
+            ));
+        }
+        let (pages, most) = (self.volumes.arena.used_pages(), plan.map_pages_max);
+        if pages > most {
+            return no_space(format!(
+                "the map has {pages} pages, {most} would be allowed afterwards: what is written lies too scattered; trim or delete something first"
+            ));
+        }
+        // Ids are never given anew, and a start takes one beyond the end for damage.
+        let (ids, end) = (self.volumes.ids.end(), ids_end(zones.current()));
+        if ids > end {
+            return no_space(format!(
+                "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite what shares, then stop and start the pool"
+            ));
+        }
+        Ok(())
+    }
+
+    /// True if the journal inside the members lies on this one.
+    fn moves_journal(&self, member: MemberId) -> bool {
+        self.superblock
+            .journals
+            .internal
+            .is_some_and(|area| area.members >> member.0 & 1 == 1)
+    }
+
+    /// The journal inside the members over the others: in the same bytes of each.
+    fn journal_without(&self, member: MemberId) -> Option<JournalArea> {
+        let area = self.superblock.journals.internal?;
+        let members = area.members & !(1 << member.0);
+        let bytes = area.end() - area.start;
+        JournalArea::fit(
+            members,
+            area.copies,
+            area.start,
+            bytes,
+            area.chunk_bytes,
+            area.granule,
+        )
+        .map(|fit| JournalArea {
+            power_safe: area.power_safe,
+            ..fit
+        })
+    }
+
+    /// As soon as there is room, the generation with the new layout is written.
+    pub(super) fn record_removal(&mut self, coming: Coming, out: &mut Outbox) {
+        let Some(member) = coming.leaves else { return };
+        let members = self
+            .zones
+            .current()
+            .fold(0u64, |mask, zone| mask | zone.members);
+        if let Some(away) = self.first_away(members) {
+            let why =
+                "it failed or was taken out while another member was about to be removed".into();
+            return self.refuse_removal(coming.id, ControlError::Member { member: away, why }, out);
+        }
+        let has_room = self.segments.free_count() >= self.floor(STREAM_USER);
+        let is_durable = self.lsns.durable() >= self.reshape.fits_from;
+        if !is_durable && !self.control.shutting_down() {
+            // What made room may be a trim that a crash would undo.
+            self.seal_users(Lsn(u64::MAX), out);
+            self.flush.wanted = true;
+        }
+        if self.control.shutting_down() || !self.journal_has_left() || !has_room || !is_durable {
+            if !has_room && self.removal_rests() {
+                return self.refuse_removal(
+                    coming.id,
+                    ControlError::NoSpace("cleaning can not bring the room that the move takes; trim or delete something first".into()),
+                    out,
+                );
+            }
+            self.reshape.coming = Some(coming);
+            return;
+        }
+        let fits = self
+            .plan_without(&coming.zones, self.superblock.properties.spare_per_mille)
+            .and_then(|plan| self.check_fits(&plan, &coming.zones));
+        if let Err(error) = fits {
+            return self.refuse_removal(coming.id, error, out);
+        }
+        self.superblock.zones = coming.zones.zones().to_vec();
+        self.superblock.features.incompatible |= Features::LEAVING;
+        if self.journal.moves {
+            self.superblock.journals.internal = self.journal_without(member);
+        }
+        self.superblock_writer.wanted += 1;
+        self.reshape.coming = Some(Coming {
+            stage: Stage::Record,
+            wish: self.superblock_writer.wanted,
+            ..coming
+        });
+        self.superblock_step(out);
+    }
+
+    /// Nothing of it is on record: the pool stays as it is.
+    fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
+        self.journal.moves = false;
+        self.reckon_plan();
+        control_answer(id, Err(error), out);
+    }
+
+    /// True if forcing checkpoints has brought nothing for some time.
+    fn removal_rests(&mut self) -> bool {
+        let seen = (
+            self.segments.older_count(),
+            self.counters.committed_user_bytes,
+        );
+        self.reshape
+            .rest
+            .rests(seen, self.segments.free_count(), FORCED_WITHOUT_PROGRESS)
+    }
+
+    /// A checkpoint is about to be forced so that a removal gets room. False if the last ones
+    /// brought nothing: it rests until something else changes.
+    pub(crate) fn may_force_for_removal(&mut self) -> bool {
+        let rests = self.removal_rests();
+        if !rests {
+            self.reshape.rest.spend(1);
+        }
+        !rests
+    }
+
+    /// The superblock with the layout over the others is in force.
+    pub(super) fn take_removal(&mut self, zones: ZoneMap, member: MemberId, out: &mut Outbox) {
+        self.zones = zones;
+        self.segments.lay_over(&self.zones);
+        self.begin_reshape();
+        self.reckon_plan();
+        if let Some(area) = self.superblock.journals.internal {
+            self.journal.take_moved(area);
+        }
+        out.notices.push(Notice::Leaving {
+            member,
+            segments: self.segments.older_count(),
+        });
+        self.ensure_next_segment();
+    }
+
+    /// True if a member leaves, or is about to, and cleaning has to bring room for it whatever that
+    /// costs.
+    pub(crate) fn removal_wants_room(&self) -> bool {
+        match &self.reshape.coming {
+            Some(coming) => {
+                coming.stage == Stage::Room && self.segments.free_count() < self.floor(STREAM_USER)
+            }
+            None => {
+                self.reshape.active
+                    && self.is_losing_member()
+                    && self.rebuild.is_idle()
+                    && !self.is_clean_enough()
+            }
+        }
+    }
+
+    /// Segments that cleaning keeps free beyond the usual: what the next victim of the old layout
+    /// needs, where that is more than there is in any case (zones of very different width).
+    pub(crate) fn segments_for_removal(&self) -> u32 {
+        if self.is_losing_member() {
+            self.reshape.short_of.saturating_sub(2)
+        } else {
+            0
+        }
+    }
+
+    /// True while a member leaves.
+    pub(crate) fn is_losing_member(&self) -> bool {
+        self.reshape.leaving != 0
+    }
+
+    /// Segments that the moves of a victim may need: what is live in it, by its weight, in the
+    /// smallest segments of the layout in force.
+    pub(crate) fn segments_for(&self, victim: SegmentId) -> u32 {
+        if !self.is_losing_member() {
+            return 1;
+        }
+        let least = self
+            .zones
+            .current()
+            .map(|z| payload_blocks(&z.shape))
+            .min()
+            .unwrap_or(1)
+            .max(1);
+        let live =
+            u64::from(self.segments.get(victim).weight()).div_ceil(u64::from(FULL_BLOCK_UNITS));
+        live.div_ceil(least).max(1) as u32
+    }
+
+    /// Free segments in whose extents the layout in force has nothing are given up, one by one, as
+    /// long as enough others are free.
+    pub(super) fn give_up_uncovered(&mut self) {
+        while self.is_losing_member()
+            && self.is_clean_enough()
+            && self.segments.free_count() > self.floor(STREAM_USER) + 1
+            && self.segments.give_up_idle()
+        {}
+    }
+
+    /// Takes out those that leave: nothing is left on them. False if they still have something to
+    /// do.
+    pub(super) fn let_go(&mut self) -> bool {
+        let leaving = std::mem::take(&mut self.reshape.leaving);
+        let members: Vec<MemberId> = (0..self.members.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| leaving >> m.0 & 1 == 1)
+            .collect();
+        if members
+            .iter()
+            .any(|m| self.members.list[m.index()].rebuilding)
+            || self.members.unrecorded_loss
+        {
+            self.reshape.leaving = leaving;
+            return false;
+        }
+        for member in members {
+            self.members.list[member.index()].online = false;
+            // (It may hang with the last flush.)
+            self.disown(member);
+            let changed = self.change_member(member, Change::Emptied);
+            debug_assert_eq!(changed, Ok(()));
+            let uuid = std::mem::take(&mut self.superblock.members[member.index()].uuid);
+            self.members.list[member.index()].lost_wish = self.superblock_writer.wanted + 1;
+            self.reshape.gone.push((member, uuid));
+        }
+        if leaving != 0 {
+            self.superblock.features.incompatible &= !Features::LEAVING;
+        }
+        true
+    }
+
+    /// Tells of those that have left, when that is on record and nothing is in flight to them.
+    pub(super) fn tell_gone(&mut self, out: &mut Outbox) {
+        let gone = std::mem::take(&mut self.reshape.gone);
+        let (told, left): (Vec<(MemberId, Uuid)>, Vec<_>) = gone
+            .into_iter()
+            .partition(|(member, _)| self.is_out(*member));
+        self.reshape.gone = left;
+        out.notices.extend(
+            told.into_iter()
+                .map(|(member, uuid)| Notice::Removed { member, uuid }),
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Examinations under way: the reads of all columns of a batch, and the job that follows
+//! (`verify.rs`).
+//!
+//! Beside users a column is read in pieces, one after the other; else as a whole.
+//!
+//! The segment is pinned from the first read to the end of the job, so that it is not used again
+//! meanwhile. Columns of members that do not hold the segment are not read, and nothing is said of
+//! them.
+
+use crate::jobs::{Job, Work};
+use crate::limits::{UNREAD, VERIFY_PIECE_ROWS};
+use crate::member::Purpose;
+use crate::verify::{VerifyWork, lean};
+use crate::{Engine, Outbox};
+use std::ops::Range;
+use windrow_geometry::Column;
+use windrow_io::{Buf, MemberOp};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, SegmentId, StreamId};
+
+/// Who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum VerifyGoal {
+    Scrub,
+    Rebuild,
+    Clean { victim: u32 },
+}
+
+/// A batch being read.
+#[derive(Debug)]
+pub(crate) struct Verification {
+    goal: VerifyGoal,
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+    columns: Vec<Option<Buf>>,
+    /// Columns that are not read.
+    absent: u64,
+    /// Those of them that could be.
+    skipped: u64,
+    left: u32,
+}
+
+impl Engine {
+    /// Reads a batch. Returns the bytes that are read; 0: no column is there, nothing will come of
+    /// it.
+    pub(crate) fn verify(
+        &mut self,
+        goal: VerifyGoal,
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+        out: &mut Outbox,
+    ) -> u64 {
+        let shape = *self.zones.shape(segment);
+        let lean = goal == VerifyGoal::Rebuild && lean::is_for(&shape);
+        let there = self.columns_there(segment, row);
+        let skipped = if lean {
+            lean::needless(&shape, there)
+        } else {
+            0
+        };
+        self.verify_columns(
+            Verification {
+                goal,
+                segment,
+                row,
+                rows,
+                columns: Vec::new(),
+                absent: 0,
+                skipped,
+                left: 0,
+            },
+            there & !skipped,
+            out,
+        )
+    }
+
+    /// Columns of the batch at this row whose members hold the segment, as a bit mask.
+    fn columns_there(&self, segment: SegmentId, row: u32) -> u64 {
+        let holds = |c: &u8| {
+            self.holds(
+                self.zones.locate(segment).address(row, Column(*c)).0,
+                segment,
+            )
+        };
+        (0..self.zones.shape(segment).width)
+            .filter(holds)
+            .fold(0, |mask, c| mask | 1 << c)
+    }
+
+    fn verify_columns(&mut self, verification: Verification, wanted: u64, out: &mut Outbox) -> u64 {
+        if wanted == 0 {
+            return 0;
+        }
+        let Verification { segment, rows, .. } = verification;
+        let width = self.zones.shape(segment).width;
+        let absent = !wanted & (u64::MAX >> (64 - width));
+        self.segments.get_mut(segment).pins += 1;
+        let columns = (0..width).map(|_| None).collect();
+        let at = self.verifications.insert(Verification {
+            columns,
+            absent,
+            ..verification
+        });
+        let piece = self.piece_rows(rows);
+        (0..width)
+            .filter(|c| wanted >> c & 1 == 1)
+            .for_each(|c| self.read_piece(at, c, 0..piece, out));
+        u64::from(wanted.count_ones()) * u64::from(rows) * BLOCK_BYTES
+    }
+
+    /// How many of so many rows of a column are read at once. Users who come meanwhile wait for
+    /// what is under way.
+    fn piece_rows(&self, left: u32) -> u32 {
+        if self.users.are_about(self.now_ns) {
+            left.min(VERIFY_PIECE_ROWS)
+        } else {
+            left
+        }
+    }
+
+    fn read_piece(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
+        let Some(verification) = self.verifications.get_mut(at) else {
+            return;
+        };
+        verification.left += 1;
+        let (member, offset) = self
+            .zones
+            .locate(verification.segment)
+            .address(verification.row + rows.start, Column(column));
+        let buf = self.buffers.get(rows.len() * BLOCK_SIZE);
+        let purpose = Purpose::Verify {
+            verification: at,
+            column,
+            first: rows.start,
+            rows: rows.len() as u32,
+        };
+        self.send(member, MemberOp::Read { offset, buf }, purpose, out);
+    }
+
+    /// Rows of a column of a batch have been read, or not.
+    pub(crate) fn verify_read(
+        &mut self,
+        at: u32,
+        column: u8,
+        rows: Range<u32>,
+        buf: Option<Buf>,
+        out: &mut Outbox,
+    ) {
+        let Some(verification) = self.verifications.get_mut(at) else {
+            return;
+        };
+        let all = verification.rows;
+        let address = &mut verification.columns[usize::from(column)];
+        match buf {
+            Some(buf) if rows.len() == all as usize => *address = Some(buf),
+            Some(buf) => {
+                // (Zeroes would be right where padding is.)
+                let unread = || {
+                    let mut whole = self.buffers.get(all as usize * BLOCK_SIZE);
+                    whole.fill(UNREAD);
+                    whole
+                };
+                let whole = address.get_or_insert_with(unread);
+                whole[rows.start as usize * BLOCK_SIZE..rows.end as usize * BLOCK_SIZE]
+                    .copy_from_slice(&buf);
+            }
+            None if rows.len() > 1 => self.read_rows(at, column, rows.clone(), out),
+            None => {}
+        }
+        if rows.len() > 1 && rows.end < all {
+            // A piece; a single row has the rest of its column under way beside it, or is the last
+            // one.
+            self.read_next_piece(at, column, rows.end, out);
+        }
+        let Some(verification) = self.verifications.get_mut(at) else {
+            return;
+        };
+        verification.left -= 1;
+        if verification.left > 0 {
+            return;
+        }
+        let Verification {
+            goal,
+            segment,
+            row,
+            rows,
+            skipped,
+            mut absent,
+            ..
+        } = *verification;
+        let columns = std::mem::take(&mut verification.columns);
+        for c in 0..columns.len() {
+            // A member that was lost meanwhile is absent, not wrong.
+            let (member, _) = self.zones.locate(segment).address(row, Column(c as u8));
+            absent |= u64::from(!self.holds(member, segment)) << c;
+        }
+        let (pool, shape, buffers) = (
+            self.superblock.pool,
+            *self.zones.shape(segment),
+            self.buffers.clone(),
+        );
+        let wanted = if goal == VerifyGoal::Rebuild && lean::is_for(&shape) {
+            self.stale_columns(segment, row)
+        } else {
+            0
+        };
+        let stream = StreamId(self.segments.get(segment).stream);
+        let work = VerifyWork {
+            verification: at,
+            pool,
+            segment,
+            row,
+            rows,
+            shape,
+            stream,
+            columns,
+            absent,
+            wanted,
+            skipped,
+            buffers,
+            refused: Vec::new(),
+            live: 0,
+            found: None,
+        };
+        out.jobs.push(Job(Work::Verify(Box::new(work))));
+    }
+
+    /// Goes on with a column that is read in pieces.
+    fn read_next_piece(&mut self, at: u32, column: u8, first: u32, out: &mut Outbox) {
+        let Some(verification) = self.verifications.get(at) else {
+            return;
+        };
+        let end = first + self.piece_rows(verification.rows - first);
+        if self.has_column(at, column) {
+            self.read_piece(at, column, first..end, out);
+        }
+    }
+
+    /// One bad sector makes a whole piece unreadable: its rows are read one by one, so that bad
+    /// sectors of several members do not add up. Rows that cannot be read are zeroes, which no
+    /// checksum takes for anything else.
+    fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
+        let Some(verification) = self.verifications.get(at) else {
+            return;
+        };
+        if !self.has_column(at, column) {
+            return;
+        }
+        match verification.goal {
+            VerifyGoal::Scrub => self.scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
+            VerifyGoal::Rebuild => self.rebuild_reads_again(rows.len() as u32),
+            VerifyGoal::Clean { .. } => {}
+        }
+        rows.for_each(|row| self.read_piece(at, column, row..row + 1, out));
+    }
+
+    /// True if the member of the column is there.
+    fn has_column(&self, at: u32, column: u8) -> bool {
+        let Some(verification) = self.verifications.get(at) else {
+            return false;
+        };
+        let (member, _) = self
+            .zones
+            .locate(verification.segment)
+            .address(verification.row, Column(column));
+        self.members.list[member.index()].online
+    }
+
+    /// A batch has been examined.
+    pub(crate) fn verified(&mut self, mut work: VerifyWork, out: &mut Outbox) {
+        // (The short way of a rebuild has spent its columns, and head and tail that it believes are
+        // in columns of different members.)
+        if work.wanted == 0
+            && let Some(found) = &work.found
+        {
+            let (segment, row, batch) = (work.segment, work.row, &found.batch);
+            match self.live_in_batch(segment, row, batch) {
+                Some(live) => work.live = live,
+                None => {
+                    // There are no more headers than columns and what follows from them, so this
+                    // ends.
+                    work.refused.push(batch.frame.clone());
+                    work.found = None;
+                    return out.jobs.push(Job(Work::Verify(Box::new(work))));
+                }
+            }
+        }
+        let Some(verification) = self.verifications.remove(work.verification) else {
+            return;
+        };
+        let Verification {
+            goal,
+            segment,
+            row,
+            rows,
+            skipped,
+            ..
+        } = verification;
+        match goal {
+            VerifyGoal::Rebuild
+                if work.found.is_none() && skipped != 0 && self.stopped.is_none() =>
+            {
+                // The long way, with everything that there is.
+                let there = self.columns_there(segment, row);
+                let again = Verification {
+                    goal,
+                    segment,
+                    row,
+                    rows,
+                    columns: Vec::new(),
+                    absent: 0,
+                    skipped: 0,
+                    left: 0,
+                };
+                let read = self.verify_columns(again, there, out);
+                if read > 0 {
+                    self.rebuild_reads_again(rows * there.count_ones());
+                }
+                if read == 0 {
+                    self.rebuild_verified(segment, row, rows, None, out);
+                }
+            }
+            VerifyGoal::Scrub => self.scrub_verified(segment, row, rows, work, out),
+            VerifyGoal::Clean { victim } => self.clean_verified(victim, row, work.found),
+            VerifyGoal::Rebuild => self.rebuild_verified(segment, row, rows, work.found, out),
+        }
+        self.segments.unpin(segment);
+    }
+
+    /// Rows of a segment before its first batch that is not committed.
+    pub(crate) fn committed_rows(&self, segment: SegmentId) -> u32 {
+        let s = self.segments.get(segment);
+        let in_flight = self
+            .streams
+            .iter()
+            .flat_map(|stream| &stream.in_flight)
+            .filter(|batch| batch.segment == segment);
+        in_flight
+            .map(|batch| batch.row)
+            .min()
+            .map_or(s.filled_rows, |row| row.min(s.filled_rows))
+    }
+}

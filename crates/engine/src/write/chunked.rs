@@ -1,0 +1,198 @@
+//! Writes that are admitted part by part: those that are larger than the room in the log, and those
+//! that come back with their unaligned edges made whole.
+//!
+//! 1 Before anything is admitted the whole write is surveyed: every map page it needs exists, and
+//!   the pool has space for all of its blocks. What does not fit is refused here, with nothing
+//!   written. 2 All its orders are taken at once; nothing else takes orders, and nothing that takes
+//!   space is admitted, until it is done. 3 Each part is as large as the room allows; parts are
+//!   visible to reads as they are admitted (the unit of atomicity is the block). 4 The write is
+//!   answered with its last part.
+//!
+//! So a part is not refused for space after parts before it were admitted, also if the plan was
+//! lowered meanwhile (a layout that comes into force may do so by a few segments): what was
+//! promised is kept. Should a part fail otherwise, what was admitted stays, as after any write that
+//! ends in an error, and the orders that are left over are marked as used in the log.
+
+use super::room::DATA_UNITS;
+use crate::pending::BlockKey;
+use crate::reduction::Need;
+use crate::{Engine, Outbox};
+use windrow_format::batch::Entry;
+use windrow_io::{Payload, RequestError, RequestId};
+use windrow_types::{BLOCK_SIZE, Lba, Lsn, VolumeId};
+
+/// What is known of a write beside its blocks.
+#[derive(Debug)]
+pub(super) struct ChunkedTarget {
+    pub(super) id: RequestId,
+    pub(super) volume: VolumeId,
+    pub(super) fua: bool,
+    /// Bytes of user data.
+    pub(super) user_bytes: u64,
+    /// Blocks that are released when it is done.
+    pub(super) held: Option<(BlockKey, BlockKey)>,
+}
+
+/// A write that is being admitted part by part.
+#[derive(Debug)]
+pub(crate) struct ChunkedWrite {
+    target: ChunkedTarget,
+    /// Whole blocks, ascending.
+    pieces: Vec<(Lba, Payload)>,
+    /// Piece to go on with, and how many of its blocks are admitted.
+    piece: usize,
+    done: u64,
+    /// First order of the request, next and last order of its blocks.
+    first: Lsn,
+    next: Lsn,
+    last: Lsn,
+}
+
+impl ChunkedWrite {
+    /// `blocks` whole blocks in `pieces` with orders from `next` on; the request's orders begin
+    /// with `first`.
+    pub(super) fn new(
+        target: ChunkedTarget,
+        pieces: Vec<(Lba, Payload)>,
+        first: Lsn,
+        next: Lsn,
+        blocks: u64,
+    ) -> Self {
+        Self {
+            target,
+            pieces,
+            piece: 0,
+            done: 0,
+            first,
+            next,
+            last: Lsn(next.0 + blocks - 1),
+        }
+    }
+
+    pub(super) fn id(&self) -> RequestId {
+        self.target.id
+    }
+
+    /// The first order that is not queued.
+    pub(super) fn next(&self) -> Lsn {
+        self.next
+    }
+}
+
+impl Engine {
+    /// Begins to admit whole blocks in parts, or refuses them.
+    pub(super) fn admit_chunked(
+        &mut self,
+        target: ChunkedTarget,
+        pieces: Vec<(Lba, Payload)>,
+        out: &mut Outbox,
+    ) {
+        match self.survey_pieces(target.volume, &pieces) {
+            Err(error) => self.fail(target.id, error, out),
+            Ok(blocks) => {
+                let first = self.lsns.take(blocks);
+                self.admission.part = Some(ChunkedWrite::new(target, pieces, first, first, blocks));
+            }
+        }
+    }
+
+    /// Makes sure that all pieces can be admitted; returns the number of their blocks.
+    pub(super) fn survey_pieces(
+        &mut self,
+        volume: VolumeId,
+        pieces: &[(Lba, Payload)],
+    ) -> Result<u64, RequestError> {
+        let mut scratch = std::mem::take(&mut self.admission.scratch);
+        let (mut need, mut blocks) = (Ok(Need::default()), 0);
+        for (first, data) in pieces {
+            need = need
+                .and_then(|need| Ok(need.and(self.survey(volume, *first, data, &mut scratch)?)));
+            blocks += (data.len() / BLOCK_SIZE) as u64;
+        }
+        self.admission.scratch = scratch;
+        if let Err(error) = need.and_then(|need| self.check_space(need)) {
+            for (first, data) in pieces {
+                self.drop_empty_pages(volume, *first, (data.len() / BLOCK_SIZE) as u64);
+            }
+            return Err(error);
+        }
+        Ok(blocks)
+    }
+
+    /// Goes on with the write that is admitted in parts; true if it is done.
+    pub(super) fn admit_next_chunk(&mut self, out: &mut Outbox) -> bool {
+        let Some(mut part) = self.admission.part.take() else {
+            return true;
+        };
+        while let Some((start, data)) = part.pieces.get(part.piece) {
+            let total = (data.len() / BLOCK_SIZE) as u64;
+            // Credit is spent to the last unit: the block that takes it below 0 goes too.
+            let blocks = self
+                .room_units()
+                .saturating_sub(self.room_for_index_pages())
+                .min(self.admission.pace.units().saturating_add(DATA_UNITS - 1))
+                / DATA_UNITS;
+            let blocks = blocks.min(total - part.done);
+            if blocks == 0 {
+                self.admission.part = Some(part);
+                return false;
+            }
+            let first = Lba(start.0 + part.done);
+            let bytes = data.slice(
+                part.done as usize * BLOCK_SIZE,
+                blocks as usize * BLOCK_SIZE,
+            );
+            let mut scratch = std::mem::take(&mut self.admission.scratch);
+            let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
+            self.admission.scratch = scratch;
+            if let Err(error) = room {
+                self.break_off(part, error, out);
+                return true;
+            }
+            self.admit_surveyed(part.target.volume, first, part.next, bytes);
+            self.place(out);
+            part.next = Lsn(part.next.0 + blocks);
+            part.done += blocks;
+            if part.done == total {
+                part.piece += 1;
+                part.done = 0;
+            }
+        }
+        let lsns = (part.first, part.last);
+        self.counters.user_write_bytes += part.target.user_bytes;
+        self.end_part(part, Ok(lsns), out);
+        true
+    }
+
+    /// Ends a write of which nothing more is admitted.
+    pub(super) fn break_off(&mut self, part: ChunkedWrite, error: RequestError, out: &mut Outbox) {
+        let mut done = part.done;
+        for (first, data) in &part.pieces[part.piece..] {
+            let left = (data.len() / BLOCK_SIZE) as u64 - done;
+            self.drop_empty_pages(part.target.volume, Lba(first.0 + done), left);
+            done = 0;
+        }
+        // Its remaining orders are never used: say so in the log, or P could not pass them.
+        let count = part.last.0 - part.next.0 + 1;
+        self.queue_record(
+            Entry::Covered {
+                first: part.next,
+                count,
+            },
+            part.last,
+        );
+        self.end_part(part, Err(error), out);
+    }
+
+    fn end_part(
+        &mut self,
+        part: ChunkedWrite,
+        result: Result<(Lsn, Lsn), RequestError>,
+        out: &mut Outbox,
+    ) {
+        if let Some(span) = part.target.held {
+            self.release(span);
+        }
+        self.finish_admission(part.target.id, result, part.target.fua, out);
+    }
+}
