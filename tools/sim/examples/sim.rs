@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windrow_engine::InjectedFault;
+use windrow_random::mix;
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
@@ -472,6 +473,10 @@ fn main() -> ExitCode {
         sum(|o| o.spares_taken),
         sum(|o| o.renewed),
     );
+    let traces = outcomes
+        .iter()
+        .fold(0u64, |sum, outcome| mix(sum ^ outcome.trace_hash));
+    println!("hash of the traces: {traces:016x}");
     if arguments.options.beyond {
         println!(
             "beyond redundancy: {} starts worked, {} were refused; {} blocks lost, all named by scrubs; {} damaged batches",
