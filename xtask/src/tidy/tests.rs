@@ -309,12 +309,15 @@ fn error_ids_and_their_guide_agree() {
     );
     let mut both = tree(&[
         code,
-        ("docs/operations.md", "`WR-POOL-001` and `WR-POOL-002`\n"),
+        (
+            "docs/reference/errors.md",
+            "`WR-POOL-001` and `WR-POOL-002`\n",
+        ),
     ]);
     both.files.extend(good_tree().files);
     finds(
         &both,
-        "error[error-ids] docs/operations.md: `WR-POOL-002` is explained and not used",
+        "error[error-ids] docs/reference/errors.md: `WR-POOL-002` is explained and not used",
     );
     finds(
         &with(code.0, code.1),

@@ -14,8 +14,8 @@ const MACHINE_FOLDERS: &[&str] = &[
     concat!("/wo", "rk/"),
 ];
 
-/// The guide that explains error ids.
-const OPERATIONS: &str = "docs/operations.md";
+/// The page that explains error ids.
+const ERRORS: &str = "docs/reference/errors.md";
 
 /// Cargo's own commands that documents may show.
 const CARGO_COMMANDS: &[&str] = &[
@@ -106,24 +106,19 @@ fn changelog(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// Error ids are an interface: each one in the code has a line in the operations guide, and the
-/// guide invents none.
+/// Error ids are an interface: each one in the code has a line in the reference, and the
+/// reference invents none.
 fn error_ids(tree: &Tree, findings: &mut Findings) {
     let in_code: BTreeSet<&str> = tree
         .with_extension("rs")
         .filter(|(path, _)| path.starts_with("crates/") || path.starts_with("tools/"))
         .flat_map(|(_, text)| ids(text))
         .collect();
-    let documented: BTreeSet<&str> = tree
-        .text(OPERATIONS)
-        .map(ids)
-        .into_iter()
-        .flatten()
-        .collect();
+    let documented: BTreeSet<&str> = tree.text(ERRORS).map(ids).into_iter().flatten().collect();
     for id in in_code.difference(&documented) {
         findings.error(
             "error-ids",
-            OPERATIONS,
+            ERRORS,
             0,
             format!("`{id}` is used in the code and not explained"),
         );
@@ -131,7 +126,7 @@ fn error_ids(tree: &Tree, findings: &mut Findings) {
     for id in documented.difference(&in_code) {
         findings.error(
             "error-ids",
-            OPERATIONS,
+            ERRORS,
             0,
             format!("`{id}` is explained and not used in the code"),
         );
