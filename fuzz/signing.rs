@@ -1,6 +1,6 @@
-//! Puts right checksums on wrong bytes, by the rules of `docs/on-disk-format.md`, so that a fuzzer
-//! reaches what lies behind the checksums. Written from the document and not from the code, so that
-//! it also compares the two.
+//! Puts right checksums on wrong bytes, by the rules of `docs/internals/format.md`, so that a
+//! fuzzer reaches what lies behind the checksums. Written from the document and not from the code,
+//! so that it also compares the two.
 
 use windrow_types::{PoolUuid, SegmentId, Uuid};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -108,7 +108,7 @@ pub fn sign_label(label: &mut [u8]) {
     label[16..24].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Signs the chunks of a compact trace (`docs/trace-format.md`), as far as their lengths lead. The
+/// Signs the chunks of a compact trace (`docs/lab/traces.md`), as far as their lengths lead. The
 /// head of the file is put right, too.
 pub fn sign_trace(bytes: &mut [u8]) {
     if bytes.len() < 16 {

@@ -572,7 +572,7 @@ pub struct Limits {
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
     /// What a write and a flush of one member cost, in bytes that it could have written meanwhile
-    /// (docs/journal.md, Cost).
+    /// (docs/internals/journal.md, Cost).
     pub flush_cost_bytes: u64,
     /// Records of one flush up to this size go to journal devices whatever they cost; of a larger
     /// one, what does not fill rows.
@@ -580,7 +580,7 @@ pub struct Limits {
     /// Payloads of journal records are packed (LZ4) where that makes them smaller.
     pub compresses_records: bool,
     /// Most of users' batches under way at one member while somebody reads or flushes
-    /// (docs/latency.md, Windows).
+    /// (docs/internals/scheduling.md, Windows).
     pub foreground_window_bytes: u64,
     /// Most of cleaning, checkpoints, rebuild, scrub and discards while users are about.
     pub background_window_bytes: u64,

@@ -314,9 +314,9 @@ impl Engine {
     /// A victim of which `gained` bytes come free is cleaned although the log of the last two
     /// checkpoints, which may not be cleaned yet, holds a better one. What is moved in vain for
     /// want of a checkpoint adds up; when it comes to the price of one, one begins
-    /// ([`OPPORTUNITY_COST_RATIO`] times, as two checkpoints have to pass, and moves also gain space for
-    /// later). What is partly alive counts for less: it would not wait in vain, as more of it dies
-    /// meanwhile.
+    /// ([`OPPORTUNITY_COST_RATIO`] times, as two checkpoints have to pass, and moves also gain
+    /// space for later). What is partly alive counts for less: it would not wait in vain, as more
+    /// of it dies meanwhile.
     pub(crate) fn opportunity_cost_victim(&mut self, gained: u64) {
         if self.checkpoint.is_idle() {
             self.checkpoint.opportunity_cost += self.segments.opportunity_cost(gained);

@@ -1,5 +1,5 @@
 //! Deduplication: content that blocks share is a block of the shared volume; blocks refer to it by
-//! its number, the id (docs/dedup.md).
+//! its number, the id (docs/internals/reduction.md).
 //!
 //! A block of a volume with deduplication goes through reduction so: 1 *print*: a worker takes its
 //! fingerprint. 2 *decide*, in order of the queue, once the fingerprints of all blocks before it

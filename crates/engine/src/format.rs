@@ -12,8 +12,8 @@
 //! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must
 //! leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied; batch
 //! headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images
-//! are larger, and the ends of columns are left out, too. Why that is enough is in docs/reserve.md
-//! and docs/capacity.md.
+//! are larger, and the ends of columns are left out, too. Why that is enough is in
+//! docs/internals/reserve.md and docs/internals/reserve.md.
 
 use crate::api::Overhead;
 use crate::limits::{

@@ -18,11 +18,11 @@
 //!   several spans one after the other, the member is *slow*: that is told, and from then on others
 //!   are asked at the same time as it. It is never thrown out: that is for people to decide.
 //! 5 A late read that others have answered is *owed* by its member. One that owes
-//!   [`OUTSTANDING_LATE_READS_MAX`] is **passed over**: what can be had without it is not asked of it at all,
-//!   counts as late there, and takes nothing from the budget, as if the member were gone. The
-//!   others are up to that: they have answered all of these first. As soon as it gives something
-//!   back it is asked again, so no probe is needed, and what piles up at a mute member is what it
-//!   owes and what clients had outstanding.
+//!   [`OUTSTANDING_LATE_READS_MAX`] is **passed over**: what can be had without it is not asked of
+//!   it at all, counts as late there, and takes nothing from the budget, as if the member were
+//!   gone. The others are up to that: they have answered all of these first. As soon as it gives
+//!   something back it is asked again, so no probe is needed, and what piles up at a mute member is
+//!   what it owes and what clients had outstanding.
 //!
 //! Time is that of ticks. Everything here is a matter of speed; what is read is verified as always.
 

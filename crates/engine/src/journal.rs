@@ -1,4 +1,5 @@
-//! The journal: synchronous writes are durable before their rows are full (docs/journal.md).
+//! The journal: synchronous writes are durable before their rows are full
+//! (docs/internals/journal.md).
 //!
 //! 1 While flushes come, whatever is admitted is kept in the **backlog**, in order, until it is
 //!   durable.
@@ -10,8 +11,8 @@
 //! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last
 //!   order in it is durable in the log.
 //!
-//! Invariants: the backlog has no gap in its orders; `durable_lsn` never falls, and every order up to
-//! it is durable in the log or in a record whose chunk is not free; nothing that is decided by
+//! Invariants: the backlog has no gap in its orders; `durable_lsn` never falls, and every order up
+//! to it is durable in the log or in a record whose chunk is not free; nothing that is decided by
 //! places in the log (reuse of segments, checkpoint roots) looks at `durable_lsn`.
 
 mod backlog;

@@ -1,20 +1,20 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement),
-//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/address.rs` (the open batch),
-//! `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters),
-//! `flush.rs` (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map,
-//! runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
-//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/scheduler.rs` (which
-//! of them wait for others). Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves),
-//! `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables),
-//! `weight.rs` and `reduction.rs` (what data is reckoned with, and what reduction saves is used
-//! for). Health: `verification.rs` and `verify.rs` (what each block of a batch must be), `scrub.rs`
-//! (one batch after the other), `rebuild.rs` (members that come back), `background.rs` (the pace of
-//! both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
-//! `reshape.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
-//! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by
-//! [`Engine`]; no locks, no clock, no randomness, no threads.
+//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/address.rs` (the open
+//! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live
+//! counters), `flush.rs` (durability), `journal.rs` (small flushes). A read: `read.rs` (pending
+//! blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row
+//! by row), `slow.rs` (around slow members). Member commands: `member/send.rs`,
+//! `member/scheduler.rs` (which of them wait for others). Space: `segment.rs` (states, reuse rule),
+//! `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs`
+//! (images of the tables), `weight.rs` and `reduction.rs` (what data is reckoned with, and what
+//! reduction saves is used for). Health: `verification.rs` and `verify.rs` (what each block of a
+//! batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that come back),
+//! `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used
+//! while two layouts are there), `reshape.rs`. Accounts: `status.rs`, `survey.rs` (who refers to
+//! which shared content). Start: `format.rs` (a new pool), `recover/` (an existing one). Everything
+//! that changes is owned by [`Engine`]; no locks, no clock, no randomness, no threads.
 
 pub mod api;
 mod background;

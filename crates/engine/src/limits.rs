@@ -281,7 +281,7 @@ pub const COMPRESSED_UNITS_MAX: u32 = 224;
 
 /// Under a lasting load users rest at one part in so many of the garbage there is
 /// (`write/pace.rs`): what is kept free is missing to cleaning. With 1/64 cleaning was measured to
-/// cost 0 to 0.8 % more (docs/decisions/0005-pacing.md).
+/// cost 0 to 0.8 % more (docs/internals/decisions/0005-pacing.md).
 pub const PACE_GARBAGE_SHARE: u64 = 64;
 /// A pool with so little garbage that users would rest below one part in so many of a segment has
 /// no pace: space comes back in whole segments, and smoothing that keeps half a segment free, which
@@ -301,7 +301,7 @@ pub const PACE_GAIN_MAX: u64 = 64;
 pub const CHECKPOINT_COST_RATIO: u64 = 29;
 /// A checkpoint begins when cleaning has moved so many times its cost in vain for want of one: near
 /// the least of what cleaning and checkpoints write together, on uniform and skewed writes and
-/// those of a journal (docs/policies.md).
+/// those of a journal (docs/internals/reserve.md).
 pub const OPPORTUNITY_COST_RATIO: u64 = 8;
 /// No checkpoint for want of victims before the log has grown by one part in so many of the pool
 /// since the last one began.
@@ -343,7 +343,7 @@ pub const JOURNAL_BACKLOG_BYTES: u64 = 8 << 20;
 /// For so long after a flush the next one is expected.
 pub const JOURNAL_LISTEN_NS: u64 = 1_000_000_000;
 /// What a write and a flush of one member cost, in bytes that it could have written meanwhile
-/// (docs/journal.md).
+/// (docs/internals/journal.md).
 pub const FLUSH_COST_BYTES: u64 = 16 << 10;
 /// Encoded tables of replayed batches that recovery keeps in memory between its passes: some 20
 /// bytes for an entry, so about 12 million entries. Tables beyond it are read again. Beside them

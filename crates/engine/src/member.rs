@@ -1,7 +1,8 @@
-//! Members: state, commands in flight, exact accounting. `member/slot_state.rs` is the table of states
-//! and events, `member/exchange.rs` what the administrator can do with members, `member/writer.rs`
-//! the superblock writer, `member/send.rs` how commands go, `member/scheduler.rs` which of them wait
-//! for others, `member/hangs.rs` which have no answer for long.
+//! Members: state, commands in flight, exact accounting. `member/slot_state.rs` is the table of
+//! states and events, `member/exchange.rs` what the administrator can do with members,
+//! `member/writer.rs` the superblock writer, `member/send.rs` how commands go,
+//! `member/scheduler.rs` which of them wait for others, `member/hangs.rs` which have no answer for
+//! long.
 //!
 //! **A failed write or flush latches the member** at once: nothing is sent to it any more, and
 //! before the next acknowledgement that depends on its absence (a commit that lost a column, a
@@ -97,7 +98,7 @@ pub enum Purpose {
         segment: SegmentId,
     },
     /// None any more: its member was taken out of service, and nobody waits for it
-    /// (docs/members.md, "Members that answer nothing").
+    /// (docs/internals/members.md, "Members that answer nothing").
     Disowned {
         /// It may still change something on the device.
         changes: bool,

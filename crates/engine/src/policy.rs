@@ -1,4 +1,4 @@
-//! The pool's policy at work: which stream a block goes to (docs/policies.md).
+//! The pool's policy at work: which stream a block goes to (docs/internals/cleaning.md).
 //!
 //! 1 Each user block is shown to the placement when it is placed, each moved block when it is
 //!   moved; the placement names a class, and [`Classes`] the stream of the class.
@@ -9,8 +9,9 @@
 //! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins,
 //!   then it is used. Whichever kept checkpoint is replayed, its chain is found. It stays open: a
 //!   stream that is not wanted any more holds its open segment.
-//! 4 Where there may be shared content (docs/dedup.md) users' writes go to the first stream only.
-//!   What a start readmits from a journal goes there, too: it has the segments for it in hand.
+//! 4 Where there may be shared content (docs/internals/reduction.md) users' writes go to the first
+//!   stream only. What a start readmits from a journal goes there, too: it has the segments for it
+//!   in hand.
 //! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a
 //!   start begins to learn anew.
 
@@ -88,8 +89,8 @@ fn is_data(stream: u8) -> bool {
 ///
 /// Each holds two segments at most, the open one and the one it goes on in, and these are missing
 /// to what can be cleaned. All together they hold no more than the spare that the least spare
-/// factor leaves (so the claims of docs/reserve.md hold whatever the factor becomes), and no more
-/// than an eighth of the present one.
+/// factor leaves (so the claims of docs/internals/reserve.md hold whatever the factor becomes), and
+/// no more than an eighth of the present one.
 pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
     let data = u64::from(plan.segments.saturating_sub(plan.reserve_segments));
     let least = data * u64::from(SPARE_PER_MILLE_MIN) / 1000 / EXTRA_STREAM_SEGMENTS;

@@ -1,4 +1,4 @@
-//! Rebuild of members that come back (docs/members.md).
+//! Rebuild of members that come back (docs/internals/members.md).
 //!
 //! A member that is rebuilt takes part in all writes. What it has missed are the segments that are
 //! *stale* on it: each of their batches is examined, and the columns of the member are written as

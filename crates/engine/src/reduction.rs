@@ -1,4 +1,4 @@
-//! What compression and deduplication save: spare space, or capacity (docs/capacity.md).
+//! What compression and deduplication save: spare space, or capacity (docs/internals/reserve.md).
 //!
 //! With `spare` a pool takes as many blocks as it would without them: `used_blocks` is compared
 //! with the plan. With `capacity` the charge is (`weight.rs`): what blocks take as they are stored,

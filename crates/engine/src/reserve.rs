@@ -1,7 +1,7 @@
 //! The ledger of the reserve: what each spender has taken of the segments that users leave alone.
 //!
-//! docs/reserve.md proves that a full pool moves if no spender takes more than it was counted with.
-//! The ledger counts what they take, and asserts it:
+//! docs/internals/reserve.md proves that a full pool moves if no spender takes more than it was
+//! counted with. The ledger counts what they take, and asserts it:
 //!
 //! 1 **A checkpoint** takes at most `checkpoint_segments` from its first page to its root. One that
 //!   a crash cuts off costs nothing: what it took is free after the start.

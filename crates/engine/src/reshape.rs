@@ -1,5 +1,5 @@
 //! Growth: the pool takes a new layout over more members, and what lies in the old one moves over
-//! (docs/growth.md).
+//! (docs/internals/reshape.md).
 //!
 //! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool,
 //!   with segment numbers of its own. 2 One superblock

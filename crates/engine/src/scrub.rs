@@ -1,5 +1,5 @@
 //! Scrub: every committed batch that holds live data is examined, one segment after the other
-//! (docs/members.md).
+//! (docs/internals/members.md).
 //!
 //! 1 The next batch is read, all columns of it. 2 A job finds what each block must be
 //!   (`verify.rs`). 3 Live blocks of rows in which something

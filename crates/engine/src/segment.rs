@@ -109,7 +109,7 @@ pub struct Segment {
     /// Newest cleaned batch that moved one of its blocks away.
     pub moved_by: BatchSeq,
     /// Members, as a bit mask, that are being rebuilt and on which it is not whole
-    /// (docs/members.md).
+    /// (docs/internals/members.md).
     pub stale: u64,
     /// It is set aside, and something in it has died since.
     pub touched: bool,

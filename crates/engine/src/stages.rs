@@ -1,5 +1,5 @@
 //! Where the time of requests goes: a histogram for each stage of a write, a flush, a read, of what
-//! is held back, and of cleaning (docs/latency.md).
+//! is held back, and of cleaning (docs/internals/scheduling.md).
 //!
 //! Recording is an addition in a table; most stages count batches and rounds, not blocks. Time is
 //! that of the last tick.
@@ -86,7 +86,7 @@ impl Stage {
 /// What one stage took since start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StageTimes {
-    /// Its name (docs/latency.md).
+    /// Its name (docs/internals/scheduling.md).
     pub stage: String,
     /// Its times.
     #[serde(flatten)]

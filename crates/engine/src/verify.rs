@@ -1,5 +1,5 @@
 //! Examination of a batch: what each of its blocks must be, and which of them are not
-//! (docs/members.md).
+//! (docs/internals/members.md).
 //!
 //! Every data block is known by a checksum (payload by its own, head and tail by theirs, padding is
 //! zero), and the redundancy follows from the data. Nothing else is ever taken for right:

@@ -12,8 +12,8 @@
 //! has payload, else nothing; of shared content its weight, once. `self_check` holds it against the
 //! maps.
 //!
-//! Cleaning decides by weights alone (docs/reserve.md, claim 2). What is stored, which is less, is
-//! counted beside it.
+//! Cleaning decides by weights alone (docs/internals/reserve.md, claim 2). What is stored, which is
+//! less, is counted beside it.
 
 use windrow_format::map_entry::MapEntry;
 use windrow_types::FULL_BLOCK_UNITS;

@@ -1,5 +1,5 @@
 //! Pages of the index of deduplication: fingerprints of content, in the order in which it was
-//! written (`docs/on-disk-format.md`, section 8a).
+//! written (`docs/internals/format.md`, section 8a).
 //!
 //! ```text
 //!  0 magic "WIDX"            4 entries n (16 bits), 0 (16 bits)

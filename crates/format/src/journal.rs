@@ -1,7 +1,7 @@
 //! Journal records: small synchronous writes, durable before their rows are full.
 //!
-//! A record lies in one chunk of the journal ([`windrow_geometry::JournalArea`]), with the same bytes
-//! in each copy of the chunk:
+//! A record lies in one chunk of the journal ([`windrow_geometry::JournalArea`]), with the same
+//! bytes in each copy of the chunk:
 //! ```text
 //! 0 .. 128          header
 //! 128 .. head       the table: entries, then for each payload one CRC-32C and its length (u16)
@@ -178,8 +178,8 @@ fn seed(pool: &PoolUuid, epoch: Epoch, chunk: u32, offset: u32) -> u64 {
     xxh3_64_with_seed(&address, 0)
 }
 
-/// Writes a record into `out`, which has [`compressed_record_bytes`] bytes. Payloads are blocks of 4096
-/// bytes, or what they were packed into, one for each entry that has one.
+/// Writes a record into `out`, which has [`compressed_record_bytes`] bytes. Payloads are blocks of
+/// 4096 bytes, or what they were packed into, one for each entry that has one.
 ///
 /// # Panics
 /// If table, payloads, and the length of `out` do not agree.

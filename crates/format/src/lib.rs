@@ -1,5 +1,5 @@
-//! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/on-disk-format.md` is
-//! its specification.
+//! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/internals/format.md`
+//! is its specification.
 //!
 //! Read in this order: [`superblock`] (what a member is and where to begin), [`batch`] (what the
 //! log is made of), [`journal`] (what is durable before its rows are full), [`checkpoint`] (pages

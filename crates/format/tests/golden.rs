@@ -1,5 +1,5 @@
 //! The bytes of format version 1, frozen. A change of any of these files is a change of the format:
-//! it needs a new version or feature flag (see `docs/on-disk-format.md`), never a new fixture.
+//! it needs a new version or feature flag (see `docs/internals/format.md`), never a new fixture.
 //! `WINDROW_WRITE_FIXTURES=1 cargo test -p windrow-format` writes files that do not exist yet.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Reads that a connection's thread starts and ends itself.
 //!
-//! 1. A thread that [attends](windrow_frontend::Session::attend) to its session gets a lane, a small
-//!    ring of its own.
+//! 1. A thread that [attends](windrow_frontend::Session::attend) to its session gets a lane, a
+//!    small ring of its own.
 //! 2. When it drives the engine, reads that come out of it go into the lane, whoever they are for;
 //!    everything else, and what finds no room in it or in its member's share of it, goes the way of
 //!    all.

@@ -87,7 +87,7 @@ pub struct MemberReport {
     #[serde(default)]
     pub seen_unix_s: u64,
     /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed`
-    /// (docs/members.md).
+    /// (docs/internals/members.md).
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,

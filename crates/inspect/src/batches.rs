@@ -207,7 +207,7 @@ pub(crate) struct WholeBatch {
     /// A row has more wrong or missing blocks than its redundancy covers, and all the same what the
     /// tables need was found: a torn block can be right as far as its checksum reaches, and wrong
     /// behind it. Of a batch that need not have been durable that is not enough
-    /// (docs/on-disk-format.md, 12.3, A).
+    /// (docs/internals/format.md, 12.3, A).
     pub(crate) is_beyond: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the members say was durable: the rule D of `docs/on-disk-format.md` section 12.3.
+//! What the members say was durable: the rule D of `docs/internals/format.md` section 12.3.
 //!
 //! The superblock, the checkpoint root, every fence, and every header that is met (whether or not
 //! its batch or journal record verifies) say up to which number of each stream and up to which

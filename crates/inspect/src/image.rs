@@ -209,8 +209,8 @@ impl Loader<'_, '_> {
                     return Ok(());
                 };
                 self.kept += BLOCK_SIZE as u64;
-                // A checkpoint is written while pages come and go (docs/architecture.md, "Maps"),
-                // and those of deduplication are beside the users'.
+                // A checkpoint is written while pages come and go (docs/internals/architecture.md,
+                // "Maps"), and those of deduplication are beside the users'.
                 if self.kept
                     > most
                         .saturating_mul(2)

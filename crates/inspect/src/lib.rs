@@ -1,6 +1,6 @@
 //! Offline decode and check, independent of the engine.
 //!
-//! Everything here is computed again from `docs/on-disk-format.md`: quorum, chains, journal
+//! Everything here is computed again from `docs/internals/format.md`: quorum, chains, journal
 //! records, P, fences, compare-and-set, redundancy. It uses the codecs of `windrow-format` and
 //! nothing of the engine or the parity crate, so that it can disagree with them. Nothing is ever
 //! written: what is found can be read while a pool is broken, and the next import repairs what

@@ -446,7 +446,7 @@ fn too_small(newest: &Superblock, member: MemberId, size_bytes: u64) -> Option<S
     }
     let end_of = |zone: &Zone| {
         // Extent `x` of a zone of `m` members is on the one with index `x mod m`
-        // (docs/on-disk-format.md, 6).
+        // (docs/internals/format.md, 6).
         let (index, members) = (
             u64::from((zone.members & ((1 << member.0) - 1)).count_ones()),
             u64::from(zone.members.count_ones()),

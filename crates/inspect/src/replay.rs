@@ -6,7 +6,7 @@
 //! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the
 //!   first that does not.
 //! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain
-//!   ends by the table of `docs/on-disk-format.md` section 12.3: torn, void, nothing there, or
+//!   ends by the table of `docs/internals/format.md` section 12.3: torn, void, nothing there, or
 //!   damage. 5 Apply user entries up to P in ascending order, those that only records have among
 //!   them, then moves by compare-and-set.
 
@@ -269,7 +269,7 @@ impl Chain {
 }
 
 /// Rows, and beginnings of chunks, behind the end of a chain that are rebuilt, as a start does
-/// (docs/on-disk-format.md, 12.3).
+/// (docs/internals/format.md, 12.3).
 const REBUILT_BEHIND: usize = 8;
 
 /// One stream to be followed.

@@ -215,9 +215,9 @@ impl Codecs {
         result
     }
 
-    /// Unpacks what [`Compressor::compress_stored`] or [`Compressor::repack_stored`] made into `out`, which has
-    /// the length of the block. False if it is no such thing; then `out` holds anything. Nothing is
-    /// written beyond `out`, whatever the bytes are.
+    /// Unpacks what [`Compressor::compress_stored`] or [`Compressor::repack_stored`] made into
+    /// `out`, which has the length of the block. False if it is no such thing; then `out` holds
+    /// anything. Nothing is written beyond `out`, whatever the bytes are.
     pub fn decompress_stored(&self, stored: &[u8], out: &mut [u8]) -> bool {
         match Made::of(stored) {
             None => false,

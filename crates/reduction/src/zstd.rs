@@ -7,7 +7,7 @@
 use zstd_safe::{CCtx, CParameter, DCtx};
 
 /// Level of blocks that were just written. With 4 KiB at a time higher levels cost more than they
-/// bring: figures of the example `codec_bench` are in docs/reduction.md.
+/// bring: figures of the example `codec_bench` are in docs/internals/reduction.md.
 pub(crate) const LEVEL: i32 = 1;
 /// Level of cold blocks: they are packed once, and read seldom.
 pub(crate) const LEVEL_COLD: i32 = 3;

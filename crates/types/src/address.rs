@@ -1,8 +1,8 @@
 //! A place: (segment, offset in 16-byte units), 46 bits.
 //!
-//! The split between segment bits and offset bits is a constant of the pool ([`AddressCodec`]), fixed
-//! at its creation and kept in its superblock: places never change their meaning, whatever members
-//! come and go. 46 bits of 16 bytes address 1 PiB of data space.
+//! The split between segment bits and offset bits is a constant of the pool ([`AddressCodec`]),
+//! fixed at its creation and kept in its superblock: places never change their meaning, whatever
+//! members come and go. 46 bits of 16 bytes address 1 PiB of data space.
 
 use crate::{ADDRESS_UNIT, BLOCK_BYTES, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Units of a whole uncompressed block.
 pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / ADDRESS_UNIT as u64) as u16;
 
-/// Where a payload lies: packed (segment, offset). Only a [`AddressCodec`] of the same pool can read
-/// it.
+/// Where a payload lies: packed (segment, offset). Only a [`AddressCodec`] of the same pool can
+/// read it.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]

@@ -1,5 +1,5 @@
 //! `bench journal-study`: a published study of journals on devices of their own, repeated on
-//! modelled members (docs/journal-study.md).
+//! modelled members (docs/lab/journal-study.md).
 //!
 //! Time is virtual: figures depend on nothing but the arguments. What is shown beside them as
 //! published was measured with both loads at once, at about a tenth of the load.

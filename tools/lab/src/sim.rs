@@ -1,4 +1,4 @@
-//! `windrow-lab sim`: what a workload does to drives, and what if. See docs/wa-lab.md.
+//! `windrow-lab sim`: what a workload does to drives, and what if. See docs/lab/overview.md.
 
 mod jedec;
 pub mod pictures;

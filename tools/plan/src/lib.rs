@@ -1,8 +1,8 @@
 //! Planning: what an array of drives holds, costs, writes each second and survives, and what each
 //! layer adds to what is written.
 //!
-//! Pure: numbers and texts in, numbers and texts out; no files, no clock. `docs/plan.md` has the
-//! formulas with their sources.
+//! Pure: numbers and texts in, numbers and texts out; no files, no clock. `docs/lab/plan.md` has
+//! the formulas with their sources.
 //!
 //! - [`drive`]: drives and catalogues of them. [`topology`]: how many drives hold data, and what a write costs in place.
 //! - [`array`](mod@array): one drive model in one topology, alone or under a log: capacity, cost, rate, overwrites a day for five years.

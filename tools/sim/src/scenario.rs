@@ -240,7 +240,7 @@ impl Streams {
 }
 
 /// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken
-/// (docs/journal.md, Cost).
+/// (docs/internals/journal.md, Cost).
 fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     let limits = Limits {
         pending_bytes: rng.between(1, 8) << 20,
@@ -250,7 +250,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
         ..Limits::default()
     };
     // Members here are small: with the usual windows next to nothing would ever be held back
-    // (docs/latency.md).
+    // (docs/internals/scheduling.md).
     let mut windows = Rng::stream(seed, "windows");
     let [foreground_window_bytes, background_window_bytes] = [
         limits.foreground_window_bytes,

@@ -1,4 +1,4 @@
-//! The compact format. `docs/trace-format.md` has its byte tables.
+//! The compact format. `docs/lab/traces.md` has its byte tables.
 //!
 //! A head of 16 bytes, then chunks. A chunk is decoded on its own and has a checksum that knows
 //! where it stands, so that a damaged one is found and a tail that is cut costs no more than its

@@ -12,8 +12,8 @@
 //! [`Dense`] lays the blocks that a trace writes side by side, for those who replay it on a model.
 //!
 //! [`Writer`] writes the compact format, CSV and fio's; [`Summary`] adds up what
-//! `windrow-lab trace info` shows. The formats are described in `docs/traces.md`, ours in
-//! `docs/trace-format.md`.
+//! `windrow-lab trace info` shows. The formats are described in `docs/lab/traces.md`, ours in
+//! `docs/lab/traces.md`.
 
 pub mod binary;
 pub mod blocks;

@@ -5,8 +5,8 @@
 //! timed SSD), [`device`] (what members are made of), [`content`] (what blocks hold), [`mix`] and
 //! [`load`] (the workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in
 //! place, with a journalling file system on it), [`study`] (configurations, loads, results). What
-//! it is for and how it may mislead: `docs/journal-study.md`. Apart from these: [`wa`], the
-//! write-amplification laboratory (`docs/wa-lab.md`).
+//! it is for and how it may mislead: `docs/lab/journal-study.md`. Apart from these: [`wa`], the
+//! write-amplification laboratory (`docs/lab/overview.md`).
 
 pub mod content;
 pub mod device;

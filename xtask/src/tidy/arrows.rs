@@ -1,4 +1,4 @@
-//! Which crate may depend on which. `docs/architecture.md` draws the same picture.
+//! Which crate may depend on which. `docs/internals/architecture.md` draws the same picture.
 //!
 //! The table holds every edge written out, also those to the vocabulary crates `types` and `io` at
 //! the bottom, because an edge that is not written down is an edge nobody decided on.

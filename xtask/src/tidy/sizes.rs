@@ -21,6 +21,7 @@ const LONG_FILES: &[(&str, usize)] = &[
     ("crates/engine/src/clean.rs", 800),
     ("crates/engine/src/control.rs", 900),
     ("crates/engine/src/dedup/pages.rs", 800),
+    ("crates/engine/src/policy.rs", 750),
     ("crates/engine/src/format.rs", 850),
     ("crates/engine/src/rebuild.rs", 750),
     ("crates/engine/src/recover/chain.rs", 850),

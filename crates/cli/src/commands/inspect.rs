@@ -394,9 +394,10 @@ pub(super) fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
         .remedy("name all members with --members, or their folder with --dir")
     } else if find(FindingKind::MemberAbsent).is_some() {
         Failure::new(id::POOL_DAMAGED, what, why)
-            .remedy("members are missing: bring them back first, for they may have what cannot be read; else see \"Emergency\" in docs/operations.md")
+            .remedy("members are missing: bring them back first, for they may have what cannot be read; else see \"Emergency\" in docs/guide/problems.md")
     } else {
-        Failure::new(id::POOL_DAMAGED, what, why).remedy("see \"Emergency\" in docs/operations.md")
+        Failure::new(id::POOL_DAMAGED, what, why)
+            .remedy("see \"Emergency\" in docs/guide/problems.md")
     }
 }
 

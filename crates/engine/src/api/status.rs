@@ -135,7 +135,7 @@ pub struct MemberStatus {
     /// Identifier.
     pub uuid: Uuid,
     /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed`
-    /// (docs/members.md).
+    /// (docs/internals/members.md).
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,
@@ -150,7 +150,7 @@ pub struct MemberStatus {
     pub slow: bool,
     /// It holds nothing but a journal.
     pub journal: bool,
-    /// It leaves the pool when what lies on it has moved to the others (docs/removal.md).
+    /// It leaves the pool when what lies on it has moved to the others (docs/internals/reshape.md).
     pub leaving: bool,
     /// For how long its oldest command that somebody waits for has had no answer, in milliseconds;
     /// 0 below ten seconds (discards: two minutes).

@@ -6,8 +6,8 @@
 //! back what is stored from now on: that, where it saves enough, else what was there. 3 What comes
 //! back is ready; the order of moves means nothing, as each installs only over its old place.
 //!
-//! A move is never larger than what it moves, so a victim pays for itself as ever (docs/reserve.md,
-//! claim 2).
+//! A move is never larger than what it moves, so a victim pays for itself as ever
+//! (docs/internals/reserve.md, claim 2).
 //!
 //! **Nothing is tried at each move.** What zstd made is not tried again. LZ4 that zstd did not
 //! better says so from then on, in its last byte. A whole block has no room for that: it is tried

@@ -3,7 +3,7 @@
 //! 1 A count is of map entries, of entries in batches that are not committed, and of holds (a block
 //!   that is being compared). 2 An id whose count falls to zero is free, and remembers *applied*:
 //!   the highest order of which the maps showed anything then. 3 It is given only to a block with
-//!   an order above that (docs/dedup.md, References).
+//!   an order above that (docs/internals/reduction.md, References).
 
 use std::collections::VecDeque;
 use windrow_format::map_entry::MapEntry;

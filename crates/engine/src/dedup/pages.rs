@@ -1,5 +1,5 @@
-//! Pages of the index: what memory has forgotten is found on the members (docs/dedup.md, The
-//! index).
+//! Pages of the index: what memory has forgotten is found on the members
+//! (docs/internals/reduction.md, The index).
 //!
 //! 1 *Collect*: when content is placed, its fingerprint joins the page that is being filled; so a
 //!   page has what was written one after the other. 2 *Place*: a full page goes into the open batch

@@ -1,5 +1,5 @@
 //! What a flush costs members by way of the log, by way of the journal, and by both
-//! (docs/journal.md, Cost): a pure function of a few numbers.
+//! (docs/internals/journal.md, Cost): a pure function of a few numbers.
 
 use crate::Limits;
 use windrow_geometry::{JournalArea, Shape};

@@ -4,8 +4,8 @@
 //! TakeOut -> (recorded absent) -> Settle -> the driver puts another device in its place -> BringBack or Exchange -> rebuild.rs
 //! ```
 //! From the change on the member gets every write. What it has missed is stale on it: by the
-//! checkpoint at which it left (docs/members.md), and what was sealed without it and is not
-//! committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
+//! checkpoint at which it left (docs/internals/members.md), and what was sealed without it and is
+//! not committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
 
 use super::shadow::Shadow;
 use super::slot_state::{self, Change};

@@ -1,6 +1,6 @@
 //! Members that hang: a command that somebody waits for has had no answer for [`HANGS_NS`]. That is
-//! told, and shown; who throws such a member out is the administrator (docs/members.md, "Members
-//! that answer nothing"), or the kernel, which fails what it waits for too long itself.
+//! told, and shown; who throws such a member out is the administrator (docs/internals/members.md,
+//! "Members that answer nothing"), or the kernel, which fails what it waits for too long itself.
 //!
 //! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. If a
 //! look comes much later than it should, the process stood still (or had nothing under way), and

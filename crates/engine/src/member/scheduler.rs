@@ -1,6 +1,6 @@
 //! Whose turn it is at a member: which commands go at once, and which are held back so that others
-//! do not stand behind them (docs/latency.md). Pure: it knows classes and costs, not what commands
-//! do.
+//! do not stand behind them (docs/internals/scheduling.md). Pure: it knows classes and costs, not
+//! what commands do.
 //!
 //! 1 Commands of the classes `Read` and `Journal` go at once, always.
 //! 2 The two lower classes have a **lane** each at each member: what is under way of them, and what

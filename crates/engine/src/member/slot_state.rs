@@ -2,7 +2,7 @@
 //! is changed by nothing else.
 //!
 //! [`next`] has exactly one answer for each pair of state and event ([`TABLE`], shown in
-//! docs/members.md). Two rules are behind it:
+//! docs/internals/members.md). Two rules are behind it:
 //!
 //! 1. *A member is trusted with what it was seen to write, and with nothing else.* Since when it
 //!    may have missed something travels with it ([`Missed`]); what it holds is of use only if it is

@@ -1,4 +1,4 @@
-//! The table of cases of `docs/on-disk-format.md` section 12.3: what a chain met at one position,
+//! The table of cases of `docs/internals/format.md` section 12.3: what a chain met at one position,
 //! and what that means.
 //!
 //! The match below has one arm for each row of the document's table. It has no catch-all, so that

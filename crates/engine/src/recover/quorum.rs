@@ -9,11 +9,12 @@
 //! Where the generation that rules is marked as growing, there may be another one beside it in
 //! which further members hold data, and by which nothing was written. A start without that one
 //! takes it back for good. It needs, beside its own quorum, more members of one of its zones here
-//! than the redundancy covers: then the other one can not start without them (docs/growth.md).
+//! than the redundancy covers: then the other one can not start without them
+//! (docs/internals/reshape.md).
 //!
-//! A member that was recorded absent and is there again is rebuilt (docs/members.md): from what it
-//! has if it is the one that left, else from nothing. Until that is done it is not read, and counts
-//! as lost. One whose own history went on without the pool stays out.
+//! A member that was recorded absent and is there again is rebuilt (docs/internals/members.md):
+//! from what it has if it is the one that left, else from nothing. Until that is done it is not
+//! read, and counts as lost. One whose own history went on without the pool stays out.
 //!
 //! A device that bears superblocks of the pool but is not in its table (the old one after a
 //! replacement), or that is smaller than what the pool has on it (a file cut short, a partition

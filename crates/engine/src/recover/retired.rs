@@ -1,5 +1,5 @@
-//! Journal devices that are not in service and still bear what was promised (docs/journal.md,
-//! Devices that stand aside).
+//! Journal devices that are not in service and still bear what was promised
+//! (docs/internals/journal.md, Devices that stand aside).
 //!
 //! The last device leaves, its loss goes on record, and power fails before the log has what the
 //! device had promised: then its records are there and nowhere else. Such a device is *read*, and

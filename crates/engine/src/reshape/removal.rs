@@ -1,4 +1,4 @@
-//! Removal: a member that holds data leaves the pool (docs/removal.md).
+//! Removal: a member that holds data leaves the pool (docs/internals/reshape.md).
 //!
 //! 1 *Room*: from the request on the pool has no more usable space than will be left, cleaning
 //!   brings as many free segments as the floors of the layout over the

@@ -1,5 +1,5 @@
 //! Which segment is cleaned next: the rule of the pool's policy over the candidates
-//! (docs/policies.md).
+//! (docs/internals/cleaning.md).
 //!
 //! Greedy and cost-benefit are answered by the index alone. The other rules look at candidates one
 //! by one ([`Shortlist`]); where what they pick would hardly gain anything and space must come, the

@@ -1,5 +1,5 @@
 //! Layers: which segments may be used while zones of several layouts describe the same bytes
-//! (docs/growth.md).
+//! (docs/internals/reshape.md).
 //!
 //! 1 No two segments in use share an extent. 2 A segment of an older layout that comes free by the
 //!   reuse rule is never written again, if a
@@ -14,14 +14,14 @@
 //! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost
 //! to a segment that can not be used yet.
 //!
-//! **A member leaves** (docs/removal.md): then segments of the layout in force are smaller or
-//! fewer. 4 They come into force by *groups*: segments of all layouts that are linked by extents
-//! that they share. Those of the layout in force wait for all older ones of their group, so at any
-//! time a group has one layout or the other, and no extent is lost between the two. 5 Segments of
-//! older layouts in whose extents the new one has nothing (*uncovered*: the rest of a large member
-//! whose peer leaves) may be taken like idle ones until they are given up, one by one. 6 A segment
-//! of an older layout counts as full for cleaning when it holds as much as the layout in force has
-//! in its extents: more would take more than it gives.
+//! **A member leaves** (docs/internals/reshape.md): then segments of the layout in force are
+//! smaller or fewer. 4 They come into force by *groups*: segments of all layouts that are linked by
+//! extents that they share. Those of the layout in force wait for all older ones of their group, so
+//! at any time a group has one layout or the other, and no extent is lost between the two. 5
+//! Segments of older layouts in whose extents the new one has nothing (*uncovered*: the rest of a
+//! large member whose peer leaves) may be taken like idle ones until they are given up, one by one.
+//! 6 A segment of an older layout counts as full for cleaning when it holds as much as the layout
+//! in force has in its extents: more would take more than it gives.
 //!
 //! Nothing of this is stored. It follows from which segments are in use, so a crash can not
 //! contradict it: [`Segments::settle_layers`].

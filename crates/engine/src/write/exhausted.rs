@@ -18,10 +18,10 @@
 //! flushes, checkpoints, discards, walks over the map, dead segments that wait for any of these.
 //! That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
 //!
-//! **Without damage** the reserve excludes this state (docs/reserve.md), and the simulator takes it
-//! for a violation. Should it be met all the same, the pool says so and goes on as far as it can:
-//! data is refused, reads are answered, trims and changes of volumes get the segments of
-//! `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
+//! **Without damage** the reserve excludes this state (docs/internals/reserve.md), and the
+//! simulator takes it for a violation. Should it be met all the same, the pool says so and goes on
+//! as far as it can: data is refused, reads are answered, trims and changes of volumes get the
+//! segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
 use super::rmw::RmwWrite;

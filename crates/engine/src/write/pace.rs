@@ -1,5 +1,5 @@
 //! Pace: while cleaning works, users are admitted in step with what it brings back
-//! (docs/decisions/0005-pacing.md).
+//! (docs/internals/decisions/0005-pacing.md).
 //!
 //! Without it users take all the room there is at once and then wait for whole victims, a flush and
 //! more. **Space** is the room of the user stream and the segments above its floor, free ones and

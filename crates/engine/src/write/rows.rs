@@ -1,5 +1,5 @@
 //! Full rows: what of the open batch fills rows to the last block is sealed apart from the rest,
-//! which stays open (docs/journal.md, Both ways).
+//! which stays open (docs/internals/journal.md, Both ways).
 //!
 //! A batch may end behind any entry, as long as orders ascend over that point. The rest must still
 //! fit where the next batch begins, so nothing is split where less of the chunk is left than the

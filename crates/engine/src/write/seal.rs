@@ -2,7 +2,8 @@
 //!
 //! The last batch of a segment names the segment in which the stream goes on, so that recovery can
 //! follow; it can be sealed only when there is one. Which streams may take which of the last free
-//! segments is decided in [`Engine::floor`], and why that is enough is in docs/reserve.md.
+//! segments is decided in [`Engine::floor`], and why that is enough is in
+//! docs/internals/reserve.md.
 
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{

@@ -1,5 +1,5 @@
 //! Who goes first at a member: reads and promises overtake cleaning, which is held back for them
-//! and goes on all the same (docs/latency.md).
+//! and goes on all the same (docs/internals/scheduling.md).
 //!
 //! Members here end only what a story lets them end, in the order in which it was sent.
 

@@ -1,6 +1,6 @@
 //! A member answers nothing any more, writes and flushes neither: everybody waits for it until it
-//! is taken out of service, and nobody then (docs/members.md, "Members that answer nothing"). What
-//! it was given before may land at any time.
+//! is taken out of service, and nobody then (docs/internals/members.md, "Members that answer
+//! nothing"). What it was given before may land at any time.
 
 use crate::machine;
 

@@ -375,7 +375,7 @@ fn largest_commands(beside_users: bool) -> (usize, usize) {
 }
 
 /// A whole column under way stood before the reads of users for longer than anything else
-/// (docs/benchmarks.md).
+/// (docs/lab/benchmarks.md).
 #[test]
 fn beside_users_columns_go_in_pieces() {
     assert_eq!(largest_commands(false), (256 << 10, 256 << 10));

@@ -194,8 +194,8 @@ pub fn plan_compressed(
     })
 }
 
-/// True if what [`plan_compressed`] is asked for surely fits in the chunk, or surely does not: then no
-/// length has to be looked at.
+/// True if what [`plan_compressed`] is asked for surely fits in the chunk, or surely does not: then
+/// no length has to be looked at.
 pub fn compressed_fits(
     shape: &Shape,
     row: u32,

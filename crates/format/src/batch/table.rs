@@ -7,7 +7,7 @@
 //! volume   varint                      if bit 4 is set
 //! order    zigzag varint, difference   if bits 5..8 are 0 and the kind has an order
 //! lba      zigzag varint, difference to the block after the last one, if the kind has a block
-//! ...      by kind, see `docs/on-disk-format.md`
+//! ...      by kind, see `docs/internals/format.md`
 //! ```
 //! The differences start from zero in every batch, so a batch is readable alone. All arithmetic
 //! wraps: every difference is one number and every number is one difference. An entry has exactly

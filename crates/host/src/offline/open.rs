@@ -371,10 +371,10 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     } else if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
     } else if id == id::POOL_DAMAGED {
-        failure.remedy("see \"Emergency\" in docs/operations.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
+        failure.remedy("see \"Emergency\" in docs/guide/problems.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
     } else {
         failure.remedy(
-            "see docs/operations.md; `windrow check` examines the members without changing them",
+            "see docs/guide/problems.md; `windrow check` examines the members without changing them",
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Pages of the index of deduplication (`docs/on-disk-format.md`, section 8a). They are hints: what
-//! is wrong with one loses duplicates, and never data.
+//! Pages of the index of deduplication (`docs/internals/format.md`, section 8a). They are hints:
+//! what is wrong with one loses duplicates, and never data.
 
 use super::*;
 use windrow_format::index_page::{

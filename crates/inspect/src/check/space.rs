@@ -2,7 +2,7 @@
 //! table, and sums.
 //!
 //! A segment in which nothing lives may be written again at any time, with one exception that the
-//! format gives (`docs/on-disk-format.md`, 12.7): its batches that are not before the replay
+//! format gives (`docs/internals/format.md`, 12.7): its batches that are not before the replay
 //! positions of both kept checkpoints. Behind those of the newest one the replay has read them.
 //! Between the two they must be as the segment table says, or a start from the older checkpoint
 //! would fail. (Of the checkpoint stream nobody replays anything. Segments in which something lives

@@ -930,7 +930,7 @@ fn what_deduplication_takes_is_what_help_and_manual_say() {
         assert!(expected.contains(&taken), "{pool}: {taken}");
     }
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for text in ["docs/dedup.md", "docs/operations.md"]
+    for text in ["docs/internals/reduction.md", "docs/guide/serve.md"]
         .map(|name| std::fs::read_to_string(root.join(name)).unwrap())
     {
         assert!(text.contains("3.9 to 4.4 %") && text.contains("11 to 13 %"));

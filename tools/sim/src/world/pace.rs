@@ -11,7 +11,7 @@ use windrow_types::MemberId;
 const PATIENCE_NS: u64 = 90_000_000_000;
 
 /// A command that is answered later than that hangs, as administrators are told
-/// (docs/operations.md).
+/// (docs/guide/problems.md).
 const HANGS_NS: u64 = 10_000_000_000;
 
 /// The pace of one member.

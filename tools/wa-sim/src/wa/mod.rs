@@ -6,7 +6,7 @@
 //! [`requests`] (published loads), [`recorded`] (traces), [`log`] (the pool), [`run`] (policies by
 //! name, figures), [`oracle`] (future knowledge), [`study`] (the graphs and tables of the sources),
 //! [`engine`] (the engine itself), [`served`] (what it costs there, without it). Design, figures
-//! and how they compare: `docs/wa-lab.md`.
+//! and how they compare: `docs/lab/overview.md`.
 
 pub mod engine;
 pub mod log;

@@ -2,9 +2,9 @@
 //! space, the streams and the checkpoints that it would have there.
 //!
 //! 1 *Space.* The engine itself plans the least pool that takes the blocks at a spare factor. Of
-//!   its reserve (`docs/reserve.md`) most is idle: open and free segments, pages of checkpoints;
-//!   what is kept for victims and half of what cleaning keeps coming free is at work. The rest is
-//!   closed segments, and half of each open one.
+//!   its reserve (`docs/internals/reserve.md`) most is idle: open and free segments, pages of
+//!   checkpoints; what is kept for victims and half of what cleaning keeps coming free is at work.
+//!   The rest is closed segments, and half of each open one.
 //! 2 *Streams.* Classes of the placement go to the streams that such a pool affords
 //!   (`windrow_policy::any::Classes`).
 //! 3 *Checkpoints* begin when the engine's would ([`When::Priced`]), and are counted: small pools

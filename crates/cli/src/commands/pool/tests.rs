@@ -2,7 +2,7 @@ use super::*;
 
 /// What a rebuild looks like in the documents.
 fn documented() -> String {
-    let text = include_str!("../../../../../docs/operations.md");
+    let text = include_str!("../../../../../docs/guide/maintain.md");
     let line = text
         .lines()
         .map(str::trim_start)

@@ -1,4 +1,4 @@
-//! The table as docs/members.md shows it. That its rules hold together is checked in
+//! The table as docs/internals/members.md shows it. That its rules hold together is checked in
 //! `recover/quorum/model.rs`.
 
 use super::*;
@@ -91,11 +91,11 @@ fn table() -> String {
 
 #[test]
 fn the_document_shows_the_table() {
-    let document = include_str!("../../../../../docs/members.md");
+    let document = include_str!("../../../../../docs/internals/members.md");
     let table = table();
     assert!(
         document.contains(&table),
-        "docs/members.md must show this table:\n{table}"
+        "docs/internals/members.md must show this table:\n{table}"
     );
 }
 

@@ -4,8 +4,8 @@
 //! between may be gone. Of its copies, which bear one birth, the last one counts: an older one is
 //! in a segment that was given up, and parts of that may have been written over since by something
 //! of which nothing can be read any more (simulator, seed 10128799). So of the next batches of all
-//! streams the one goes first that is newer than no other one ([`Incarnation::is_newer_than`]); where that
-//! is not known both may.
+//! streams the one goes first that is newer than no other one ([`Incarnation::is_newer_than`]);
+//! where that is not known both may.
 
 use super::super::OpenError;
 use super::super::chain::Taken;

@@ -16,10 +16,10 @@
 //! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte,
 //!   as at an ordinary start.
 //! 5 Where segments of two layouts have both left batches in the same extents, the *newer life* has
-//!   them ([`Incarnation`]). The other segment had been given up before: every block of it is elsewhere or
-//!   dead, and what is left are *remains*. Of remains no block counts, and nothing is missed;
-//!   records count where they can be read. Of the newer life everything counts, and what is missing
-//!   is listed, as in any other segment.
+//!   them ([`Incarnation`]). The other segment had been given up before: every block of it is
+//!   elsewhere or dead, and what is left are *remains*. Of remains no block counts, and nothing is
+//!   missed; records count where they can be read. Of the newer life everything counts, and what is
+//!   missing is listed, as in any other segment.
 //! 6 Where a first column missed its write it may bear a batch that a start had refused, whose
 //!   number was given again, and of whose refusal no fence is kept any more. It was of an older
 //!   epoch than the newest: nothing of that epoch calls it flushed, or it is void by rule 3, or it

@@ -19,7 +19,8 @@
 //! Assumed and chosen by hand: the sizes, and the shares [`WARM_PERCENT`], [`LONG_PERCENT`],
 //! [`FREE_PERCENT`], [`SHORT_PERCENT`] with the areas. They were set so that greedy cleaning with
 //! one stream has about the published amplification: four shares for five figures, so that it has
-//! these says little, that others come out of the same shares says something. See `docs/wa-lab.md`.
+//! these says little, that others come out of the same shares says something. See
+//! `docs/lab/overview.md`.
 
 use super::BLOCK;
 use super::draw::{Pace, Sizes, size};
