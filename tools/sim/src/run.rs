@@ -336,7 +336,8 @@ impl Run {
         if cycle.returns && self.is_done(|| "dead members return".to_owned()) {
             self.return_members();
         }
-        let replaces = cycle.replaces
+        let replaces = !self.take_undecided()
+            && cycle.replaces
             && self.start_works()
             && self.is_done(|| "a member is replaced".to_owned());
         let was_shown = replaces && self.replace_member()?;

@@ -62,6 +62,7 @@ pub(super) struct Shadows {
     /// In thousandths of turns.
     per_mille: u64,
     under_way: Option<Shadowing>,
+    is_undecided: bool,
     /// Devices that took a place.
     pub(super) taken: u64,
 }
@@ -74,6 +75,7 @@ impl Shadows {
             rng,
             per_mille,
             under_way: None,
+            is_undecided: false,
             taken: 0,
         }
     }
@@ -363,6 +365,13 @@ impl Run {
         }))
     }
 
+    /// True if the power went while the new device was recorded: the generation that names it may
+    /// be on one device alone, and without that the old one is the member (seed 43002796). Asked
+    /// once, before the next start.
+    pub(super) fn take_undecided(&mut self) -> bool {
+        std::mem::take(&mut self.shadows.is_undecided)
+    }
+
     /// The power has gone: the old device is the member still if no generation names the new one.
     pub(super) fn leave_shadow(&mut self) {
         let Some(Shadowing {
@@ -385,6 +394,7 @@ impl Run {
                 .get(member.index())
                 .is_some_and(|record| record.uuid == uuid)
         }) {
+            self.shadows.is_undecided = true;
             return;
         }
         self.world.trace.tell(|| {
