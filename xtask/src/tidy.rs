@@ -2,7 +2,7 @@
 //!
 //! 1. `arrows`: crates depend only on what the table in [`arrows`] allows.
 //! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, nothing left unfinished;
-//!    `sizes`: lengths of files and functions.
+//!    `sizes`: lengths of files and functions; `components`: who may assign what in the engine.
 //! 3. `dependencies`: every direct dependency is named with its reason, licences fit, the engine's
 //!    list stays short.
 //! 4. `texts`: links lead somewhere, documented commands exist, error ids are explained, the
@@ -13,6 +13,7 @@
 
 pub mod arrows;
 pub mod commands;
+pub mod components;
 pub mod dependencies;
 pub mod rust;
 pub mod sizes;
@@ -206,6 +207,7 @@ pub fn check(tree: &Tree, metadata: &Metadata) -> Findings {
     let mut findings = Findings::default();
     arrows::check(metadata, &mut findings);
     rust::check(tree, &mut findings);
+    components::check(tree, &mut findings);
     dependencies::check(tree, metadata, &mut findings);
     texts::check(tree, &mut findings);
     findings

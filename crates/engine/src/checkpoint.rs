@@ -25,6 +25,7 @@ use crate::limits::{
     OPPORTUNITY_COST_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
+use crate::member::Ticket;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,7 +53,7 @@ enum Stage {
     Top(u32),
     Sync,
     Root {
-        wish: u64,
+        ticket: Ticket,
     },
 }
 
@@ -132,7 +133,7 @@ pub(crate) struct CheckpointState {
     reserve_segments: u32,
     geometry: SegmentTableGeometry,
     /// Newest order whose effect the tables show.
-    pub(crate) applied: Lsn,
+    applied: Lsn,
     /// Wishes of control requests: answered when a checkpoint that began after them is durable.
     pub(crate) begun: u64,
     pub(crate) completed: u64,
@@ -149,6 +150,17 @@ pub(crate) struct Loaded {
 }
 
 impl CheckpointState {
+    /// Newest LSN whose effect the tables show.
+    pub(crate) fn applied(&self) -> Lsn {
+        self.applied
+    }
+
+    /// The effect of an operation is in the tables.
+    #[inline]
+    pub(crate) fn note_applied(&mut self, lsn: Lsn) {
+        self.applied = self.applied.max(lsn);
+    }
+
     /// After the tables of checkpoint `id` were loaded.
     pub(crate) fn new(
         id: u64,
@@ -250,22 +262,23 @@ impl Engine {
             let before = self.checkpoint.stage;
             match before {
                 Stage::Idle if self.checkpoint_due() && self.is_settled_after_start() => {
-                    self.ranges.barrier = self.ranges.has_walks();
-                    if self.ranges.barrier {
+                    let has_walks = self.ranges.has_walks();
+                    self.ranges.hold_walks(has_walks);
+                    if self.ranges.holds_walks() {
                         return;
                     }
                     self.begin_checkpoint();
                 }
                 Stage::Idle => {
-                    self.ranges.barrier = false;
+                    self.ranges.hold_walks(false);
                     return;
                 }
                 Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => {
                     self.copy_pages(out)
                 }
                 Stage::Sync => self.checkpoint_sync(out),
-                Stage::Root { wish } => {
-                    if self.superblock_writer.done < wish {
+                Stage::Root { ticket } => {
+                    if !self.superblock_writer.has_recorded(ticket) {
                         return;
                     }
                     self.end_checkpoint();
@@ -734,7 +747,7 @@ impl Engine {
             building.last_page,
         );
         let durable = self.lsns.durable() >= contained
-            && self.cleaner.numbers.durable >= moves
+            && self.cleaner.numbers.durable() >= moves
             && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
             if self.lsns.committed() < contained {
@@ -745,7 +758,7 @@ impl Engine {
                 }
                 return;
             }
-            self.flush.wanted = true;
+            self.flush.request();
             return self.flush_round_check(out);
         }
         let Some(building) = self.checkpoint.building.take() else {
@@ -777,10 +790,8 @@ impl Engine {
         ) {
             self.checkpoint.retire(pointer);
         }
-        self.superblock_writer.wanted += 1;
-        self.checkpoint.stage = Stage::Root {
-            wish: self.superblock_writer.wanted,
-        };
+        let ticket = self.superblock_writer.request();
+        self.checkpoint.stage = Stage::Root { ticket: ticket };
         self.superblock_step(out);
     }
 

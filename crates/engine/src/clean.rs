@@ -188,12 +188,27 @@ impl Victim {
 #[derive(Debug, Default)]
 pub(crate) struct MoveNumbers {
     /// The last one given.
-    pub(crate) given: BatchSeq,
+    given: BatchSeq,
     /// All up to it are durable.
-    pub(crate) durable: BatchSeq,
+    durable: BatchSeq,
 }
 
 impl MoveNumbers {
+    /// The last one given.
+    pub(crate) fn given(&self) -> BatchSeq {
+        self.given
+    }
+
+    /// All moves up to this number are durable.
+    pub(crate) fn durable(&self) -> BatchSeq {
+        self.durable
+    }
+
+    /// A round of flushes ended that covers the moves up to `number`.
+    pub(crate) fn note_durable(&mut self, number: BatchSeq) {
+        self.durable = self.durable.max(number);
+    }
+
     /// The next one.
     pub(crate) fn give(&mut self) -> BatchSeq {
         self.given = self.given.next();

@@ -10,6 +10,7 @@ use crate::limits::{
     MAX_NAME_BYTES, MAX_VOLUME_BYTES, MAX_VOLUMES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN,
     USER_STREAMS,
 };
+use crate::member::Ticket;
 use crate::{
     Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine,
     MemberChange, Outbox, StopReason,
@@ -31,7 +32,7 @@ enum Stage {
     /// Waits for its checkpoint.
     Checkpoint { after: u64 },
     /// Waits for the last superblock.
-    Superblock { wish: u64 },
+    Superblock { ticket: Ticket },
 }
 
 /// State of control requests.
@@ -43,11 +44,11 @@ pub(crate) struct ControlState {
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
     /// The last wish of the superblock writer that puts flags for packed payload in force.
-    compressed_wish: u64,
+    compressed_ticket: Ticket,
     /// The same for shared content.
-    pub(crate) shared_wish: u64,
+    pub(crate) shared_ticket: Ticket,
     /// Wait for a superblock generation.
-    recorded: Vec<(ControlId, u64)>,
+    recorded: Vec<(ControlId, Ticket)>,
 }
 
 impl ControlState {
@@ -91,8 +92,8 @@ impl ControlState {
     }
 
     /// Answers when the wish of the superblock writer with this number is fulfilled.
-    pub(crate) fn when_recorded(&mut self, id: ControlId, wish: u64) {
-        self.recorded.push((id, wish));
+    pub(crate) fn when_recorded(&mut self, id: ControlId, ticket: Ticket) {
+        self.recorded.push((id, ticket));
     }
 
     /// True from the shutdown request on.
@@ -128,7 +129,7 @@ impl Engine {
         }
         if request.command.takes_lsn()
             && (self.admission.is_held_up()
-                || self.ranges.barrier
+                || self.ranges.holds_walks()
                 || self.ranges.is_full()
                 || self.room_units() == 0)
         {
@@ -245,7 +246,7 @@ impl Engine {
             ));
         }
         let lsn = self.lsns.take(1);
-        self.checkpoint.applied = lsn;
+        self.checkpoint.note_applied(lsn);
         self.volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.volumes.count_table_pages();
@@ -290,9 +291,9 @@ impl Engine {
         let lsn = self.lsns.take(1);
         self.volumes
             .change(volume, |record| record.size_bytes = size_bytes);
-        self.checkpoint.applied = lsn;
+        self.checkpoint.note_applied(lsn);
         if size_bytes < old {
-            self.volumes.cuts += 1;
+            self.volumes.note_cut();
             self.begin_range(
                 volume,
                 Lba(size_bytes / BLOCK_BYTES),
@@ -404,9 +405,8 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         self.superblock.pool_name = name;
-        self.superblock_writer.wanted += 1;
-        self.control
-            .when_recorded(id, self.superblock_writer.wanted);
+        let ticket = self.superblock_writer.request();
+        self.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let lsn = self.lsns.take(1);
-        self.checkpoint.applied = lsn;
+        self.checkpoint.note_applied(lsn);
         self.queue_record(
             Entry::Volume {
                 volume,
@@ -472,11 +472,12 @@ impl Engine {
         let features = &mut self.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
-            self.superblock_writer.wanted += 1;
-            self.control.compressed_wish = self.superblock_writer.wanted;
+            let ticket = self.superblock_writer.request();
+            self.control.compressed_ticket = ticket;
             self.superblock_step(out);
         }
-        self.superblock_writer.done >= self.control.compressed_wish
+        self.superblock_writer
+            .has_recorded(self.control.compressed_ticket)
     }
 
     fn volume_dedup(
@@ -533,8 +534,8 @@ impl Engine {
             if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
                 self.take_plan(plan);
             }
-            self.superblock_writer.wanted += 1;
-            self.control.shared_wish = self.superblock_writer.wanted;
+            let ticket = self.superblock_writer.request();
+            self.control.shared_ticket = ticket;
             self.superblock_step(out);
         }
         if !self.shares() {
@@ -543,7 +544,9 @@ impl Engine {
             ));
         }
         self.make_index();
-        Ok(self.superblock_writer.done >= self.control.shared_wish)
+        Ok(self
+            .superblock_writer
+            .has_recorded(self.control.shared_ticket))
     }
 
     /// True if the data in the pool leaves room for what these further flags take.
@@ -593,9 +596,8 @@ impl Engine {
         self.segments
             .set_rule(crate::recover::victim_rule(&properties));
         self.superblock.properties = properties;
-        self.superblock_writer.wanted += 1;
-        self.control
-            .when_recorded(id, self.superblock_writer.wanted);
+        let ticket = self.superblock_writer.request();
+        self.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -603,9 +605,9 @@ impl Engine {
     /// Answers what has come true; goes on with a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.reduction_step(out);
-        let (done, completed) = (self.superblock_writer.done, self.checkpoint.completed);
-        self.control.recorded.retain(|(id, wish)| {
-            let ready = *wish <= done;
+        let completed = self.checkpoint.completed;
+        self.control.recorded.retain(|(id, ticket)| {
+            let ready = self.superblock_writer.has_recorded(*ticket);
             if ready {
                 control_answer(*id, Ok(ControlReply::Done), out);
             }
@@ -686,23 +688,17 @@ impl Engine {
                     if export {
                         self.superblock.host = windrow_types::Uuid::default();
                     }
-                    self.superblock_writer.wanted += 1;
-                    self.control.shutdown = Some((
-                        id,
-                        export,
-                        Stage::Superblock {
-                            wish: self.superblock_writer.wanted,
-                        },
-                    ));
+                    let ticket = self.superblock_writer.request();
+                    self.control.shutdown = Some((id, export, Stage::Superblock { ticket }));
                     self.superblock_step(out);
                 }
             }
-            Stage::Superblock { wish } => {
+            Stage::Superblock { ticket } => {
                 // A member that has left meanwhile has given rise to a further one, and of one that
                 // hangs the last one is on its way.
-                let has_ended = self.superblock_writer.done == self.superblock_writer.wanted
+                let has_ended = self.superblock_writer.has_recorded_all()
                     && (!export || self.changes_have_ended());
-                if self.superblock_writer.done >= wish && has_ended {
+                if self.superblock_writer.has_recorded(ticket) && has_ended {
                     self.control.shutdown = None;
                     control_answer(id, Ok(ControlReply::Done), out);
                     self.stop(StopReason::Shutdown, out);
@@ -731,7 +727,7 @@ impl Engine {
         if self.lsns.durable() == self.lsns.last() {
             return self.end_as_is(id, out);
         }
-        self.flush.wanted = true;
+        self.flush.request();
         self.flush_round_check(out);
     }
 

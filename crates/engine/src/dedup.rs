@@ -410,7 +410,7 @@ impl Engine {
         self.shared.sums.found += 1;
         self.set_sharing(number, Sharing::Reference(id));
         // It was admitted as a block with payload.
-        self.admission.unsealed_units -= DATA_UNITS - RECORD_UNITS;
+        self.admission.data_became_record();
         self.admission.pace.give_back(DATA_UNITS - RECORD_UNITS);
     }
 
@@ -501,13 +501,13 @@ impl Engine {
         if !self.volumes.ids.release(id) {
             return;
         }
-        let applied = by.max(self.checkpoint.applied).max(self.shared.base);
+        let applied = by.max(self.checkpoint.applied()).max(self.shared.base);
         if let Some(slot) = self.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
         if let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
-            self.volumes.charge -= weight(&old);
+            self.volumes.release_space(0, weight(&old));
             if old.has_payload() {
                 self.segments.remove_live(
                     self.codec.segment(old.address()),

@@ -210,7 +210,7 @@ impl Engine {
             is_bounded && self.slow.has_many_outstanding(member) && self.can_ask_more(at);
         if is_passed_over {
             self.slow.pass_over(member);
-            self.members.list[member.index()].stats.slow_reads += 1;
+            self.members.note_late_read(member);
         }
         is_passed_over
     }

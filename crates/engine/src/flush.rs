@@ -96,13 +96,13 @@ struct Round {
 #[derive(Debug, Default)]
 pub(crate) struct FlushState {
     /// Oldest first; horizons ascend.
-    pub(crate) waiters: VecDeque<Waiting>,
+    waiters: VecDeque<Waiting>,
     round: Option<Round>,
     /// Rounds begun, and the newest that has ended well.
     begun: u64,
-    pub(crate) ended: u64,
+    ended: u64,
     /// Something other than a waiter wants a round.
-    pub(crate) wanted: bool,
+    wanted: bool,
     /// Bytes of log when the last round began.
     log_bytes_at_round: u64,
     /// Orders up to this one are at risk since this time, or are durable.
@@ -119,6 +119,21 @@ impl FlushState {
             self.round,
             self.wanted
         )
+    }
+
+    /// Asks for a round of flushes without a waiter.
+    pub(crate) fn request(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Number of the newest round that ended well.
+    pub(crate) fn last_ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// The waiters, to be refused.
+    pub(crate) fn take_waiters(&mut self) -> VecDeque<Waiting> {
+        std::mem::take(&mut self.waiters)
     }
 
     /// True while members are flushed.
@@ -260,7 +275,7 @@ impl Engine {
             since_ns: (!dirty.is_empty()).then_some(self.now_ns),
         });
         for member in &dirty {
-            self.members.list[member.index()].dirty = false;
+            self.members.set_dirty(*member, false);
             self.send(*member, MemberOp::Flush, Purpose::Flush, out);
         }
         if dirty.is_empty() {
@@ -301,7 +316,7 @@ impl Engine {
             let s = self.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
-        self.cleaner.numbers.durable = self.cleaner.numbers.durable.max(round.moves);
+        self.cleaner.numbers.note_durable(round.moves);
         self.answer_waiters(out);
         self.checkpoint_step(out);
         // The round may have had nothing to flush: then no other event comes for whoever waited for

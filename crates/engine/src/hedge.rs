@@ -314,7 +314,7 @@ impl Engine {
             if self.is_watched(&watch) {
                 if !watch.was_late && self.waits_for_own(watch.fetch) {
                     self.slow.member(watch.member).span_late += 1;
-                    self.members.list[watch.member.index()].stats.slow_reads += 1;
+                    self.members.note_late_read(watch.member);
                 }
                 self.slow.quarantine(watch, self.now_ns);
             }

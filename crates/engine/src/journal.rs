@@ -74,12 +74,22 @@ pub(crate) struct Journal {
     whole_from: Lsn,
     /// The one inside the members is about to lie on fewer of them: until then flushes go to the
     /// log.
-    pub(crate) moves: bool,
+    moves: bool,
     /// Counters since start.
     sums: JournalStatus,
 }
 
 impl Journal {
+    /// The area moves to other members, and no record is written meanwhile.
+    pub(crate) fn set_moving(&mut self, moving: bool) {
+        self.moves = moving;
+    }
+
+    /// True while the area moves to other members.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.moves
+    }
+
     /// The journals of a pool that has just been opened.
     pub(crate) fn new(journals: &Journals, resume: &Resume) -> Self {
         let mut known = resume.rings.iter();
@@ -378,7 +388,9 @@ impl Engine {
             );
         }
         if self.lsns.committed() > durable {
-            self.flush.wanted |= half;
+            if half {
+                self.flush.request();
+            }
         } else if most && self.waits_for_open_batch() {
             // The oldest chunk waits for that.
             let open = USER_STREAMS

@@ -317,7 +317,7 @@ impl Engine {
         for id in self.admission.take_begun() {
             self.fail(id, RequestError::Stopped, out);
         }
-        for waiter in std::mem::take(&mut self.flush.waiters) {
+        for waiter in self.flush.take_waiters() {
             waiter.fail(out);
         }
         self.control_refuse(out);

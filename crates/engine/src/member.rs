@@ -21,7 +21,7 @@ pub(crate) use exchange::{
     Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max,
 };
 pub(crate) use send::{Schedule, UnderWay};
-pub(crate) use writer::{SuperblockWriter, superblock_image};
+pub(crate) use writer::{SuperblockWriter, Ticket, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
 use crate::reshape::AfterLoss;
@@ -141,7 +141,7 @@ pub struct Member {
     /// A command of it has had no answer for long, and that was told.
     pub hangs: bool,
     /// The wish of the superblock writer that puts its loss on record.
-    pub lost_wish: u64,
+    pub lost_ticket: Ticket,
     /// Why and when (seconds since 1970) it went out of service in this run.
     pub left: Option<(String, u64)>,
     /// Counters.
@@ -161,6 +161,43 @@ pub struct Members {
     pub unrecorded_loss: bool,
     /// What was written to devices that other ones have replaced since.
     pub former: WrittenBytes,
+}
+
+impl Members {
+    /// The member takes part from now on.
+    pub fn enter_service(&mut self, member: MemberId) {
+        self.list[member.index()].online = true;
+    }
+
+    /// The member takes part no longer.
+    pub fn leave_service(&mut self, member: MemberId) {
+        self.list[member.index()].online = false;
+    }
+
+    /// The member counts as lost while it is rebuilt.
+    pub fn set_rebuilding(&mut self, member: MemberId, rebuilding: bool) {
+        self.list[member.index()].rebuilding = rebuilding;
+    }
+
+    /// The member has completed writes that no flush covers, or a flush begins that covers them.
+    pub fn set_dirty(&mut self, member: MemberId, dirty: bool) {
+        self.list[member.index()].dirty = dirty;
+    }
+
+    /// The request to the superblock writer that records the loss of the member.
+    pub fn set_lost_ticket(&mut self, member: MemberId, ticket: Ticket) {
+        self.list[member.index()].lost_ticket = ticket;
+    }
+
+    /// Blocks with wrong checksums were read from the member.
+    pub fn note_wrong_blocks(&mut self, member: MemberId, blocks: u64) {
+        self.list[member.index()].stats.wrong_blocks += blocks;
+    }
+
+    /// A read of the member took longer than the bound.
+    pub fn note_late_read(&mut self, member: MemberId) {
+        self.list[member.index()].stats.slow_reads += 1;
+    }
 }
 
 impl Engine {
@@ -300,8 +337,8 @@ impl Engine {
         }
         self.choose_journal();
         self.members.unrecorded_loss = true;
-        self.superblock_writer.wanted += 1;
-        self.members.list[member.index()].lost_wish = self.superblock_writer.wanted;
+        let ticket = self.superblock_writer.request();
+        self.members.list[member.index()].lost_ticket = ticket;
         self.superblock_step(out);
     }
 

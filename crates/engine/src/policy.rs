@@ -48,7 +48,7 @@ pub(crate) struct Policy {
     next_user: Option<usize>,
     /// Blocks that went to the first stream because the one they were meant for could not take
     /// them.
-    pub(crate) overflowed: u64,
+    overflowed: u64,
     /// Blocks that went to further streams.
     pub(crate) further: u64,
     /// The highest order of a user that went to one.
@@ -101,6 +101,16 @@ pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
 }
 
 impl Policy {
+    /// Blocks that went to another stream than the policy meant.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// A block goes to another stream than the policy meant.
+    pub(crate) fn note_overflow(&mut self) {
+        self.overflowed += 1;
+    }
+
     /// The policy of these properties. `pages`: most pages of the map. `bytes_max`: most bytes for
     /// what a placement knows.
     ///
@@ -299,12 +309,12 @@ impl Engine {
         if let Some(stream) = self.policy.next_user {
             return stream;
         }
-        self.segments.user_clock = self.segments.user_clock.wrapping_add(1);
+        self.segments.advance_user_clock();
         if self.policy.is_idle() {
             self.policy.next_user = Some(STREAM_USER);
             return STREAM_USER;
         }
-        let now = self.segments.user_clock;
+        let now = self.segments.user_clock();
         self.survey_segments(now);
         let class = match self.policy_block(key) {
             Some(block) => {
@@ -348,7 +358,9 @@ impl Engine {
             self.policy.last_further = lsn;
         }
         let meant = self.policy.next_user.take();
-        self.policy.overflowed += u64::from(meant.is_some_and(|meant| meant != stream));
+        if meant.is_some_and(|meant| meant != stream) {
+            self.policy.note_overflow();
+        }
         self.note_placed(key, stream);
     }
 
@@ -362,7 +374,7 @@ impl Engine {
             let segment = self.stream(stream).position.segment;
             self.policy
                 .placement
-                .placed(block, segment.0, self.segments.user_clock);
+                .placed(block, segment.0, self.segments.user_clock());
         }
     }
 
@@ -395,7 +407,7 @@ impl Engine {
             });
             self.policy
                 .placement
-                .died(block, self.segments.user_clock, place, trimmed);
+                .died(block, self.segments.user_clock(), place, trimmed);
         }
     }
 
@@ -418,7 +430,7 @@ impl Engine {
             let place = self.segments.spot(segment);
             self.policy
                 .placement
-                .died(block, self.segments.user_clock, place, true);
+                .died(block, self.segments.user_clock(), place, true);
         }
     }
 
@@ -427,7 +439,7 @@ impl Engine {
         if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
             return STREAM_CLEANED;
         }
-        let (now, place) = (self.segments.user_clock, self.segments.spot(from));
+        let (now, place) = (self.segments.user_clock(), self.segments.spot(from));
         let class = match self.policy_block(key) {
             Some(block) => self.policy.placement.moved(block, now, place),
             None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
@@ -444,7 +456,7 @@ impl Engine {
         if self.policy.is_idle() {
             return;
         }
-        let (place, now) = (self.segments.spot(segment), self.segments.user_clock);
+        let (place, now) = (self.segments.spot(segment), self.segments.user_clock());
         let s = self.segments.get(segment);
         let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
         if is_data(s.stream) {
@@ -696,6 +708,6 @@ impl Engine {
             .filter_map(|id| self.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
-        windrow_types::BatchSeq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
+        windrow_types::BatchSeq(flying.map_or(self.cleaner.numbers.given().0, |first| first - 1))
     }
 }

@@ -64,13 +64,23 @@ pub struct Ranges {
     /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk
     /// is under way, because replay starts behind the walk's record and would never finish what the
     /// copied pages do not show yet.
-    pub barrier: bool,
+    barrier: bool,
 }
 
 impl Ranges {
     /// True if a walk is under way.
     pub fn has_walks(&self) -> bool {
         !self.walks.is_empty()
+    }
+
+    /// A checkpoint is due: no further walk begins until it has begun.
+    pub fn hold_walks(&mut self, hold: bool) {
+        self.barrier = hold;
+    }
+
+    /// True while no walk may begin because a checkpoint is due.
+    pub fn holds_walks(&self) -> bool {
+        self.barrier
     }
 
     /// True if no further walk may begin now.
@@ -98,7 +108,7 @@ impl Engine {
             return;
         }
         self.damage.clear(volume, first, end);
-        self.checkpoint.applied = self.checkpoint.applied.max(lsn);
+        self.checkpoint.note_applied(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
         self.pending.for_range(volume, first, end, |key, record| {
@@ -110,8 +120,8 @@ impl Engine {
             };
             record.installed = lsn;
         });
-        self.volumes.used_blocks -= freed;
-        self.volumes.charge -= freed * u64::from(FULL_BLOCK_UNITS);
+        let units = freed * u64::from(FULL_BLOCK_UNITS);
+        self.volumes.release_space(freed, units);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
             return self.apply_small(volume, first.0, end.0, lsn, state);
@@ -210,8 +220,7 @@ impl Engine {
                 self.release_content(id.0 as u32, lsn);
             }
             if old.is_data() && self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
-                self.volumes.used_blocks -= 1;
-                self.volumes.charge -= weight(&old);
+                self.volumes.release_space(1, weight(&old));
             }
         }
         // (A survey may have found references to lost content here since the range came.)

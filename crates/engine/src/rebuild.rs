@@ -16,6 +16,7 @@ use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
     REBUILD_RETRY_NS, RESTRIPE_VICTIMS,
 };
+use crate::member::Ticket;
 use crate::member::slot_state::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
@@ -76,10 +77,10 @@ pub(crate) struct Rebuild {
     /// When they are tried again.
     retry_at_ns: u64,
     /// The wish of the superblock writer that puts on record that members are whole.
-    recording: Option<u64>,
+    recording: Option<Ticket>,
     /// The wish of the superblock writer that puts on record that the last member that came in
     /// takes part.
-    joined_wish: u64,
+    joined_ticket: Ticket,
     /// Rebuilt on these members, and not covered by a flush.
     unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
@@ -254,7 +255,7 @@ impl Engine {
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
         self.journal_lost_copies();
         // The wish that follows puts it on record that it takes part.
-        self.rebuild.joined_wish = self.superblock_writer.wanted + 1;
+        self.rebuild.joined_ticket = self.superblock_writer.next_ticket();
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
@@ -512,7 +513,7 @@ impl Engine {
     /// Asks for a round of flushes that covers what has been rebuilt.
     fn flush_rebuilt(&mut self) {
         if !self.rebuild.unflushed.is_empty() {
-            self.flush.wanted = true;
+            self.flush.request();
         }
     }
 
@@ -534,7 +535,7 @@ impl Engine {
 
     /// What a flush covers is whole.
     fn note_flushed(&mut self) {
-        let ended = self.flush.ended;
+        let ended = self.flush.last_ended();
         let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended)
         else {
             return;
@@ -638,7 +639,11 @@ impl Engine {
         // A generation that calls it whole must not be the first one that it gets: if the power
         // goes while that is written, its own superblock is too old for it to count, and a journal
         // device that does not count though it should is waited for.
-        if self.superblock_writer.done < self.rebuild.joined_wish || !self.journal_is_whole() {
+        if !self
+            .superblock_writer
+            .has_recorded(self.rebuild.joined_ticket)
+            || !self.journal_is_whole()
+        {
             return true;
         }
         if let Some(spare) = self.shadow_is_rebuilt(&self.rebuild.sums.members.clone(), out) {
@@ -652,8 +657,8 @@ impl Engine {
             let changed = self.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
         }
-        self.superblock_writer.wanted += 1;
-        self.rebuild.recording = Some(self.superblock_writer.wanted);
+        let ticket = self.superblock_writer.request();
+        self.rebuild.recording = Some(ticket);
         self.superblock_step(out);
         true
     }
@@ -716,7 +721,7 @@ impl Engine {
         if self
             .rebuild
             .recording
-            .is_some_and(|wish| self.superblock_writer.done < wish)
+            .is_some_and(|ticket| !self.superblock_writer.has_recorded(ticket))
         {
             return false;
         }
@@ -732,7 +737,7 @@ impl Engine {
                 .partition(|member| is_whole(member));
             self.rebuild.sums.members = others;
             for member in whole {
-                self.members.list[member.index()].rebuilding = false;
+                self.members.set_rebuilding(member, false);
                 out.notices.push(Notice::MemberRebuilt { member });
                 self.recheck_quarantined();
             }

@@ -14,6 +14,7 @@
 //! The flag that comes with `capacity` stays: after it there may be more ids of shared content than
 //! older software expects.
 
+use crate::member::Ticket;
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
 use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
@@ -41,8 +42,8 @@ impl Need {
 /// The property is being changed: it is not known yet which way a start would find.
 #[derive(Debug)]
 struct Change {
-    /// The wish of the superblock writer that puts it in force.
-    wish: u64,
+    /// The ticket of the superblock writer that puts it in force.
+    ticket: Ticket,
     /// The plan that was in force before.
     before: PoolPlan,
     /// Most blocks that may hold data until then.
@@ -100,9 +101,9 @@ impl Engine {
     /// What counts against usable space, in bytes.
     pub fn used_bytes(&self) -> u64 {
         if self.counts_charge() {
-            self.volumes.charge * ADDRESS_UNIT as u64
+            self.volumes.charge() * ADDRESS_UNIT as u64
         } else {
-            self.volumes.used_blocks * BLOCK_BYTES
+            self.volumes.used_blocks() * BLOCK_BYTES
         }
     }
 
@@ -118,12 +119,13 @@ impl Engine {
         let beyond = self.index_pages_beyond(&self.plan);
         let units_max = (self.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
-        let fits_charge = need.units == 0 || self.volumes.charge + need.units <= units_max;
+        let fits_charge = need.units == 0 || self.volumes.charge() + need.units <= units_max;
         let blocks_max = match &self.reduction.change {
             Some(change) => change.blocks_max,
             None => (self.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
-        let fits_blocks = need.blocks == 0 || self.volumes.used_blocks + need.blocks <= blocks_max;
+        let fits_blocks =
+            need.blocks == 0 || self.volumes.used_blocks() + need.blocks <= blocks_max;
         match (self.superblock.properties.reduction, &self.reduction.change) {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,
@@ -197,10 +199,9 @@ impl Engine {
         if properties.reduction == Reduction::Capacity {
             self.superblock.features.incompatible |= Features::CAPACITY;
         }
-        self.superblock_writer.wanted += 1;
-        let wish = self.superblock_writer.wanted;
+        let ticket = self.superblock_writer.request();
         self.reduction.change = Some(Box::new(Change {
-            wish,
+            ticket,
             before,
             blocks_max,
         }));
@@ -209,7 +210,7 @@ impl Engine {
         self.take_policy(policy);
         self.segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.control.when_recorded(id, wish);
+        self.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -219,11 +220,11 @@ impl Engine {
         let (way, usable) = (self.superblock.properties.reduction, plan.usable_bytes);
         let (used, what) = match way {
             Reduction::Spare => (
-                self.volumes.used_blocks * BLOCK_BYTES,
+                self.volumes.used_blocks() * BLOCK_BYTES,
                 "bytes of blocks hold data",
             ),
             Reduction::Capacity => (
-                self.volumes.charge * ADDRESS_UNIT as u64,
+                self.volumes.charge() * ADDRESS_UNIT as u64,
                 "bytes are stored or on their way",
             ),
         };
@@ -246,11 +247,10 @@ impl Engine {
 
     /// The way that was set is in force as soon as the superblock says so.
     pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
-        let done = self.superblock_writer.done;
         if self
             .reduction
             .change
-            .take_if(|change| change.wish <= done)
+            .take_if(|change| self.superblock_writer.has_recorded(change.ticket))
             .is_none()
         {
             return;
@@ -263,7 +263,7 @@ impl Engine {
 
     /// For `status`.
     pub(crate) fn reduction_use(&self) -> ReductionUse {
-        let (blocks, charge) = (self.volumes.used_blocks, self.volumes.charge);
+        let (blocks, charge) = (self.volumes.used_blocks(), self.volumes.charge());
         let full = 1.0 - f64::from(self.superblock.properties.spare_per_mille) / 1000.0;
         let room = self.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;

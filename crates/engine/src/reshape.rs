@@ -618,7 +618,9 @@ impl Engine {
         let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_reshape());
         let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
-            self.flush.wanted |= self.flush_would_free();
+            if self.flush_would_free() {
+                self.flush.request();
+            }
         }
         if self.cleaner.victim_count() == 0
             && self.reshape.queue.is_empty()
@@ -657,7 +659,7 @@ impl Engine {
         self.reshape.ended_ns = self.now_ns;
         self.reckon_plan();
         out.notices.push(Notice::Reshaped);
-        self.superblock_writer.wanted += 1;
+        self.superblock_writer.request();
         self.superblock_step(out);
     }
 }

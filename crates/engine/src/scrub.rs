@@ -596,7 +596,7 @@ impl Engine {
         self.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
             let (member, _) = self.zones.locate(segment).address(row, Column(column));
-            self.members.list[member.index()].stats.wrong_blocks += 1;
+            self.members.note_wrong_blocks(member, 1);
         }
     }
 

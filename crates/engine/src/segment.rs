@@ -217,7 +217,7 @@ pub struct Segments {
     shortlists: [Shortlist; windrow_policy::place::LISTS],
     /// The clock of policies: blocks that users have written since the start; before that,
     /// checkpoints.
-    pub user_clock: u32,
+    user_clock: u32,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
     /// Which segments of several layouts may be used; `None` as long as there is one.

@@ -165,7 +165,7 @@ impl Engine {
             moved_streams: self.policy.moved_streams(),
             placement_bytes: self.policy.bytes(),
             further_blocks: self.policy.further,
-            overflowed_blocks: self.policy.overflowed,
+            overflowed_blocks: self.policy.overflowed(),
             victim_policy: crate::recover::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
@@ -412,8 +412,8 @@ impl Engine {
             }
             let (mapped, stored) = (self.volumes.mapped_blocks(), self.volumes.stored_units());
             let live = self.segments.live_units();
-            if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
-                let used = self.volumes.used_blocks;
+            if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks()) {
+                let used = self.volumes.used_blocks();
                 return Err(format!(
                     "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
                 ));
@@ -445,7 +445,7 @@ impl Engine {
             )
         });
         let (charge, due) = (
-            self.volumes.charge,
+            self.volumes.charge(),
             self.volumes.mapped_charge() + stands - for_mapped,
         );
         if charge == due {

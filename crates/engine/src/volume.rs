@@ -47,15 +47,15 @@ pub struct Volumes {
     /// Highest id ever given.
     pub last_id: u32,
     /// Blocks whose newest state is data.
-    pub used_blocks: u64,
+    used_blocks: u64,
     /// What these have to be reckoned with, in units (`weight.rs`).
-    pub charge: u64,
+    charge: u64,
     /// Table pages (32 slots each) that changed since their last image.
     pub dirty_pages: Vec<u32>,
     /// Counts changes of records.
     pub version: u64,
     /// Counts volumes that were made smaller.
-    pub cuts: u64,
+    cuts: u64,
     /// The log may have records of new names.
     pub renamed: bool,
     /// Map pages dropped since the last checkpoint began, with the pointers of their images.
@@ -91,6 +91,44 @@ impl Volumes {
             renamed: false,
             dropped: Vec::new(),
         }
+    }
+
+    /// Blocks whose newest state is data.
+    pub fn used_blocks(&self) -> u64 {
+        self.used_blocks
+    }
+
+    /// Space that the blocks are charged with, in units (`weight.rs`).
+    pub fn charge(&self) -> u64 {
+        self.charge
+    }
+
+    /// Blocks become data, and take this much more.
+    #[inline]
+    pub fn take_space(&mut self, blocks: u64, units: u64) {
+        self.used_blocks += blocks;
+        self.charge += units;
+    }
+
+    /// Blocks are data no longer, and give this much back.
+    #[inline]
+    pub fn release_space(&mut self, blocks: u64, units: u64) {
+        assert!(
+            blocks <= self.used_blocks && units <= self.charge,
+            "more space is released than was taken"
+        );
+        self.used_blocks -= blocks;
+        self.charge -= units;
+    }
+
+    /// Number of times that a volume was made smaller.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
+    /// A volume is about to be made smaller.
+    pub fn note_cut(&mut self) {
+        self.cuts += 1;
     }
 
     /// A volume, deleted ones and the hidden ones included.

@@ -410,3 +410,29 @@ fn packages_of_the_product_are_counted_once_and_without_ours() {
         findings.all[0]
     );
 }
+
+#[test]
+fn a_component_is_assigned_by_its_own_module_only() {
+    let path = "crates/engine/src/lsn.rs";
+    let assigns = "fn f(&mut self) {\n    self.flush\n        .wanted |= true;\n}\n";
+    finds(
+        &with(path, assigns),
+        "error[owner] crates/engine/src/lsn.rs:2: `flush` belongs",
+    );
+    finds(
+        &with(
+            path,
+            "fn f(&mut self) { self.members.list[m.index()].online = false; }\n",
+        ),
+        "error[owner]",
+    );
+    for right in [
+        "fn f(&mut self) { self.flush.request(); }\n",
+        "fn f(&mut self) { if self.flush.ended == 1 {} }\n",
+        "fn f(&mut self) { self.lsns.next = 1; }\n",
+        "fn f(&mut self) { self.flush = FlushState::default(); }\n",
+    ] {
+        let findings = with(path, right);
+        assert!(!format!("{findings:?}").contains("\"owner\""), "{right}");
+    }
+}

@@ -109,7 +109,7 @@ impl Engine {
 
     /// Segments that the data of users takes.
     fn data_segments(&self) -> u64 {
-        self.volumes.charge / self.whole_units()
+        self.volumes.charge() / self.whole_units()
     }
 
     /// Users who trim pay for what victims have taken in vain.

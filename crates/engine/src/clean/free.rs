@@ -36,7 +36,9 @@ impl Engine {
             {
                 // Nobody waits yet: what begins now has ended before what users hold in advance is
                 // used up. (Sooner it would find fewer dead segments: small pools clean more then.)
-                self.flush.wanted |= self.flush_would_free();
+                if self.flush_would_free() {
+                    self.flush.request();
+                }
             }
         }
         // The victims' last moves lie in part-filled batches and nothing else can fill them: no
@@ -75,7 +77,7 @@ impl Engine {
         let stuck =
             !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
-            self.flush.wanted = true;
+            self.flush.request();
             self.seal_if_superseding(out);
         }
         // (What cleaning has just emptied comes free with the flush that was asked for, and what
@@ -113,7 +115,7 @@ impl Engine {
         }
         ReuseHorizon {
             durable: self.lsns.durable(),
-            durable_cleaned: self.cleaner.numbers.durable,
+            durable_cleaned: self.cleaner.numbers.durable(),
             oldest_checkpoint: oldest,
         }
     }

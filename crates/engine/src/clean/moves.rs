@@ -156,7 +156,7 @@ impl Engine {
             match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
-                Takes::No => self.policy.overflowed += 1,
+                Takes::No => self.policy.note_overflow(),
             }
         }
         self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out)

@@ -109,7 +109,7 @@ impl Engine {
             return;
         }
         if self.segments.wait_for_flush(&self.reuse_horizon()) {
-            self.flush.wanted = true;
+            self.flush.request();
             return;
         }
         let is_moving = !self.cleaner.victims.is_empty()
@@ -153,7 +153,7 @@ impl Engine {
             return;
         }
         if written_by <= self.lsns.committed() {
-            self.flush.wanted = true;
+            self.flush.request();
         } else {
             self.seal_users(written_by, out);
         }
@@ -208,7 +208,7 @@ impl Engine {
             let written_by = if birth > Lsn(0) || is_old {
                 birth
             } else {
-                self.checkpoint.applied
+                self.checkpoint.applied()
             };
             let repair = Move {
                 key,

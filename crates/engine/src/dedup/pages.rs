@@ -365,7 +365,9 @@ impl Engine {
     /// True if pages may be written: the flag that tells of them is durable.
     fn may_write_index_pages(&self) -> bool {
         let is_flagged = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0
-            && self.superblock_writer.done >= self.control.shared_wish;
+            && self
+                .superblock_writer
+                .has_recorded(self.control.shared_ticket);
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 
@@ -462,8 +464,7 @@ impl Engine {
                 Some(buf.freeze()),
                 None,
             );
-            self.admission.unsealed_units += DATA_UNITS;
-            self.admission.opened_units += DATA_UNITS;
+            self.admission.note_placed_unqueued(DATA_UNITS);
             self.shared.sums.pages_written += 1;
         }
     }

@@ -215,7 +215,7 @@ impl Engine {
             } else {
                 count_wrong(bytes, &fetch.spec.pieces)
             };
-            self.members.list[fetch.member.index()].stats.wrong_blocks += wrong;
+            self.members.note_wrong_blocks(fetch.member, wrong);
         }
         fetch.gathered.is_new |= bytes.is_some();
         fetch.gathered.own = bytes;

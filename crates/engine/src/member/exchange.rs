@@ -130,9 +130,8 @@ impl Engine {
 
     /// A new generation tells of the change; the answer waits for it.
     fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
-        self.superblock_writer.wanted += 1;
-        self.control
-            .when_recorded(id, self.superblock_writer.wanted);
+        let ticket = self.superblock_writer.request();
+        self.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -319,7 +318,7 @@ impl Engine {
         let m = &self.members.list[member.index()];
         let is_at_rest = m.in_flight == 0
             || (self.fault == InjectedFault::EarlySettle && m.in_flight == m.disowned);
-        !m.online && is_at_rest && m.lost_wish <= self.superblock_writer.done
+        !m.online && is_at_rest && self.superblock_writer.has_recorded(m.lost_ticket)
     }
 
     /// From now on the member gets every write, and is rebuilt.

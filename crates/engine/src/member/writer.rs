@@ -5,15 +5,20 @@
 use super::*;
 use windrow_format::superblock::slot_offset;
 
+/// Number of a request to record the superblock. A generation that was begun after the request
+/// covers it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Ticket(u64);
+
 /// State of the superblock writer.
 #[derive(Debug, Default)]
 pub struct SuperblockWriter {
-    /// Bumped for each wish.
-    pub wanted: u64,
-    /// Wishes covered by the generation being written.
-    writing: u64,
-    /// Wishes covered by generations that are durable.
-    pub done: u64,
+    /// The newest request.
+    wanted: Ticket,
+    /// Requests covered by the generation being written.
+    writing: Ticket,
+    /// Requests covered by generations that are durable.
+    done: Ticket,
     /// Commands of the present step not ended.
     left: u32,
     /// In the flush step.
@@ -21,32 +26,102 @@ pub struct SuperblockWriter {
     /// A generation is being written.
     active: bool,
     /// Content hash of the generation written last: the next one's parent.
-    pub written_hash: u64,
+    written_hash: u64,
 }
 
 impl SuperblockWriter {
-    /// True while a generation is being written.
-    pub fn is_active(&self) -> bool {
-        self.active
-    }
-
-    /// The writer that goes on after this superblock.
+    /// The writer that continues after this superblock.
     pub fn after(superblock: &Superblock) -> Self {
         Self {
             written_hash: superblock.content_hash(),
             ..Self::default()
         }
     }
+
+    /// Asks for a generation with the superblock as it is when that begins.
+    pub fn request(&mut self) -> Ticket {
+        self.wanted = self.next_ticket();
+        self.wanted
+    }
+
+    /// The ticket that the next request gets.
+    pub fn next_ticket(&self) -> Ticket {
+        Ticket(self.wanted.0 + 1)
+    }
+
+    /// True if a durable generation covers the request.
+    pub fn has_recorded(&self, ticket: Ticket) -> bool {
+        ticket <= self.done
+    }
+
+    /// True if durable generations cover all requests.
+    pub fn has_recorded_all(&self) -> bool {
+        self.done == self.wanted
+    }
+
+    /// True while a generation is being written.
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Begins the generation with this content.
+    fn begin(&mut self, content_hash: u64) {
+        self.written_hash = content_hash;
+        self.writing = self.wanted;
+        self.active = true;
+        self.flushing = false;
+    }
+
+    /// A step begins: each of its commands ends once.
+    fn begin_step(&mut self, commands: usize) {
+        self.left = commands as u32;
+    }
+
+    /// All slots are written: the members are flushed.
+    fn begin_flush(&mut self, commands: usize) {
+        self.flushing = true;
+        self.begin_step(commands);
+    }
+
+    /// One command of the step has ended.
+    fn step_ended(&mut self) -> Step {
+        assert!(
+            self.left > 0,
+            "a command of the superblock writer ended twice"
+        );
+        self.left -= 1;
+        match (self.left, self.flushing) {
+            (1.., _) => Step::Pending,
+            (0, false) => Step::Flush,
+            (0, true) => Step::Done,
+        }
+    }
+
+    /// The generation is durable on all members in use.
+    fn end(&mut self) {
+        self.active = false;
+        self.done = self.writing;
+    }
+}
+
+/// What follows the end of a command of the superblock writer.
+enum Step {
+    /// Others of the same step have not ended.
+    Pending,
+    /// All slots are written: the members are flushed.
+    Flush,
+    /// All members are flushed.
+    Done,
 }
 
 impl Engine {
     /// Begins a generation if one is wanted and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
-        if self.superblock_writer.active
-            || self.superblock_writer.wanted == self.superblock_writer.done
-            || self.stopped.is_some()
-            || self.read_only
-        {
+        let is_due = !self.superblock_writer.is_active()
+            && !self.superblock_writer.has_recorded_all()
+            && self.stopped.is_none()
+            && !self.read_only;
+        if !is_due {
             return;
         }
         if self.holds_superblocks() {
@@ -57,12 +132,9 @@ impl Engine {
         }
         self.superblock.parent_hash = self.superblock_writer.written_hash;
         self.superblock.generation = self.superblock.generation.next();
-        self.superblock_writer.written_hash = self.superblock.content_hash();
-        self.superblock_writer.writing = self.superblock_writer.wanted;
-        self.superblock_writer.active = true;
-        self.superblock_writer.flushing = false;
+        self.superblock_writer.begin(self.superblock.content_hash());
         let online: Vec<MemberId> = self.online_members();
-        self.superblock_writer.left = online.len() as u32;
+        self.superblock_writer.begin_step(online.len());
         for member in online {
             let buf = superblock_image(&self.superblock, member, &self.buffers);
             let written = WrittenBytes {
@@ -81,23 +153,23 @@ impl Engine {
     }
 
     pub(super) fn superblock_step_done(&mut self, out: &mut Outbox) {
-        let writer = &mut self.superblock_writer;
-        writer.left -= 1;
-        if writer.left > 0 || self.stopped.is_some() {
+        let step = self.superblock_writer.step_ended();
+        if self.stopped.is_some() {
             return;
         }
-        if !writer.flushing {
-            writer.flushing = true;
-            let online = self.online_members();
-            self.superblock_writer.left = online.len() as u32;
-            for member in online {
-                self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
+        match step {
+            Step::Pending => return,
+            Step::Flush => {
+                let online = self.online_members();
+                self.superblock_writer.begin_flush(online.len());
+                for member in online {
+                    self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
+                }
+                return;
             }
-            return;
+            Step::Done => self.superblock_writer.end(),
         }
-        writer.active = false;
-        writer.done = writer.writing;
-        if writer.done == writer.wanted {
+        if self.superblock_writer.has_recorded_all() {
             self.members.unrecorded_loss = false;
         }
         self.superblock_step(out);

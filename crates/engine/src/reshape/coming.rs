@@ -2,6 +2,7 @@
 
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
+use crate::member::Ticket;
 use crate::member::{Member, nobody_without, redundancy_holds, slot_state};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
 use windrow_format::superblock::MAX_ZONES;
@@ -22,8 +23,8 @@ pub(super) struct Coming {
     pub(super) leaves: Option<MemberId>,
     pub(super) zones: ZoneMap,
     pub(super) stage: Stage,
-    /// The stage is over when this wish is done.
-    pub(super) wish: u64,
+    /// The stage is over when this ticket is done.
+    pub(super) ticket: Ticket,
 }
 
 impl Coming {
@@ -80,17 +81,17 @@ impl Engine {
             });
         }
         for member in &members {
-            self.members.list[member.index()].online = true;
+            self.members.enter_service(*member);
         }
         self.superblock.set_growing(true);
-        self.superblock_writer.wanted += 1;
+        let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             id,
             members,
             leaves: None,
             zones,
             stage: Stage::Introduce,
-            wish: self.superblock_writer.wanted,
+            ticket: ticket,
         });
         self.reckon_plan();
         self.superblock_step(out);
@@ -231,8 +232,9 @@ impl Engine {
 
     /// Goes on with bringing a new layout into force.
     pub(super) fn coming_step(&mut self, out: &mut Outbox) {
-        let done = self.superblock_writer.done;
-        let Some(coming) = self.reshape.coming.take_if(|coming| coming.wish <= done) else {
+        let writer = &self.superblock_writer;
+        let is_recorded = |coming: &mut Coming| writer.has_recorded(coming.ticket);
+        let Some(coming) = self.reshape.coming.take_if(is_recorded) else {
             return self.end_growing(out);
         };
         match coming.stage {
@@ -262,7 +264,7 @@ impl Engine {
         if idle && (!self.reshape.dropped || self.nobody_without_us()) {
             self.reshape.dropped = false;
             self.superblock.set_growing(false);
-            self.superblock_writer.wanted += 1;
+            self.superblock_writer.request();
             self.superblock_step(out);
         }
     }
@@ -316,8 +318,8 @@ impl Engine {
         // Until this is in force on all that are left, somebody may hold the generation with the
         // new layout.
         self.superblock.set_growing(true);
-        self.superblock_writer.wanted += 1;
-        (coming.stage, coming.wish) = (Stage::TakeBack(member), self.superblock_writer.wanted);
+        let ticket = self.superblock_writer.request();
+        (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
         self.reckon_plan();
         self.superblock_step(out);
@@ -372,7 +374,7 @@ impl Engine {
                 .iter()
                 .filter(|m| !self.superblock.members[m.index()].is_in_use())
             {
-                self.members.list[member.index()].online = false;
+                self.members.leave_service(*member);
             }
             return self.refuse_layout(coming.id, member, out);
         }
@@ -382,10 +384,10 @@ impl Engine {
         }
         self.superblock.zones = coming.zones.zones().to_vec();
         self.superblock.set_growing(false);
-        self.superblock_writer.wanted += 1;
+        let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
-            wish: self.superblock_writer.wanted,
+            ticket: ticket,
             ..coming
         });
         self.superblock_step(out);

@@ -20,6 +20,7 @@ use crate::clean::force::Rest;
 use crate::control::control_answer;
 use crate::format::{payload_blocks, plan_zones};
 use crate::limits::STREAM_USER;
+use crate::member::Ticket;
 use crate::member::slot_state::Change;
 use crate::recover::ids_end;
 use crate::segment::largest_group;
@@ -61,14 +62,15 @@ impl Engine {
         let policy = self
             .policy_for(&self.superblock.properties.clone(), &plan)
             .map_err(ControlError::Invalid)?;
-        self.journal.moves = self.moves_journal(member);
+        let moves = self.moves_journal(member);
+        self.journal.set_moving(moves);
         self.reshape.coming = Some(Coming {
             id,
             members: Vec::new(),
             leaves: Some(member),
             zones,
             stage: Stage::Room,
-            wish: 0,
+            ticket: Ticket::default(),
         });
         self.reshape.fits_from = self.lsns.last();
         self.reshape.rest = Rest::default();
@@ -220,7 +222,7 @@ impl Engine {
         if !is_durable && !self.control.shutting_down() {
             // What made room may be a trim that a crash would undo.
             self.seal_users(Lsn(u64::MAX), out);
-            self.flush.wanted = true;
+            self.flush.request();
         }
         if self.control.shutting_down() || !self.journal_has_left() || !has_room || !is_durable {
             if !has_room && self.removal_rests() {
@@ -241,13 +243,13 @@ impl Engine {
         }
         self.superblock.zones = coming.zones.zones().to_vec();
         self.superblock.features.incompatible |= Features::LEAVING;
-        if self.journal.moves {
+        if self.journal.is_moving() {
             self.superblock.journals.internal = self.journal_without(member);
         }
-        self.superblock_writer.wanted += 1;
+        let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
-            wish: self.superblock_writer.wanted,
+            ticket: ticket,
             ..coming
         });
         self.superblock_step(out);
@@ -255,7 +257,7 @@ impl Engine {
 
     /// Nothing of it is on record: the pool stays as it is.
     fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
-        self.journal.moves = false;
+        self.journal.set_moving(false);
         self.reckon_plan();
         control_answer(id, Err(error), out);
     }
@@ -373,13 +375,14 @@ impl Engine {
             return false;
         }
         for member in members {
-            self.members.list[member.index()].online = false;
+            self.members.leave_service(member);
             // (It may hang with the last flush.)
             self.disown(member);
             let changed = self.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
             let uuid = std::mem::take(&mut self.superblock.members[member.index()].uuid);
-            self.members.list[member.index()].lost_wish = self.superblock_writer.wanted + 1;
+            let ticket = self.superblock_writer.next_ticket();
+            self.members.set_lost_ticket(member, ticket);
             self.reshape.gone.push((member, uuid));
         }
         if leaving != 0 {

@@ -51,6 +51,17 @@ fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
 }
 
 impl Segments {
+    /// Blocks of users that were placed, the clock of policies.
+    pub fn user_clock(&self) -> u32 {
+        self.user_clock
+    }
+
+    /// One more block of users is placed.
+    #[inline]
+    pub fn advance_user_clock(&mut self) {
+        self.user_clock = self.user_clock.wrapping_add(1);
+    }
+
     /// What moving its live payload gains, in bytes.
     pub fn garbage(&self, id: SegmentId) -> u64 {
         u64::from(self.garbage_units(id)) * ADDRESS_UNIT as u64

@@ -185,6 +185,17 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
+    /// Data that was counted for the log turned out to be a record.
+    pub(crate) fn data_became_record(&mut self) {
+        self.unsealed_units -= DATA_UNITS - RECORD_UNITS;
+    }
+
+    /// Payload went into the open batch without being queued before.
+    pub(crate) fn note_placed_unqueued(&mut self, units: u64) {
+        self.unsealed_units += units;
+        self.opened_units += units;
+    }
+
     /// The first order of the write that is admitted in parts which is not queued yet.
     pub(crate) fn next_of_part(&self) -> Option<Lsn> {
         self.part.as_ref().map(ChunkedWrite::next)
@@ -361,7 +372,7 @@ impl Engine {
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
                 if room < EDGE_UNITS
-                    || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full()))
+                    || (write.begins_walk() && (self.ranges.holds_walks() || self.ranges.is_full()))
                 {
                     return self.admission.edges_ready.push_front(write);
                 }
@@ -386,7 +397,7 @@ impl Engine {
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if walks && (self.ranges.barrier || self.ranges.is_full()) {
+            if walks && (self.ranges.holds_walks() || self.ranges.is_full()) {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
@@ -660,14 +671,10 @@ impl Engine {
         self.admission.unsealed_units += units;
         self.admission.pace.spend(units);
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
-        self.volumes.used_blocks += u64::from(is_data);
-        self.volumes.used_blocks -= u64::from(was_data);
-        self.volumes.charge += if is_data {
-            u64::from(FULL_BLOCK_UNITS)
-        } else {
-            0
-        };
-        self.volumes.charge -= charge;
+        if is_data {
+            self.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
+        }
+        self.volumes.release_space(u64::from(was_data), charge);
     }
 
     /// Classifies all blocks and makes sure that their map pages exist; tells what space they need.

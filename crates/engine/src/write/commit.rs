@@ -157,7 +157,7 @@ impl Engine {
     fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
-        self.checkpoint.applied = self.checkpoint.applied.max(last_lsn);
+        self.checkpoint.note_applied(last_lsn);
         if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
@@ -222,12 +222,10 @@ impl Engine {
                     .get(key.volume())
                     .map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
             };
-            self.volumes.charge += mapped;
-            self.volumes.charge -= if was_data {
-                u64::from(FULL_BLOCK_UNITS)
-            } else {
-                0
-            };
+            self.volumes.take_space(0, mapped);
+            if was_data {
+                self.volumes.release_space(0, u64::from(FULL_BLOCK_UNITS));
+            }
         }
         superseded
     }
@@ -241,7 +239,8 @@ impl Engine {
             && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume())
             && self.pending.find(key).is_none()
         {
-            self.volumes.charge = self.volumes.charge + after - before;
+            self.volumes.take_space(0, after);
+            self.volumes.release_space(0, before);
         }
     }
 
@@ -263,7 +262,8 @@ impl Engine {
         };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {
-            self.volumes.charge = self.volumes.charge + weight(&entry) - weight(&old);
+            self.volumes.take_space(0, weight(&entry));
+            self.volumes.release_space(0, weight(&old));
         }
         if entry.has_payload() {
             self.segments

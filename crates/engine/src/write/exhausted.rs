@@ -154,7 +154,7 @@ impl Engine {
                 .streams
                 .iter()
                 .all(|stream| stream.in_flight.is_empty())
-            && self.superblock_writer.done == self.superblock_writer.wanted
+            && self.superblock_writer.has_recorded_all()
             && self.checkpoint_rests()
     }
 

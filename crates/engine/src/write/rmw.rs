@@ -175,7 +175,7 @@ impl Engine {
     /// Starts the reads of the edges of a change whose blocks are held.
     fn read_edges(&mut self, mut write: RmwWrite, out: &mut Outbox) {
         let keys = write.edge_keys();
-        write.cuts = self.volumes.cuts;
+        write.cuts = self.volumes.cuts();
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.rmw_writes.insert(write);
@@ -204,7 +204,7 @@ impl Engine {
 
     /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
     pub(super) fn admit_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
-        if write.cuts != self.volumes.cuts {
+        if write.cuts != self.volumes.cuts() {
             // What was read may have been cut off since, and the volume may have grown over it
             // again.
             return self.read_edges(write, out);
