@@ -252,6 +252,21 @@ impl CheckpointState {
     }
 }
 
+impl CheckpointState {
+    pub(crate) fn set_table_pointer(
+        &mut self,
+        object: u32,
+        index: u32,
+        pointer: PagePointer,
+    ) -> PagePointer {
+        let table = self.tables.entry(object).or_default();
+        if table.len() <= index as usize {
+            table.resize(index as usize + 1, PagePointer::default());
+        }
+        std::mem::replace(&mut table[index as usize], pointer)
+    }
+}
+
 impl Engine {
     /// Goes on with the checkpoint, or begins one that is due.
     pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
@@ -481,7 +496,7 @@ impl Engine {
         self.checkpoint.wants_segment = waits;
         if waits && !waited {
             // Cleaning has had its turn, and nothing else may come.
-            self.cleaning_has_more();
+            self.cleaner.cleaning_has_more();
         }
     }
 
@@ -630,7 +645,7 @@ impl Engine {
     fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
         let geometry = self.checkpoint.geometry;
         // A shadow is copied from the beginning after each start.
-        let rebuilding = self.rebuilding() & !self.shadow_bit();
+        let rebuilding = self.members.rebuilding() & !self.exchanges.shadow_bit();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
             if id >= self.segments.count() {
@@ -706,34 +721,13 @@ impl Engine {
                     .dirty_leaves
                     .insert((object, index / LEAF_POINTERS as u32));
                 let old = if object >= OBJECT_MAP {
-                    self.set_map_pointer(object, index, pointer)
+                    self.volumes.set_map_pointer(object, index, pointer)
                 } else {
-                    self.set_table_pointer(object, index, pointer)
+                    self.checkpoint.set_table_pointer(object, index, pointer)
                 };
                 self.checkpoint.retire(old);
             }
         }
-    }
-
-    /// Returns the pointer that is to be retired: the old one, or the new one if the page is gone
-    /// meanwhile.
-    fn set_map_pointer(&mut self, object: u32, index: u32, pointer: PagePointer) -> PagePointer {
-        let slot = self
-            .volumes
-            .get(VolumeId(object - OBJECT_MAP))
-            .and_then(|v| v.map.slot(u64::from(index)));
-        match slot.and_then(|s| self.volumes.arena.meta_mut(s)) {
-            Some(meta) => std::mem::replace(&mut meta.pointer, pointer),
-            None => pointer,
-        }
-    }
-
-    fn set_table_pointer(&mut self, object: u32, index: u32, pointer: PagePointer) -> PagePointer {
-        let table = self.checkpoint.tables.entry(object).or_default();
-        if table.len() <= index as usize {
-            table.resize(index as usize + 1, PagePointer::default());
-        }
-        std::mem::replace(&mut table[index as usize], pointer)
     }
 
     /// Waits until everything that the image can show is durable; then wants the root written.

@@ -505,7 +505,7 @@ impl Engine {
                 }
                 _ => continue,
             };
-            if let Some(checksum) = self.shown(key.volume(), key.lba(), address) {
+            if let Some(checksum) = self.volumes.shown(key.volume(), key.lba(), address) {
                 if checksum != payload.checksum {
                     return false;
                 }
@@ -631,7 +631,7 @@ impl Engine {
                 // anew elsewhere.)
                 let is_missed = run.blocks.iter().any(|b| {
                     b.key.volume() != VolumeId::INDEX
-                        && self.shows(b.key.volume(), b.key.lba(), b.from)
+                        && self.volumes.shows(b.key.volume(), b.key.lba(), b.from)
                 });
                 self.cleaner
                     .victims
@@ -645,12 +645,16 @@ impl Engine {
             // What another way may still find is not lost yet.
             let last = victim.is_last_pass();
             for block in run.blocks {
-                if last && self.shows(block.key.volume(), block.key.lba(), block.from) {
+                if last
+                    && self
+                        .volumes
+                        .shows(block.key.volume(), block.key.lba(), block.from)
+                {
                     self.note_lost(block.key, out);
                     let is_page = block.key.volume() == VolumeId::INDEX;
                     (of_users, of_index) = (of_users || !is_page, of_index || is_page);
                     if is_page {
-                        self.give_up_page(block.key.lba());
+                        self.shared.give_up_page(block.key.lba());
                     }
                 }
             }
@@ -725,7 +729,7 @@ impl Engine {
             self.cleaner.gains.spend(1);
         }
         self.cleaner.victims.remove(at);
-        let left_bytes = self.live_bytes(segment);
+        let left_bytes = self.segments.live_bytes(segment);
         self.reshape.victim_ended(segment, left_bytes, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {

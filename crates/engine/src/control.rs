@@ -152,7 +152,8 @@ impl Engine {
                     .iter()
                     .any(|waiting| changes_plan(&waiting.command))
         };
-        if self.waits_for_reduction(&request.command) || (changes_plan(&request.command) && waits())
+        if self.reduction.waits_for_reduction(&request.command)
+            || (changes_plan(&request.command) && waits())
         {
             return self.control.waiting.push_back(request);
         }
@@ -160,7 +161,7 @@ impl Engine {
         if let Control::Member { member, change } = &request.command
             && (matches!(change, MemberChange::Serve { .. })
                 || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
-            && !self.journal_may_change()
+            && !self.journal.journal_may_change()
         {
             return self.control.waiting.push_back(request);
         }
@@ -680,7 +681,7 @@ impl Engine {
             Stage::Checkpoint { after } => {
                 // Another host may write as soon as it is exported: a discard that is still on its
                 // way would take that from under it. (No further one is sent.)
-                let has_ended = !export || self.changes_have_ended();
+                let has_ended = !export || self.members.changes_have_ended();
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
                     // Nothing to replay from here on; who may open it next is a matter of the host
                     // alone.
@@ -697,7 +698,7 @@ impl Engine {
                 // A member that has left meanwhile has given rise to a further one, and of one that
                 // hangs the last one is on its way.
                 let has_ended = self.superblock_writer.has_recorded_all()
-                    && (!export || self.changes_have_ended());
+                    && (!export || self.members.changes_have_ended());
                 if self.superblock_writer.has_recorded(ticket) && has_ended {
                     self.control.shutdown = None;
                     control_answer(id, Ok(ControlReply::Done), out);
@@ -740,7 +741,7 @@ impl Engine {
         for (id, _) in std::mem::take(&mut self.exchanges.settling) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        if let Some(id) = self.give_up_waiting_switch() {
+        if let Some(id) = self.exchanges.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         for id in self.survey.give_up() {

@@ -217,6 +217,33 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The kind of fingerprint that a volume's blocks get.
+    pub(crate) fn fingerprint_of(&self, dedup: Dedup) -> Option<Fingerprint> {
+        match dedup {
+            Dedup::Off => None,
+            Dedup::Verify if self.weak => Some(Fingerprint::Weak),
+            Dedup::Verify => Some(Fingerprint::Fast),
+            Dedup::Hash => Some(Fingerprint::Strong),
+        }
+    }
+
+    /// A block that may be shared joins the queue.
+    pub(crate) fn note_undecided(&mut self) {
+        self.undecided += 1;
+    }
+
+    /// Content has been committed: from now on it is in the map.
+    pub(crate) fn content_committed(&mut self, id: u32) {
+        self.fresh.remove(&id);
+    }
+
+    /// What deduplication did since start.
+    pub(crate) fn dedup_sums(&self) -> DedupSums {
+        self.sums
+    }
+}
+
 impl Engine {
     /// How blocks of a volume are shared. Not as long as a power cut can leave a gap in the orders
     /// of the first stream of users: what lies behind the gap is void or comes again from the
@@ -231,16 +258,6 @@ impl Engine {
     /// What is kept beside the blocks of users, and what these may be.
     pub(crate) fn kept(&self) -> crate::format::Kept {
         crate::format::Kept::of(&self.superblock)
-    }
-
-    /// The kind of fingerprint that a volume's blocks get.
-    pub(crate) fn fingerprint_of(&self, dedup: Dedup) -> Option<Fingerprint> {
-        match dedup {
-            Dedup::Off => None,
-            Dedup::Verify if self.shared.weak => Some(Fingerprint::Weak),
-            Dedup::Verify => Some(Fingerprint::Fast),
-            Dedup::Hash => Some(Fingerprint::Strong),
-        }
     }
 
     /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if
@@ -274,11 +291,6 @@ impl Engine {
             shared.map_pages += 1;
         }
         true
-    }
-
-    /// A block that may be shared joins the queue.
-    pub(crate) fn note_undecided(&mut self) {
-        self.shared.undecided += 1;
     }
 
     /// Decides what has its turn.
@@ -344,8 +356,8 @@ impl Engine {
             Some(content) if content[..] == payload[..] => self.becomes_reference(number, id),
             Some(_) => self.is_another(number, id),
             None => {
-                self.set_sharing(number, Sharing::Comparing);
-                self.compare(number, id);
+                self.admission.set_sharing(number, Sharing::Comparing);
+                self.shared.compare(number, id);
             }
         }
     }
@@ -398,17 +410,11 @@ impl Engine {
         lost
     }
 
-    fn set_sharing(&mut self, number: u64, now: Sharing) {
-        if let Some(Placing::Data { sharing, .. }) = self.admission.queued(number) {
-            *sharing = now;
-        }
-    }
-
     /// The block with this number in the queue has the content of an id, which it holds.
     fn becomes_reference(&mut self, number: u64, id: u32) {
         self.shared.undecided -= 1;
         self.shared.sums.found += 1;
-        self.set_sharing(number, Sharing::Reference(id));
+        self.admission.set_sharing(number, Sharing::Reference(id));
         // It was admitted as a block with payload.
         self.admission.data_became_record();
         self.admission.pace.give_back(DATA_UNITS - RECORD_UNITS);
@@ -450,26 +456,11 @@ impl Engine {
         if fingerprint.is_some_and(|fingerprint| fingerprint & 1 == 0) {
             self.shared.fresh.insert(id, payload.clone());
         }
-        self.set_sharing(number, Sharing::Content { id, fingerprint });
-        if let Some(codec) = self.packs(volume) {
-            self.compress_queued(number, codec, payload);
+        self.admission
+            .set_sharing(number, Sharing::Content { id, fingerprint });
+        if let Some(codec) = self.volumes.packs(volume) {
+            self.admission.compress_queued(number, codec, payload);
         }
-    }
-
-    /// Content has been committed: from now on it is in the map.
-    pub(crate) fn content_committed(&mut self, id: u32) {
-        self.shared.fresh.remove(&id);
-    }
-
-    /// The content that a shared block refers to; `None` if it is not there, or not in that life.
-    pub(crate) fn content_of(&self, entry: MapEntry) -> Option<MapEntry> {
-        let id = entry.shared_id()?;
-        let content = self
-            .volumes
-            .get(VolumeId::SHARED)?
-            .map
-            .get(&self.volumes.arena, id);
-        (content.has_payload() && content.incarnation() == entry.incarnation()).then_some(content)
     }
 
     /// A block can not be had any more. If it is shared content, or refers to some, nothing that is
@@ -523,11 +514,6 @@ impl Engine {
         self.volumes.ids.free(id, applied);
     }
 
-    /// What deduplication did since start.
-    pub(crate) fn dedup_sums(&self) -> DedupSums {
-        self.shared.sums
-    }
-
     /// What is shared now.
     pub(crate) fn dedup_status(&self) -> DedupStatus {
         let (index_entries, index_entries_max) = self.shared.index.entries();
@@ -548,7 +534,7 @@ impl Engine {
             stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
             index_entries,
             index_entries_max,
-            index_pages: self.index_pages_mapped(),
+            index_pages: self.volumes.index_pages_mapped(),
             index_pages_max,
             index_hooks,
             index_pages_scanned,
@@ -600,7 +586,7 @@ impl Engine {
                         ));
                     }
                 }
-                if self.content_of(entry).is_none() {
+                if self.volumes.content_of(entry).is_none() {
                     return Err(format!(
                         "volume {} refers to content {id}, which is not there",
                         v.record.id

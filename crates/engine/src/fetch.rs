@@ -280,7 +280,7 @@ impl Engine {
         let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
         if fetch.spec.is_of_user() {
             // (What a member that is out never answered says nothing of how fast it is.)
-            if self.is_online(member) {
+            if self.members.is_online(member) {
                 self.slow.end(member, since_ns, now_ns);
             }
             self.stages.record(Times::ReadMember, since_ns, now_ns);
@@ -450,7 +450,7 @@ impl Engine {
                 let bytes = fetched
                     .ok()
                     .and_then(|bytes| self.decompressed(bytes, compressed));
-                self.edge_read(write, edge, bytes);
+                self.admission.edge_read(write, edge, bytes);
             }
             FetchGoal::Compare { at } => self.contents_read(at, fetched),
             FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),

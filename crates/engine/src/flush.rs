@@ -149,7 +149,7 @@ impl FlushState {
 impl Engine {
     /// A flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
-        if self.read_only || self.sync_of(volume) == SyncMode::Disabled {
+        if self.read_only || self.volumes.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
         }
         let horizon = self.lsns.last();
@@ -233,12 +233,13 @@ impl Engine {
             self.serve_waiters(horizon, out);
         }
         let log_needs = self.log_needs();
-        if let Some(needed) = log_needs.or(newest.filter(|horizon| self.is_served_by_log(*horizon)))
+        if let Some(needed) =
+            log_needs.or(newest.filter(|horizon| self.journal.is_served_by_log(*horizon)))
             && !self
                 .flush
                 .waiters
                 .front()
-                .is_some_and(|waiting| self.is_reducing(waiting.horizon))
+                .is_some_and(|waiting| self.admission.is_reducing(waiting.horizon))
         {
             self.seal_users(needed, out);
         }
@@ -246,7 +247,8 @@ impl Engine {
             return;
         }
         let committed = self.lsns.committed();
-        let waited = |w: &Waiting| w.horizon <= committed && self.is_served_by_log(w.horizon);
+        let waited =
+            |w: &Waiting| w.horizon <= committed && self.journal.is_served_by_log(w.horizon);
         let due = self.flush.waiters.front().is_some_and(waited)
             || log_needs.is_some_and(|needed| needed <= committed);
         let much = self.counters.log_bytes - self.flush.log_bytes_at_round >= UNFLUSHED_LOG_BYTES;
@@ -262,6 +264,7 @@ impl Engine {
         self.rebuild_round_begins(self.flush.begun);
         self.flush.log_bytes_at_round = self.counters.log_bytes;
         let dirty: Vec<MemberId> = self
+            .members
             .online_members()
             .into_iter()
             .filter(|m| self.members.list[m.index()].dirty)

@@ -168,6 +168,56 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// After a start: journals that can not be written where they are. (Members may be copies of
+    /// the former ones, on devices with larger sectors; nobody lets such a device in while the pool
+    /// is served.) Says which.
+    pub(crate) fn note_unfit_journals(&mut self, io: &dyn MemberIo) -> Vec<String> {
+        let mut notes = Vec::new();
+        for ring in &mut self.rings {
+            let (area, sector) = (ring.area, |m: &MemberId| io.sector_bytes(*m));
+            let too_large = |m: &MemberId| {
+                area.members >> m.0 & 1 == 1 && io.is_present(*m) && sector(m) > area.granule
+            };
+            if let Some(member) = (0..io.member_count() as u8).map(MemberId).find(too_large) {
+                ring.unfit = true;
+                let (own, theirs) = (area.granule, sector(&member));
+                notes.push(format!(
+                    "a journal is not used: it is written in units of {own} bytes, and sectors of member {member} have {theirs}; flushes go to the log"
+                ));
+            }
+        }
+        notes
+    }
+
+    /// Something was admitted: it is kept for the journal, if flushes come.
+    pub(crate) fn note_admitted(&mut self, placing: &Placing) {
+        if !self.backlog.listening {
+            return;
+        }
+        if self.backlog.bytes > JOURNAL_BACKLOG_BYTES {
+            return self.backlog.clear();
+        }
+        self.backlog
+            .push(placing.entry(), placing.payload().cloned());
+    }
+
+    /// True if the order was not in the log at the start, but in the journal.
+    pub(crate) fn was_readmitted(&self, lsn: Lsn) -> bool {
+        lsn <= self.settle
+    }
+
+    /// True if a flush up to this order is a matter of the log.
+    pub(crate) fn is_served_by_log(&self, horizon: Lsn) -> bool {
+        horizon <= self.by_log
+    }
+
+    /// What only the journal may have.
+    pub(crate) fn journal_durable_lsn(&self) -> Lsn {
+        self.durable_lsn
+    }
+}
+
 impl Engine {
     /// Where the journals lie.
     pub fn journals(&self) -> &Journals {
@@ -223,31 +273,11 @@ impl Engine {
             .for_each(Ring::leave_chunk);
     }
 
-    /// After a start: journals that can not be written where they are. (Members may be copies of
-    /// the former ones, on devices with larger sectors; nobody lets such a device in while the pool
-    /// is served.) Says which.
-    pub(crate) fn note_unfit_journals(&mut self, io: &dyn MemberIo) -> Vec<String> {
-        let mut notes = Vec::new();
-        for ring in &mut self.journal.rings {
-            let (area, sector) = (ring.area, |m: &MemberId| io.sector_bytes(*m));
-            let too_large = |m: &MemberId| {
-                area.members >> m.0 & 1 == 1 && io.is_present(*m) && sector(m) > area.granule
-            };
-            if let Some(member) = (0..io.member_count() as u8).map(MemberId).find(too_large) {
-                ring.unfit = true;
-                let (own, theirs) = (area.granule, sector(&member));
-                notes.push(format!(
-                    "a journal is not used: it is written in units of {own} bytes, and sectors of member {member} have {theirs}; flushes go to the log"
-                ));
-            }
-        }
-        notes
-    }
-
     /// True if a member that is in service and whole holds copies of it.
     fn is_usable(&self, ring: &Ring) -> bool {
         !ring.unfit
             && self
+                .members
                 .online_members()
                 .iter()
                 .any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
@@ -274,19 +304,6 @@ impl Engine {
     /// answered by.
     pub(crate) fn durable_lsn(&self) -> Lsn {
         self.lsns.durable().max(self.journal.durable_lsn)
-    }
-
-    /// Something was admitted: it is kept for the journal, if flushes come.
-    pub(crate) fn note_admitted(&mut self, placing: &Placing) {
-        if !self.journal.backlog.listening {
-            return;
-        }
-        if self.journal.backlog.bytes > JOURNAL_BACKLOG_BYTES {
-            return self.journal.backlog.clear();
-        }
-        self.journal
-            .backlog
-            .push(placing.entry(), placing.payload().cloned());
     }
 
     /// Forgets what is durable, and everything if no flushes come any more.
@@ -416,16 +433,6 @@ impl Engine {
             })
     }
 
-    /// True if the order was not in the log at the start, but in the journal.
-    pub(crate) fn was_readmitted(&self, lsn: Lsn) -> bool {
-        lsn <= self.journal.settle
-    }
-
-    /// True if a flush up to this order is a matter of the log.
-    pub(crate) fn is_served_by_log(&self, horizon: Lsn) -> bool {
-        horizon <= self.journal.by_log
-    }
-
     /// False as long as what was readmitted at the start is not durable in the log.
     pub(crate) fn is_settled_after_start(&self) -> bool {
         self.lsns.durable() >= self.journal.settle
@@ -463,11 +470,6 @@ impl Engine {
                 .ring()
                 .is_some_and(|ring| !self.is_usable(ring));
         is_device && (undecided || self.lsns.durable() < self.journal.left.max(self.journal.settle))
-    }
-
-    /// What only the journal may have.
-    pub(crate) fn journal_durable_lsn(&self) -> Lsn {
-        self.journal.durable_lsn
     }
 
     /// When the open batch of a stream is to be sealed at the latest: what is promised is not at

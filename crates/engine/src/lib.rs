@@ -235,7 +235,7 @@ impl Engine {
             jobs::Work::Verify(work) => self.verified(*work, out),
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
             jobs::Work::Unpack(work) => self.part_decompressed(*work, out),
-            jobs::Work::Reduce(work) => self.reduced(*work),
+            jobs::Work::Reduce(work) => self.admission.reduced(*work),
             jobs::Work::Fingerprint(work) => self.printed(*work),
             jobs::Work::Compare(work) => self.compared(*work),
             jobs::Work::Repack(work) => self.repacked(*work),
@@ -355,10 +355,10 @@ impl Engine {
         due.filter(|due| *due > self.now_ns)
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
-            .chain(self.cleaning_goes_on().then_some(self.now_ns))
+            .chain(self.cleaner.cleaning_goes_on().then_some(self.now_ns))
             .chain(self.reshape.wake_at_ns(self.now_ns))
             .chain(self.slow_wake_ns())
-            .chain(self.hang_wake_ns())
+            .chain(self.members.hang_wake_ns())
             .chain(self.journal.wake_at_ns())
             .chain(self.aged_flush_ns())
             .min()

@@ -200,11 +200,37 @@ impl Members {
     }
 }
 
-impl Engine {
+impl Members {
     pub(crate) fn is_online(&self, member: MemberId) -> bool {
-        self.members.list[member.index()].online
+        self.list[member.index()].online
     }
 
+    pub(crate) fn online_members(&self) -> Vec<MemberId> {
+        (0..self.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| self.is_online(*m))
+            .collect()
+    }
+
+    /// Members being rebuilt, as a bit mask.
+    pub(crate) fn rebuilding(&self) -> u64 {
+        self.list
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| m.online && m.rebuilding)
+            .fold(0, |mask, (m, _)| mask | 1 << m)
+    }
+
+    /// One of these members that is out of use, or is being rebuilt.
+    pub(crate) fn first_away(&self, members: u64) -> Option<MemberId> {
+        let mut of = (0..self.list.len() as u8)
+            .map(MemberId)
+            .filter(|m| members >> m.0 & 1 == 1);
+        of.find(|m| !self.list[m.index()].online || self.list[m.index()].rebuilding)
+    }
+}
+
+impl Engine {
     /// True if what the member holds of the segment is there and counts.
     #[inline]
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
@@ -220,7 +246,7 @@ impl Engine {
                 out,
             );
         };
-        self.leave_lane(done.member, &under_way);
+        self.scheduler.leave_lane(done.member, &under_way);
         let purpose = under_way.purpose;
         self.members.list[done.member.index()].in_flight -= 1;
         if purpose.is_disowned() {
@@ -292,7 +318,7 @@ impl Engine {
             Purpose::Label(step) => {
                 self.label_step_done(member, step, buf.filter(|_| !failed), failed, out)
             }
-            Purpose::Discard { segment } => self.discard_done(segment),
+            Purpose::Discard { segment } => self.segments.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
     }
@@ -318,7 +344,7 @@ impl Engine {
             "taken out of service by the administrator".to_owned()
         };
         self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
-        self.cancel_held(member);
+        self.scheduler.cancel_held(member);
         self.drop_shadow_with(member, out);
         out.notices.push(if has_failed {
             Notice::MemberFailed { member, error }
@@ -359,13 +385,6 @@ impl Engine {
             generation,
         )
         .map(|_| ())
-    }
-
-    pub(crate) fn online_members(&self) -> Vec<MemberId> {
-        (0..self.members.list.len() as u8)
-            .map(MemberId)
-            .filter(|m| self.is_online(*m))
-            .collect()
     }
 }
 

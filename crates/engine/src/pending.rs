@@ -252,6 +252,14 @@ impl Pending {
     }
 }
 
+impl Pending {
+    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a
+    /// repair).
+    pub(crate) fn is_settled(&self, key: BlockKey) -> bool {
+        self.get(key).is_none()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -162,7 +162,7 @@ impl Engine {
         length: u32,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self.check_range(volume, offset, u64::from(length)) {
+        if let Err(error) = self.volumes.check_range(volume, offset, u64::from(length)) {
             return self.fail(id, error, out);
         }
         self.counters.user_read_bytes += u64::from(length);
@@ -252,7 +252,7 @@ impl Engine {
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
             Some(BlockState::Ones) => self.push_content(Content::Ones, parts),
             Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts),
-            Some(BlockState::Shared) => match self.content_of(entry) {
+            Some(BlockState::Shared) => match self.volumes.content_of(entry) {
                 Some(content) => self.push_mapped(lba, content, parts),
                 None => return Err(RequestError::Io),
             },
@@ -484,9 +484,9 @@ impl Engine {
     pub(crate) fn read_edge(&mut self, key: BlockKey, write: u32, edge: u32, out: &mut Outbox) {
         let mut parts = Vec::with_capacity(1);
         match self.read_block(key.volume(), key.lba(), &mut parts) {
-            Err(_) => self.edge_read(write, edge, None),
+            Err(_) => self.admission.edge_read(write, edge, None),
             Ok(()) => match parts.pop() {
-                Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
+                Some(Part::Ready(payload)) => self.admission.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let compressed = run.pieces.first().copied().filter(Piece::is_compressed);
                     self.start_fetch(
@@ -498,7 +498,7 @@ impl Engine {
                         out,
                     );
                 }
-                None => self.edge_read(write, edge, None),
+                None => self.admission.edge_read(write, edge, None),
             },
         }
     }
@@ -513,7 +513,7 @@ impl Engine {
         max_extents: u32,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self.check_range(volume, offset, length) {
+        if let Err(error) = self.volumes.check_range(volume, offset, length) {
             return self.fail(id, error, out);
         }
         // The client asks on from where the answer ends.

@@ -151,7 +151,7 @@ impl Engine {
     /// After a start from checkpoint `root`: which segments are stale on the members that are
     /// rebuilt.
     pub(crate) fn settle_stale(&mut self, root: u64) {
-        let members = self.rebuilding();
+        let members = self.members.rebuilding();
         let mut since_known = 0u64;
         for record in (0..64).filter(|m| members >> m & 1 == 1) {
             let record_of = &mut self.superblock.members[record];
@@ -192,20 +192,10 @@ impl Engine {
         })
     }
 
-    /// Members being rebuilt, as a bit mask.
-    pub(crate) fn rebuilding(&self) -> u64 {
-        self.members
-            .list
-            .iter()
-            .enumerate()
-            .filter(|(_, m)| m.online && m.rebuilding)
-            .fold(0, |mask, (m, _)| mask | 1 << m)
-    }
-
     fn is_stale(&self, segment: SegmentId) -> bool {
         let s = self.segments.get(segment);
         let used = s.state.holds_batches() && s.filled_rows > 0;
-        used && s.stale & self.rebuilding() != 0
+        used && s.stale & self.members.rebuilding() != 0
     }
 
     /// Goes on with the rebuild.
@@ -213,12 +203,12 @@ impl Engine {
         if !self.rebuild.active || self.read_only {
             return;
         }
-        let members = self.rebuilding();
+        let members = self.members.rebuilding();
         self.announce_rebuilding(members, out);
         if !self.whole_members(out) {
             return;
         }
-        let members = self.rebuilding();
+        let members = self.members.rebuilding();
         self.rebuild
             .meter
             .note(self.now_ns, self.rebuild.sums.written_bytes);
@@ -301,7 +291,7 @@ impl Engine {
         // complete.)
         for member in new
             .into_iter()
-            .filter(|member| self.shadowed_by(*member).is_none())
+            .filter(|member| self.exchanges.shadowed_by(*member).is_none())
         {
             let stale =
                 |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
@@ -331,7 +321,7 @@ impl Engine {
                     self.rebuild.remaining.get(&segment).copied(),
                 );
                 let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment));
-                let (members, again) = (self.rebuilding(), remaining.is_some());
+                let (members, again) = (self.members.rebuilding(), remaining.is_some());
                 self.rebuild.current.push(Current {
                     segment,
                     row: 0,
@@ -351,7 +341,7 @@ impl Engine {
 
     /// Bytes of members to be rebuilt of a segment.
     fn stale_bytes(&self, segment: SegmentId) -> u64 {
-        let members = (self.segments.get(segment).stale & self.rebuilding()).count_ones();
+        let members = (self.segments.get(segment).stale & self.members.rebuilding()).count_ones();
         u64::from(self.committed_rows(segment)) * u64::from(members) * BLOCK_BYTES
     }
 
@@ -437,7 +427,7 @@ impl Engine {
             .iter()
             .find(|current| current.segment == segment)
             .map_or(0, |current| current.members);
-        let stale = self.segments.get(segment).stale & self.rebuilding() & members;
+        let stale = self.segments.get(segment).stale & self.members.rebuilding() & members;
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
@@ -453,7 +443,7 @@ impl Engine {
                     let target = if stale >> member.0 & 1 == 1 {
                         member
                     } else {
-                        self.shadow_of(member).unwrap_or(member)
+                        self.exchanges.shadow_of(member).unwrap_or(member)
                     };
                     if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
@@ -501,9 +491,13 @@ impl Engine {
 
     /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
-        let stale = self.segments.get(segment).stale & self.rebuilding();
+        let stale = self.segments.get(segment).stale & self.members.rebuilding();
         let is_stale = |c: &u8| {
-            stale & self.stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0) != 0
+            stale
+                & self
+                    .exchanges
+                    .stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0)
+                != 0
         };
         (0..self.zones.shape(segment).width)
             .filter(is_stale)
@@ -540,7 +534,7 @@ impl Engine {
         else {
             return;
         };
-        let rebuilding = self.rebuilding();
+        let rebuilding = self.members.rebuilding();
         for (segment, members) in segments {
             self.rebuild.sums.segments_done += 1;
             self.segments.get_mut(segment).stale &= !(members & rebuilding);
@@ -741,7 +735,7 @@ impl Engine {
                 out.notices.push(Notice::MemberRebuilt { member });
                 self.recheck_quarantined();
             }
-            self.rebuild.active = self.rebuilding() != 0;
+            self.rebuild.active = self.members.rebuilding() != 0;
             self.rebuild.remaining.clear();
         }
         self.rebuild.active

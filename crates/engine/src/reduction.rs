@@ -91,6 +91,20 @@ fn cleaning_ppm(live: f64) -> u64 {
     }
 }
 
+impl ReductionState {
+    /// True if a command has to wait until it is known which way is in force.
+    pub(crate) fn waits_for_reduction(&self, command: &Control) -> bool {
+        let changes_plan = matches!(
+            command,
+            Control::SetProperties(_)
+                | Control::Grow { .. }
+                | Control::Remove { .. }
+                | Control::VolumeDedup { .. }
+        );
+        changes_plan && self.change.is_some()
+    }
+}
+
 impl Engine {
     /// True if the charge is what counts.
     fn counts_charge(&self) -> bool {
@@ -111,12 +125,12 @@ impl Engine {
     /// index of deduplication beyond those that the plan leaves room for (a larger pool wrote them;
     /// a start gives them up).
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
-        self.used_bytes() + self.index_pages_beyond(plan) * BLOCK_BYTES
+        self.used_bytes() + self.volumes.index_pages_beyond(plan) * BLOCK_BYTES
     }
 
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
-        let beyond = self.index_pages_beyond(&self.plan);
+        let beyond = self.volumes.index_pages_beyond(&self.plan);
         let units_max = (self.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.volumes.charge() + need.units <= units_max;
@@ -155,18 +169,6 @@ impl Engine {
         }
     }
 
-    /// True if a command has to wait until it is known which way is in force.
-    pub(crate) fn waits_for_reduction(&self, command: &Control) -> bool {
-        let changes_plan = matches!(
-            command,
-            Control::SetProperties(_)
-                | Control::Grow { .. }
-                | Control::Remove { .. }
-                | Control::VolumeDedup { .. }
-        );
-        changes_plan && self.reduction.change.is_some()
-    }
-
     /// Sets properties among which what reduction is used for is another one.
     pub(crate) fn change_reduction(
         &mut self,
@@ -174,7 +176,7 @@ impl Engine {
         properties: Properties,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.reshape_status().active || self.reshape_is_coming() {
+        if self.reshape_status().active || self.reshape.reshape_is_coming() {
             let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use windrow_format::superblock::Features;
 use windrow_geometry::ZoneMap;
-use windrow_types::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
+use windrow_types::{BLOCK_BYTES, Lsn, MemberId, SegmentId, Uuid};
 
 /// How far the data has moved to the layout in force. All zero if there was only one since the
 /// start.
@@ -175,6 +175,13 @@ impl Reshape {
     }
 }
 
+impl Reshape {
+    /// True if a layout is about to come into force.
+    pub(crate) fn reshape_is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+}
+
 impl Engine {
     /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
     pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64) {
@@ -230,7 +237,11 @@ impl Engine {
             segments_since: state.left_at_begin.saturating_sub(left),
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
-            left_bytes: self.segments.older().map(|id| self.live_bytes(id)).sum(),
+            left_bytes: self
+                .segments
+                .older()
+                .map(|id| self.segments.live_bytes(id))
+                .sum(),
             bytes_per_second: if state.active {
                 state.meter.rate(self.now_ns, state.moved_bytes)
             } else {
@@ -242,10 +253,6 @@ impl Engine {
                 ReshapeWait::Nothing
             },
         }
-    }
-
-    pub(crate) fn live_bytes(&self, segment: SegmentId) -> u64 {
-        u64::from(self.segments.get(segment).live_units) / u64::from(FULL_BLOCK_UNITS) * BLOCK_BYTES
     }
 
     fn reshape_waits_for(&self) -> ReshapeWait {
@@ -274,11 +281,6 @@ impl Engine {
         } else {
             ReshapeWait::Nothing
         }
-    }
-
-    /// True if a layout is about to come into force.
-    pub(crate) fn reshape_is_coming(&self) -> bool {
-        self.reshape.coming.is_some()
     }
 
     /// Capacity is what [`Engine::plan_now`] says.
@@ -342,7 +344,7 @@ impl Engine {
             .min()
             .unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
-        if self.is_losing_member() {
+        if self.reshape.is_losing_member() {
             // Usable is what will be left, and no more than the old layout alone had as long as
             // data lies in it.
             let before = plan_zones(
@@ -478,7 +480,7 @@ impl Engine {
             let s = self.stream(id);
             let busy = match id {
                 STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
-                STREAM_CLEANED => self.has_moves() || self.has_repairs(),
+                STREAM_CLEANED => self.cleaner.has_moves() || self.cleaner.has_repairs(),
                 STREAM_CHECKPOINT => !self.checkpoint.is_idle(),
                 _ => false,
             };
@@ -521,7 +523,7 @@ impl Engine {
             self.reshape.queue.pop();
             let taken = self.segments.take_candidate(segment);
             debug_assert!(taken);
-            let bytes = self.live_bytes(segment);
+            let bytes = self.segments.live_bytes(segment);
             let of_each = bytes / u64::from(self.zones.shape(segment).data);
             let properties = &self.superblock.properties;
             let (bound, floor) = (
@@ -579,7 +581,7 @@ impl Engine {
             };
             let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
             let cost = |id: SegmentId| {
-                if self.is_losing_member() {
+                if self.reshape.is_losing_member() {
                     -self.segments.gain(id)
                 } else {
                     live(id)

@@ -263,6 +263,20 @@ impl Scrub {
     }
 }
 
+impl Scrub {
+    /// A column is read once more, row by row.
+    pub(crate) fn scrub_reads_again(&mut self, bytes: u64) {
+        self.sums.read_bytes += bytes;
+        self.throttle
+            .charge(time_at(bytes, self.sums.bytes_per_second), 0);
+    }
+
+    /// True if blocks in doubt may be looked for: nothing else is under way.
+    pub(crate) fn may_settle_doubts(&self) -> bool {
+        self.doubts.is_searching() || self.is_at_rest()
+    }
+}
+
 impl Engine {
     /// A command of the administrator.
     pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
@@ -324,7 +338,7 @@ impl Engine {
             self.scrub.repairs.clear();
         }
         self.feed_repairs();
-        let given_up = self.take_given_up();
+        let given_up = self.cleaner.take_given_up();
         self.scrub.sums.unmoved_blocks += given_up;
         self.scrub.sums.moved_blocks = self.scrub.sums.moved_blocks.saturating_sub(given_up);
         if self.scrub.sums.state != ScrubState::Running
@@ -343,13 +357,14 @@ impl Engine {
             return;
         }
         while self.scrub.throttle.may_begin(self.now_ns, &self.users) {
-            if !self.scrub.repairs.is_empty() || self.has_repairs() {
+            if !self.scrub.repairs.is_empty() || self.cleaner.has_repairs() {
                 return self.scrub_waits();
             }
             if !self.read_doubtful(out) {
                 return;
             }
-            if self.scrub.doubts.is_due() && !(self.may_settle_doubts() && self.settle_doubts(out))
+            if self.scrub.doubts.is_due()
+                && !(self.scrub.may_settle_doubts() && self.settle_doubts(out))
             {
                 return;
             }
@@ -465,19 +480,6 @@ impl Engine {
             .for_each(|tally| self.compare_live(tally));
     }
 
-    /// A column is read once more, row by row.
-    pub(crate) fn scrub_reads_again(&mut self, bytes: u64) {
-        self.scrub.sums.read_bytes += bytes;
-        self.scrub
-            .throttle
-            .charge(time_at(bytes, self.scrub.sums.bytes_per_second), 0);
-    }
-
-    /// True if blocks in doubt may be looked for: nothing else is under way.
-    fn may_settle_doubts(&self) -> bool {
-        self.scrub.doubts.is_searching() || self.scrub.is_at_rest()
-    }
-
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
         let read = self.verify(VerifyGoal::Scrub, segment, row, rows, out);
         self.scrub.sums.read_bytes += read;
@@ -535,7 +537,7 @@ impl Engine {
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => {
-                    let live = self.shows(volume, lba, address);
+                    let live = self.volumes.shows(volume, lba, address);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
                         self.scrub
@@ -625,7 +627,7 @@ impl Engine {
 
     /// Hands repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
-        while self.takes_repairs() {
+        while self.cleaner.takes_repairs() {
             let Some(Repair {
                 key,
                 birth,
@@ -636,7 +638,7 @@ impl Engine {
             else {
                 return;
             };
-            if self.shown(key.volume(), key.lba(), from) == Some(checksum) {
+            if self.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
                 self.scrub.sums.moved_blocks += 1;
                 self.queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
             }
@@ -654,7 +656,7 @@ impl Engine {
         // members: seed 9850213.)
         is_waiting
             && self.scrub.repairs.is_empty()
-            && !self.has_repairs()
+            && !self.cleaner.has_repairs()
             && self
                 .scrub
                 .checkpoint
@@ -665,7 +667,7 @@ impl Engine {
 
     /// Everything has been examined: ends when all that follows from it is done.
     fn end_scrub(&mut self, out: &mut Outbox) {
-        if !self.may_settle_doubts() || !self.settle_doubts(out) {
+        if !self.scrub.may_settle_doubts() || !self.settle_doubts(out) {
             return;
         }
         if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {

@@ -17,6 +17,7 @@
 
 mod choose;
 mod layers;
+mod measures;
 mod occupancy;
 mod quarantined;
 

@@ -80,7 +80,7 @@ impl Engine {
                 .reducing
                 .sums
                 .and(&self.counters.lifetime_reduction),
-            self.dedup_sums().and(&self.counters.lifetime_dedup),
+            self.shared.dedup_sums().and(&self.counters.lifetime_dedup),
         )
     }
 
@@ -268,8 +268,8 @@ impl Engine {
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
                 replaces: self.replaced_by(MemberId(i as u8)),
-                replacement_ready: self.is_shadow_ready(MemberId(i as u8)),
-                is_shadow: self.shadowed_by(MemberId(i as u8)).is_some(),
+                replacement_ready: self.exchanges.is_shadow_ready(MemberId(i as u8)),
+                is_shadow: self.exchanges.shadowed_by(MemberId(i as u8)).is_some(),
             })
             .collect()
     }
@@ -466,7 +466,7 @@ impl Engine {
             && self.fetches.is_empty()
             && self.flush.is_idle()
             && self.journal.is_idle()
-            && self.commands_have_ended()
+            && self.members.commands_have_ended()
             && self.checkpoint.is_idle()
             && self.cleaner.is_idle()
             && self.scrub.is_idle()
@@ -488,7 +488,7 @@ impl Engine {
             && self.pending.is_empty()
             && self.admission.is_idle()
             && self.flush.is_idle()
-            && self.commands_have_ended()
+            && self.members.commands_have_ended()
     }
 
     /// A volume by name: id and size in bytes.

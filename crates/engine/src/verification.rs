@@ -248,7 +248,9 @@ impl Engine {
             return;
         }
         match verification.goal {
-            VerifyGoal::Scrub => self.scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
+            VerifyGoal::Scrub => self
+                .scrub
+                .scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
             VerifyGoal::Rebuild => self.rebuild_reads_again(rows.len() as u32),
             VerifyGoal::Clean { .. } => {}
         }

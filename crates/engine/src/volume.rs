@@ -4,6 +4,8 @@
 //! pool's usable space, so that what was accepted always fits (invariant 7). `charge` counts beside
 //! it what they take.
 
+mod lookup;
+
 use crate::dedup::Ids;
 use crate::limits::{LBA_BITS, MAX_VOLUMES};
 use crate::map::{MapArena, VolumeMap};

@@ -29,6 +29,7 @@
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
+use crate::clean::Cleaner;
 use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
@@ -122,6 +123,18 @@ impl Victim {
         }
         (self.pass, self.missed) = (next, false);
         true
+    }
+}
+
+impl Cleaner {
+    /// There is something to be looked at, and cleaning has had its turn.
+    pub(crate) fn cleaning_has_more(&mut self) {
+        self.again = true;
+    }
+
+    /// True if a victim goes on at once, although nothing is under way that would make it.
+    pub(crate) fn cleaning_goes_on(&self) -> bool {
+        self.again
     }
 }
 
@@ -256,7 +269,7 @@ impl Engine {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
-                } if self.shows(volume, lba, from) => {
+                } if self.volumes.shows(volume, lba, from) => {
                     live.push(Found {
                         key: BlockKey::new(volume, lba),
                         birth,
@@ -290,7 +303,7 @@ impl Engine {
                 continue;
             };
             let address = place_in(&self.codec, segment, row, data, payload);
-            match self.shown(*volume, *lba, address) {
+            match self.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
                 None => {}
@@ -371,15 +384,5 @@ impl Engine {
                 out,
             );
         }
-    }
-
-    /// There is something to be looked at, and cleaning has had its turn.
-    pub(crate) fn cleaning_has_more(&mut self) {
-        self.cleaner.again = true;
-    }
-
-    /// True if a victim goes on at once, although nothing is under way that would make it.
-    pub(crate) fn cleaning_goes_on(&self) -> bool {
-        self.cleaner.again
     }
 }

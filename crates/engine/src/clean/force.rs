@@ -109,7 +109,7 @@ impl Engine {
 
     /// Segments that the data of users takes.
     fn data_segments(&self) -> u64 {
-        self.volumes.charge() / self.whole_units()
+        self.volumes.charge() / self.segments.whole_units()
     }
 
     /// Users who trim pay for what victims have taken in vain.
@@ -119,13 +119,9 @@ impl Engine {
         self.cleaner.backlog = self.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
     }
 
-    fn whole_units(&self) -> u64 {
-        (self.segments.payload_bytes_max() / ADDRESS_UNIT as u64).max(1)
-    }
-
     /// So many units in parts of a segment.
     pub(super) fn in_parts(&self, units: u32) -> u64 {
-        u64::from(units) * GAIN_PARTS / self.whole_units()
+        u64::from(units) * GAIN_PARTS / self.segments.whole_units()
     }
 
     /// True if victims have given nothing for a while, as what can not be read holds what there was
@@ -144,7 +140,8 @@ impl Engine {
 
     /// What emptying a segment gives, in parts of one.
     pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS / self.whole_units()
+        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
+            / self.segments.whole_units()
     }
 }
 

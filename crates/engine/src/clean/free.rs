@@ -7,7 +7,7 @@ use crate::segment::ReuseHorizon;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, InjectedFault, Outbox};
 use windrow_io::MemberOp;
-use windrow_types::{BatchSeq, Lsn, SegmentId};
+use windrow_types::{BatchSeq, Lsn};
 
 impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
@@ -142,10 +142,10 @@ impl Engine {
                     .any(|other| self.segments.get(*other).state.is_in_use());
             let extents = (0..usize::from(shape.width))
                 .map(|p| self.zones.locate(segment).extent(p))
-                .filter(|(m, _)| self.is_online(*m) && !shared);
+                .filter(|(m, _)| self.members.is_online(*m) && !shared);
             let extents: Vec<_> = extents
                 .flat_map(|(m, offset)| {
-                    [Some(m), self.shadow_of(m)]
+                    [Some(m), self.exchanges.shadow_of(m)]
                         .into_iter()
                         .flatten()
                         .map(move |m| (m, offset))
@@ -170,12 +170,5 @@ impl Engine {
             }
         }
         self.segments.free_count() > free
-    }
-
-    /// A discard has ended, well or not: it is only advice.
-    pub(crate) fn discard_done(&mut self, segment: SegmentId) {
-        if self.segments.unpin(segment) == 0 {
-            self.segments.discarded(segment);
-        }
     }
 }

@@ -2,6 +2,7 @@
 //! count what is left.
 
 use super::Move;
+use crate::clean::Cleaner;
 use crate::limits::STREAM_CLEANED;
 use crate::piece::units_of;
 use crate::policy::Takes;
@@ -15,13 +16,20 @@ const MOVE_ENTRY_BYTES: usize = 64;
 /// Moves whose map entries are looked at together.
 const WARM_MOVES: usize = 128;
 
+impl Cleaner {
+    /// A cleaned batch of `count` moves has committed.
+    pub(crate) fn moves_committed(&mut self, count: u32) {
+        self.moves_in_flight -= count;
+    }
+}
+
 impl Engine {
     /// Appends what is ready to the cleaned stream.
     pub(super) fn append_moves(&mut self, out: &mut Outbox) {
         loop {
             let spare = self.has_room_for_repairs();
             let repairs = spare && self.next_repair_is_durable();
-            if self.cleaner.ready.is_empty() && !(repairs && self.has_repairs()) {
+            if self.cleaner.ready.is_empty() && !(repairs && self.cleaner.has_repairs()) {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
@@ -110,7 +118,8 @@ impl Engine {
             // Its birth will be above that of a trim whose walk has not come to it.
             self.settle_range(volume, lba);
         }
-        self.shown(volume, lba, moved.from)
+        self.volumes
+            .shown(volume, lba, moved.from)
             .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
@@ -161,10 +170,5 @@ impl Engine {
         }
         self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out)
             .then_some(STREAM_CLEANED)
-    }
-
-    /// A cleaned batch of `count` moves has committed.
-    pub(crate) fn moves_committed(&mut self, count: u32) {
-        self.cleaner.moves_in_flight -= count;
     }
 }

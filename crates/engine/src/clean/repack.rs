@@ -19,7 +19,6 @@ use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
 use crate::write::cut;
 use crate::{Engine, Outbox};
-use windrow_format::checkpoint::Dedup;
 use windrow_io::BufPool;
 use windrow_reduction::{Codecs, Made, REPACK_LEAST, Repacked};
 use windrow_types::{BLOCK_SIZE, VolumeId};
@@ -76,7 +75,7 @@ impl Engine {
         let shared = moves
             .iter()
             .any(|(_, moved)| moved.key.volume() == VolumeId::SHARED)
-            && self.repacks_shared();
+            && self.volumes.repacks_shared();
         let mut group = Vec::new();
         for (checksum, moved) in moves {
             if self.is_worth_trying(checksum, &moved, shared) {
@@ -92,13 +91,6 @@ impl Engine {
         if !group.is_empty() {
             self.repack(at, group, out);
         }
-    }
-
-    /// True if content that volumes share may become zstd.
-    fn repacks_shared(&self) -> bool {
-        self.volumes
-            .iter()
-            .any(|v| v.record.dedup != Dedup::Off && v.record.compression.may_be_zstd())
     }
 
     fn is_worth_trying(&self, checksum: u32, moved: &Move, shared: bool) -> bool {

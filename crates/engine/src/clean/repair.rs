@@ -18,6 +18,7 @@
 //! birth, its life: that is kept.)
 
 use super::{Move, READY_BOUND};
+use crate::clean::Cleaner;
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
@@ -88,6 +89,28 @@ impl Repairs {
             .filter(|waiting| waiting.asker == RepairFor::Scrub)
             .count() as u64;
         self.waiting.clear();
+    }
+}
+
+impl Cleaner {
+    /// True if there is room for another repair.
+    pub(crate) fn takes_repairs(&self) -> bool {
+        self.repairs.len() < READY_BOUND
+    }
+
+    /// True if moves are on their way.
+    pub(crate) fn has_moves(&self) -> bool {
+        self.moves_in_flight > 0
+    }
+
+    /// True if repairs wait for room in the log.
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty()
+    }
+
+    /// How many repairs of scrubs were given up since it was last asked.
+    pub(crate) fn take_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.repairs.given_up)
     }
 }
 
@@ -201,7 +224,7 @@ impl Engine {
             .get(key.volume())
             .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
-        if !self.read_only && self.is_settled(key) && self.takes_repairs() {
+        if !self.read_only && self.pending.is_settled(key) && self.cleaner.takes_repairs() {
             // What no checkpoint kept replays was durable before the oldest of them.
             let is_old = self.segments.get(self.codec.segment(from)).last_checkpoint
                 < self.checkpoint.kept_oldest;
@@ -224,26 +247,6 @@ impl Engine {
                 written_by,
             });
         }
-    }
-
-    /// True if there is room for another repair.
-    pub(crate) fn takes_repairs(&self) -> bool {
-        self.cleaner.repairs.len() < READY_BOUND
-    }
-
-    /// True if moves are on their way.
-    pub(crate) fn has_moves(&self) -> bool {
-        self.cleaner.moves_in_flight > 0
-    }
-
-    /// True if repairs wait for room in the log.
-    pub(crate) fn has_repairs(&self) -> bool {
-        !self.cleaner.repairs.is_empty()
-    }
-
-    /// How many repairs of scrubs were given up since it was last asked.
-    pub(crate) fn take_given_up(&mut self) -> u64 {
-        std::mem::take(&mut self.cleaner.repairs.given_up)
     }
 
     /// True if no repair waits, and all are where they belong. (What is moved for other reasons

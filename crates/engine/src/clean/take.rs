@@ -24,7 +24,7 @@ impl Engine {
                 + 1
                 + missing
                 + crate::format::cleaning_ahead(self.plan.segments)
-                + self.segments_for_removal()
+                + self.reshape.segments_for_removal()
     }
 
     /// Picks victims while too little is free or coming free.

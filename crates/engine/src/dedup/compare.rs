@@ -11,6 +11,7 @@
 //! comparisons than blocks in the queue, which are bounded by what users may have pending: the
 //! bytes that are read for each are two rows at most.
 
+use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, Fetched};
 use crate::jobs::{Job, Work};
 use crate::limits::REDUCE_BLOCKS;
@@ -83,12 +84,14 @@ impl Comparisons {
     }
 }
 
-impl Engine {
+impl Shared {
     /// The block with this number in the queue is to be compared with content in the map.
-    pub(super) fn compare(&mut self, number: u64, id: u32) {
-        self.shared.comparisons.waiting.push((number, id));
+    pub(crate) fn compare(&mut self, number: u64, id: u32) {
+        self.comparisons.waiting.push((number, id));
     }
+}
 
+impl Engine {
     /// Sends the reads, and what has come to workers.
     pub(crate) fn send_comparisons(&mut self, out: &mut Outbox) {
         for group in std::mem::take(&mut self.shared.comparisons.waiting).chunks(REDUCE_BLOCKS) {

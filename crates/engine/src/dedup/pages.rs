@@ -21,6 +21,7 @@
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
+use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{
     INDEX_PAGE_RIPE, INDEX_PAGES_WAITING, INDEX_READS_MAX, INDEX_SCAN_READS, STREAM_USER,
@@ -36,7 +37,6 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::index_page::{
     INDEX_PAGE_ENTRIES, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page, encode_index_page,
 };
-use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::Features;
 use windrow_io::Payload;
 use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
@@ -323,6 +323,67 @@ impl Pages {
     }
 }
 
+impl Shared {
+    pub(crate) fn drop_waiting_page(&mut self) {
+        self.sums.pages_dropped += 1;
+        if let Some(list) = self.pages.waiting.pop_front() {
+            self.keep_list(list);
+        }
+    }
+
+    pub(crate) fn keep_list(&mut self, mut list: Vec<IndexEntry>) {
+        list.clear();
+        self.pages.spare.push(list);
+    }
+
+    pub(crate) fn hook_written_page(&mut self, page: u32, new: bool, list: &[IndexEntry]) {
+        let taken_at = self.index.taken();
+        let pages = &mut self.pages;
+        if let Some(before) = pages
+            .last_written
+            .replace(page)
+            .filter(|before| *before != page)
+        {
+            pages.slots[before as usize].next = page;
+        }
+        let slot = &mut pages.slots[page as usize];
+        *slot = Slot {
+            generation: slot.generation.wrapping_add(1),
+            taken: true,
+            taken_at,
+            writing: true,
+            new,
+            ..UNKNOWN
+        };
+        pages.coming += u64::from(new);
+        let slots = &pages.slots;
+        for entry in list {
+            pages.hooks.insert(entry.fingerprint, page, |page| {
+                Pages::generation(slots, page)
+            });
+        }
+    }
+
+    /// A page is in the map.
+    pub(crate) fn index_page_committed(&mut self, page: u32) {
+        let pages = &mut self.pages;
+        if let Some(slot) = pages.slots.get_mut(page as usize) {
+            slot.writing = false;
+            pages.coming -= u64::from(std::mem::take(&mut slot.new));
+        }
+    }
+
+    /// A page can not be had any more: it is the next to be written anew, so that its place becomes
+    /// free.
+    pub(crate) fn give_up_page(&mut self, page: Lba) {
+        let pages = &mut self.pages;
+        if let Some(slot) = pages.slots.get_mut(page.0 as usize) {
+            slot.generation = slot.generation.wrapping_add(1);
+            pages.mark_ripe(page.0 as u32);
+        }
+    }
+}
+
 impl Engine {
     /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of
     /// it for the pages.
@@ -335,31 +396,12 @@ impl Engine {
             );
         }
         if self.shared.pages.slots.is_empty() && self.plan.index_pages > 0 {
-            let mapped = self.index_pages_mapped();
+            let mapped = self.volumes.index_pages_mapped();
             self.shared.pages = Pages::new(self.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
             (pages.to_scan, pages.scan) =
                 (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
         }
-    }
-
-    /// Pages of the index that are there.
-    pub(crate) fn index_pages_mapped(&self) -> u64 {
-        self.volumes
-            .get(VolumeId::INDEX)
-            .map_or(0, |v| v.map.mapped_blocks)
-    }
-
-    /// Of these, those beyond what a plan has room for.
-    pub(crate) fn index_pages_beyond(&self, plan: &crate::PoolPlan) -> u64 {
-        self.index_pages_mapped().saturating_sub(plan.index_pages)
-    }
-
-    /// True if blocks of any volume may be shared, now or as soon as somebody writes.
-    pub(crate) fn wants_index(&self) -> bool {
-        self.volumes
-            .iter()
-            .any(|v| v.record.dedup != windrow_format::checkpoint::Dedup::Off)
     }
 
     /// True if pages may be written: the flag that tells of them is durable.
@@ -396,21 +438,9 @@ impl Engine {
         if pages.filling.len() == INDEX_PAGE_ENTRIES {
             pages.close_filling();
             if pages.waiting.len() > INDEX_PAGES_WAITING {
-                self.drop_waiting_page();
+                self.shared.drop_waiting_page();
             }
         }
-    }
-
-    fn drop_waiting_page(&mut self) {
-        self.shared.sums.pages_dropped += 1;
-        if let Some(list) = self.shared.pages.waiting.pop_front() {
-            self.keep_list(list);
-        }
-    }
-
-    fn keep_list(&mut self, mut list: Vec<IndexEntry>) {
-        list.clear();
-        self.shared.pages.spare.push(list);
     }
 
     /// Room in the log that users leave to full pages, in units. Only while something is queued
@@ -438,7 +468,7 @@ impl Engine {
                 return;
             }
             let Some(page) = self.next_index_page() else {
-                return self.drop_waiting_page();
+                return self.shared.drop_waiting_page();
             };
             let Some(list) = self.shared.pages.waiting.pop_front() else {
                 return;
@@ -449,9 +479,9 @@ impl Engine {
                 self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
                 &mut buf,
             );
-            let new = !self.index_page_entry(page).has_payload();
-            self.hook_written_page(page, new, &list);
-            self.keep_list(list);
+            let new = !self.volumes.index_page_entry(page).has_payload();
+            self.shared.hook_written_page(page, new, &list);
+            self.shared.keep_list(list);
             let entry = Entry::Data {
                 volume: VolumeId::INDEX,
                 lba: Lba(u64::from(page)),
@@ -509,7 +539,8 @@ impl Engine {
 
     /// Where the next page goes, with its map page made sure of.
     fn next_index_page(&mut self) -> Option<u32> {
-        let more = self.index_pages_mapped() + self.shared.pages.coming < self.plan.index_pages;
+        let more =
+            self.volumes.index_pages_mapped() + self.shared.pages.coming < self.plan.index_pages;
         let (volumes, pages) = (&self.volumes, &mut self.shared.pages);
         let has_page = |page: u32| {
             volumes.get(VolumeId::INDEX).is_some_and(|v| {
@@ -526,43 +557,6 @@ impl Engine {
             arena.mark_dirty(slot);
         }
         Some(page)
-    }
-
-    fn hook_written_page(&mut self, page: u32, new: bool, list: &[IndexEntry]) {
-        let taken_at = self.shared.index.taken();
-        let pages = &mut self.shared.pages;
-        if let Some(before) = pages
-            .last_written
-            .replace(page)
-            .filter(|before| *before != page)
-        {
-            pages.slots[before as usize].next = page;
-        }
-        let slot = &mut pages.slots[page as usize];
-        *slot = Slot {
-            generation: slot.generation.wrapping_add(1),
-            taken: true,
-            taken_at,
-            writing: true,
-            new,
-            ..UNKNOWN
-        };
-        pages.coming += u64::from(new);
-        let slots = &pages.slots;
-        for entry in list {
-            pages.hooks.insert(entry.fingerprint, page, |page| {
-                Pages::generation(slots, page)
-            });
-        }
-    }
-
-    /// A page is in the map.
-    pub(crate) fn index_page_committed(&mut self, page: u32) {
-        let pages = &mut self.shared.pages;
-        if let Some(slot) = pages.slots.get_mut(page as usize) {
-            slot.writing = false;
-            pages.coming -= u64::from(std::mem::take(&mut slot.new));
-        }
     }
 
     /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages
@@ -599,17 +593,9 @@ impl Engine {
         }
     }
 
-    fn index_page_entry(&self, page: u32) -> MapEntry {
-        self.volumes
-            .get(VolumeId::INDEX)
-            .map_or(MapEntry::HOLE, |v| {
-                v.map.get(&self.volumes.arena, Lba(u64::from(page)))
-            })
-    }
-
     /// A page is to be read, unless too many are.
     fn want_page(&mut self, page: u32, from: Option<u64>, scan: bool) {
-        let entry = self.index_page_entry(page);
+        let entry = self.volumes.index_page_entry(page);
         let pages = &mut self.shared.pages;
         if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
             read.from = read.from.into_iter().chain(from).min();
@@ -636,7 +622,7 @@ impl Engine {
             let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else {
                 continue;
             };
-            let entry = self.index_page_entry(page);
+            let entry = self.volumes.index_page_entry(page);
             if !entry.has_payload() {
                 self.shared.pages.reads.remove(at);
                 continue;
@@ -713,16 +699,6 @@ impl Engine {
             pages.mark_ripe(page);
         } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
             pages.resume(page, &self.volumes.ids);
-        }
-    }
-
-    /// A page can not be had any more: it is the next to be written anew, so that its place becomes
-    /// free.
-    pub(crate) fn give_up_page(&mut self, page: Lba) {
-        let pages = &mut self.shared.pages;
-        if let Some(slot) = pages.slots.get_mut(page.0 as usize) {
-            slot.generation = slot.generation.wrapping_add(1);
-            pages.mark_ripe(page.0 as u32);
         }
     }
 

@@ -20,13 +20,15 @@ use windrow_format::superblock::Features;
 use windrow_geometry::JournalArea;
 use windrow_types::{Lsn, MemberId, Uuid};
 
-impl Engine {
+impl Journal {
     /// True if no round is under way; else what asked has to wait, and no further one begins
     /// meanwhile.
     pub(crate) fn journal_may_change(&self) -> bool {
-        self.journal.round.is_none()
+        self.round.is_none()
     }
+}
 
+impl Engine {
     /// True if the member is a journal device, in service or not.
     pub(crate) fn is_journal_device(&self, member: MemberId) -> bool {
         self.superblock.journals.devices() >> member.0 & 1 == 1

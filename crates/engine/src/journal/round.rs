@@ -371,7 +371,7 @@ impl Engine {
                 journal: buf.len() as u64,
                 ..Default::default()
             };
-            if let Some(spare) = self.shadow_of(member) {
+            if let Some(spare) = self.exchanges.shadow_of(member) {
                 let mut copy = self.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
                 self.send_write(
@@ -384,7 +384,7 @@ impl Engine {
                 );
                 writes += 1;
             }
-            if self.is_online(member) {
+            if self.members.is_online(member) {
                 self.send_write(
                     member,
                     start + u64::from(work.header.offset),
@@ -432,6 +432,7 @@ impl Engine {
             self.stages.record(Times::JournalWrite, since_ns, now_ns);
             let members = if power_safe { 0 } else { round.members };
             let flushed: Vec<MemberId> = self
+                .members
                 .online_members()
                 .into_iter()
                 .filter(|m| members >> m.0 & 1 == 1)
@@ -475,10 +476,10 @@ impl Engine {
             return;
         };
         let is_in_place = |m: &MemberId| {
-            !self.members.list[m.index()].rebuilding && self.shadowed_by(*m).is_none()
+            !self.members.list[m.index()].rebuilding && self.exchanges.shadowed_by(*m).is_none()
         };
         let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && is_in_place(m);
-        if !self.online_members().iter().any(is_read_at_start) {
+        if !self.members.online_members().iter().any(is_read_at_start) {
             // Not one copy that counts: the log has to do it.
             self.journal.by_log = self.journal.by_log.max(round.through);
         } else {

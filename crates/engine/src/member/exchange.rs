@@ -12,6 +12,7 @@ use super::slot_state::{self, Change};
 use super::{Member, add};
 use crate::control::control_answer;
 use crate::limits::STREAMS;
+use crate::member::Members;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, MemberChange, Outbox};
 use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock};
@@ -40,6 +41,37 @@ fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
     }
 }
 
+impl Members {
+    /// What is a spare again must not be used while a command of the time before may still change
+    /// its device.
+    pub(crate) fn check_owned(&self, member: MemberId) -> Changed {
+        if self
+            .list
+            .get(member.index())
+            .is_some_and(|m| m.disowned > 0)
+        {
+            return Err(refused(
+                member,
+                "commands of the time when it was taken out of service have not ended",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Exchanges {
+    /// A spare that is to replace a member takes no other place.
+    pub(crate) fn check_no_shadow(&self, spare: MemberId) -> Changed {
+        match self.shadowed_by(spare) {
+            None => Ok(()),
+            Some(member) => Err(refused(
+                spare,
+                format!("it is about to take the place of member {member}"),
+            )),
+        }
+    }
+}
+
 impl Engine {
     /// Carries out a change; what is to be answered later is noted in the control state.
     pub(crate) fn member_change(
@@ -53,7 +85,7 @@ impl Engine {
             self.add_spare(member, uuid, size_bytes)?;
             return self.record_change(id, out);
         }
-        if self.is_being_exchanged(member)
+        if self.exchanges.is_being_exchanged(member)
             && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
         {
             return Err(refused(
@@ -100,15 +132,15 @@ impl Engine {
                 self.exchange(member, uuid, size_bytes, spare)?;
             }
             MemberChange::Prepare { spare } => self.prepare(member, spare)?,
-            MemberChange::Switch => return self.begin_switch(id, member),
+            MemberChange::Switch => return self.exchanges.begin_switch(id, member),
             MemberChange::Switched => self.end_switch(member, out)?,
             MemberChange::Thaw => self.give_up_switch(member, out)?,
             MemberChange::Serve {
                 granule,
                 power_safe,
             } => {
-                self.check_no_shadow(member)?;
-                self.check_owned(member)?;
+                self.exchanges.check_no_shadow(member)?;
+                self.members.check_owned(member)?;
                 self.add_journal_device(member, granule, power_safe)?;
                 self.take_part(member);
             }
@@ -247,8 +279,9 @@ impl Engine {
             ));
         }
         spare.map_or(Ok(()), |spare| {
-            self.check_owned(spare)
-                .and_then(|()| self.check_no_shadow(spare))
+            self.members
+                .check_owned(spare)
+                .and_then(|()| self.exchanges.check_no_shadow(spare))
         })?;
         self.change_member(member, Change::Exchange)
             .map_err(|why| refused(member, why))?;
@@ -283,34 +316,6 @@ impl Engine {
             return Err(refused(member, "commands to its old device have not ended"));
         }
         Ok(())
-    }
-
-    /// What is a spare again must not be used while a command of the time before may still change
-    /// its device.
-    pub(crate) fn check_owned(&self, member: MemberId) -> Changed {
-        if self
-            .members
-            .list
-            .get(member.index())
-            .is_some_and(|m| m.disowned > 0)
-        {
-            return Err(refused(
-                member,
-                "commands of the time when it was taken out of service have not ended",
-            ));
-        }
-        Ok(())
-    }
-
-    /// A spare that is to replace a member takes no other place.
-    fn check_no_shadow(&self, spare: MemberId) -> Changed {
-        match self.shadowed_by(spare) {
-            None => Ok(()),
-            Some(member) => Err(refused(
-                spare,
-                format!("it is about to take the place of member {member}"),
-            )),
-        }
     }
 
     /// True if the member is out of use, that is on record, and none of its commands is in flight.

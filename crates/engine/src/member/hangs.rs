@@ -8,9 +8,21 @@
 
 use super::Purpose;
 use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
+use crate::member::Members;
 use crate::{Engine, Notice, Outbox};
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
+
+impl Members {
+    /// When members are to be looked at again; `None` while nothing is under way that could hang.
+    pub(crate) fn hang_wake_ns(&self) -> Option<u64> {
+        let is_waited_for = self
+            .list
+            .iter()
+            .any(|member| member.in_flight > member.disowned || member.hangs);
+        is_waited_for.then_some(self.hang_look_ns)
+    }
+}
 
 impl Engine {
     /// For each member, for how many nanoseconds it hangs; 0: it does not.
@@ -57,15 +69,5 @@ impl Engine {
                 out.notices.push(Notice::MemberAnswers { member });
             }
         }
-    }
-
-    /// When members are to be looked at again; `None` while nothing is under way that could hang.
-    pub(crate) fn hang_wake_ns(&self) -> Option<u64> {
-        let is_waited_for = self
-            .members
-            .list
-            .iter()
-            .any(|member| member.in_flight > member.disowned || member.hangs);
-        is_waited_for.then_some(self.members.hang_look_ns)
     }
 }

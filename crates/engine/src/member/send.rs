@@ -7,6 +7,7 @@
 use super::scheduler::{self, Class, Load, Scheduler};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
+use crate::member::Members;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, InjectedFault, Limits, Outbox, WrittenBytes};
@@ -77,6 +78,50 @@ impl Schedule {
     }
 }
 
+impl Members {
+    /// True if nothing is under way that changes what is on a device, in service or not.
+    pub(crate) fn changes_have_ended(&self) -> bool {
+        self.in_flight
+            .iter()
+            .all(|under_way| under_way.purpose.is_read())
+    }
+
+    /// True if no command is under way that somebody waits for.
+    pub(crate) fn commands_have_ended(&self) -> bool {
+        self.in_flight
+            .iter()
+            .all(|under_way| under_way.purpose.is_disowned())
+    }
+}
+
+impl Schedule {
+    /// A command has ended, or will not go.
+    pub(crate) fn leave_lane(&mut self, member: MemberId, under_way: &UnderWay) {
+        self.lanes.end(member, under_way.class, under_way.cost);
+    }
+
+    pub(crate) fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
+        self.lanes
+            .end(command.member, class, scheduler::cost(&command.op));
+        self.cancelled.push_back(command);
+    }
+
+    /// Nothing goes to a member any more: what is held for it will end as failed.
+    pub(crate) fn cancel_held(&mut self, member: MemberId) {
+        let frozen = std::mem::take(&mut self.frozen);
+        let (frozen, rest): (Vec<_>, Vec<_>) = frozen
+            .into_iter()
+            .partition(|(command, ..)| command.member == member);
+        self.frozen = rest;
+        for (command, class, _) in frozen {
+            self.cancel_frozen(command, class);
+        }
+        let cancelled = self.lanes.cancel(member);
+        self.cancelled
+            .extend(cancelled.into_iter().map(|held| held.command));
+    }
+}
+
 impl Engine {
     /// Sends a write.
     pub(crate) fn send_write(
@@ -142,22 +187,6 @@ impl Engine {
         );
     }
 
-    /// True if nothing is under way that changes what is on a device, in service or not.
-    pub(crate) fn changes_have_ended(&self) -> bool {
-        self.members
-            .in_flight
-            .iter()
-            .all(|under_way| under_way.purpose.is_read())
-    }
-
-    /// True if no command is under way that somebody waits for.
-    pub(crate) fn commands_have_ended(&self) -> bool {
-        self.members
-            .in_flight
-            .iter()
-            .all(|under_way| under_way.purpose.is_disowned())
-    }
-
     /// What a command is for, as far as its turn goes.
     fn class_of(&self, purpose: &Purpose) -> Class {
         match purpose {
@@ -185,7 +214,7 @@ impl Engine {
 
     /// A command goes: it is counted. To a device that is being exchanged it goes later.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
-        if self.is_frozen(command.member) {
+        if self.exchanges.is_frozen(command.member) {
             return self.scheduler.frozen.push((command, class, *written));
         }
         if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
@@ -234,19 +263,14 @@ impl Engine {
         });
     }
 
-    /// A command has ended, or will not go.
-    pub(super) fn leave_lane(&mut self, member: MemberId, under_way: &UnderWay) {
-        self.scheduler
-            .lanes
-            .end(member, under_way.class, under_way.cost);
-    }
-
     /// Devices that were being exchanged are where they belong: what was kept back goes, in its
     /// order. What was for `gone` will end as failed.
     pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
         for (command, class, written) in std::mem::take(&mut self.scheduler.frozen) {
             match gone {
-                Some(gone) if gone == command.member => self.cancel_frozen(command, class),
+                Some(gone) if gone == command.member => {
+                    self.scheduler.cancel_frozen(command, class)
+                }
                 _ => self.go(command, class, &written),
             }
         }
@@ -334,33 +358,10 @@ impl Engine {
         }
     }
 
-    fn cancel_frozen(&mut self, command: MemberCommand, class: Class) {
-        self.scheduler
-            .lanes
-            .end(command.member, class, scheduler::cost(&command.op));
-        self.scheduler.cancelled.push_back(command);
-    }
-
-    /// Nothing goes to a member any more: what is held for it will end as failed.
-    pub(crate) fn cancel_held(&mut self, member: MemberId) {
-        let frozen = std::mem::take(&mut self.scheduler.frozen);
-        let (frozen, rest): (Vec<_>, Vec<_>) = frozen
-            .into_iter()
-            .partition(|(command, ..)| command.member == member);
-        self.scheduler.frozen = rest;
-        for (command, class, _) in frozen {
-            self.cancel_frozen(command, class);
-        }
-        let cancelled = self.scheduler.lanes.cancel(member);
-        self.scheduler
-            .cancelled
-            .extend(cancelled.into_iter().map(|held| held.command));
-    }
-
     /// Nothing that went to a member is waited for any more, as it is being taken out of service:
     /// it will end as failed. Its number stays taken until it comes back.
     pub(crate) fn disown(&mut self, member: MemberId) {
-        self.cancel_held(member);
+        self.scheduler.cancel_held(member);
         if self.fault == InjectedFault::KeptWaiting {
             return;
         }
@@ -386,7 +387,8 @@ impl Engine {
 
     /// Nothing that has not gone goes any more: the pool has stopped.
     pub(crate) fn cancel_all_held(&mut self) {
-        (0..self.members.list.len() as u8).for_each(|member| self.cancel_held(MemberId(member)));
+        (0..self.members.list.len() as u8)
+            .for_each(|member| self.scheduler.cancel_held(MemberId(member)));
     }
 
     /// Ends what was cancelled or disowned; true if there was something.
@@ -395,7 +397,7 @@ impl Engine {
         while let Some((member, purpose)) = self.scheduler.disowned.pop_front() {
             match purpose {
                 // Nothing follows: what is not known to be wrong is not to be written, nor told of.
-                Purpose::Label(_) => self.label_given_up(),
+                Purpose::Label(_) => self.scrub.label_given_up(),
                 purpose => self.command_ended(member, purpose, None, true, out),
             }
         }

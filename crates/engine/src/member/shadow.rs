@@ -22,6 +22,7 @@
 use super::exchange::Changed;
 use super::slot_state::{self, Change};
 use crate::control::control_answer;
+use crate::member::Exchanges;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, Notice, Outbox};
 use windrow_format::superblock::MemberState;
@@ -59,11 +60,10 @@ fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
     }
 }
 
-impl Engine {
+impl Exchanges {
     /// The shadow of a member, if it has one.
     pub(crate) fn shadow_of(&self, member: MemberId) -> Option<MemberId> {
-        self.exchanges
-            .shadow
+        self.shadow
             .as_ref()
             .filter(|shadow| shadow.of == member)
             .map(|shadow| shadow.spare)
@@ -71,8 +71,7 @@ impl Engine {
 
     /// The member whose shadow a spare is.
     pub(crate) fn shadowed_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.exchanges
-            .shadow
+        self.shadow
             .as_ref()
             .filter(|shadow| shadow.spare == spare)
             .map(|shadow| shadow.of)
@@ -80,20 +79,17 @@ impl Engine {
 
     /// True if a member is being replaced: members and layouts are not changed otherwise meanwhile.
     pub(crate) fn has_shadow(&self) -> bool {
-        self.exchanges.shadow.is_some()
+        self.shadow.is_some()
     }
 
     /// The shadow's bit among those of stale members.
     pub(crate) fn shadow_bit(&self) -> u64 {
-        self.exchanges
-            .shadow
-            .as_ref()
-            .map_or(0, |shadow| 1 << shadow.spare.0)
+        self.shadow.as_ref().map_or(0, |shadow| 1 << shadow.spare.0)
     }
 
     /// True if the shadow waits for nothing but the exchange.
     pub(crate) fn is_shadow_ready(&self, spare: MemberId) -> bool {
-        self.exchanges.shadow.as_ref().is_some_and(|shadow| {
+        self.shadow.as_ref().is_some_and(|shadow| {
             shadow.spare == spare && shadow.is_whole && shadow.switch == Switch::Idle
         })
     }
@@ -104,6 +100,55 @@ impl Engine {
         1 << member.0 | self.shadow_of(member).map_or(0, |spare| 1 << spare.0)
     }
 
+    /// The exchange of the devices is to begin; it is answered when nothing is in flight to either.
+    pub(crate) fn begin_switch(&mut self, id: ControlId, member: MemberId) -> Changed {
+        match &mut self.shadow {
+            Some(shadow)
+                if shadow.of == member && shadow.is_whole && shadow.switch == Switch::Idle =>
+            {
+                shadow.switch = Switch::Quiescing(id)
+            }
+            _ => return Err(refused(member, "nothing is ready to take its place")),
+        }
+        Ok(())
+    }
+
+    /// True while no generation of the superblock begins.
+    pub(crate) fn holds_superblocks(&self) -> bool {
+        self.shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.switch != Switch::Idle)
+    }
+
+    /// True if commands to this slot are kept back.
+    pub(crate) fn is_frozen(&self, member: MemberId) -> bool {
+        let is_frozen =
+            |shadow: &&Shadow| matches!(shadow.switch, Switch::Draining(_) | Switch::Drained);
+        self.shadow
+            .as_ref()
+            .filter(is_frozen)
+            .is_some_and(|shadow| shadow.of == member || shadow.spare == member)
+    }
+
+    /// The pool has stopped: who waits for the exchange is refused.
+    pub(crate) fn give_up_waiting_switch(&mut self) -> Option<ControlId> {
+        match self.shadow.take()?.switch {
+            Switch::Quiescing(id) | Switch::Draining(id) => Some(id),
+            Switch::Idle | Switch::Drained => None,
+        }
+    }
+
+    /// True if the device in a slot is being exchanged just now: nothing else may be done with it.
+    pub(crate) fn is_being_exchanged(&self, member: MemberId) -> bool {
+        let is_drained = self
+            .shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.switch == Switch::Drained);
+        is_drained && self.is_frozen(member)
+    }
+}
+
+impl Engine {
     /// A spare begins to become a copy of a member in service.
     pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
         let needed = super::needed_bytes(&self.zones, &self.superblock.journals, member);
@@ -134,7 +179,7 @@ impl Engine {
         let mut others = (0..self.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|other| *other != spare);
-        if self.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
+        if self.exchanges.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
             return Err(refused(
                 member,
                 "another replacement has not ended; try again when it has, or remove its spare",
@@ -195,38 +240,6 @@ impl Engine {
         self.members.list[spare.index()].rebuilding = false;
         out.notices.push(Notice::ReplacementReady { member, spare });
         Some(spare)
-    }
-
-    /// The exchange of the devices is to begin; it is answered when nothing is in flight to either.
-    pub(super) fn begin_switch(&mut self, id: ControlId, member: MemberId) -> Changed {
-        match &mut self.exchanges.shadow {
-            Some(shadow)
-                if shadow.of == member && shadow.is_whole && shadow.switch == Switch::Idle =>
-            {
-                shadow.switch = Switch::Quiescing(id)
-            }
-            _ => return Err(refused(member, "nothing is ready to take its place")),
-        }
-        Ok(())
-    }
-
-    /// True while no generation of the superblock begins.
-    pub(crate) fn holds_superblocks(&self) -> bool {
-        self.exchanges
-            .shadow
-            .as_ref()
-            .is_some_and(|shadow| shadow.switch != Switch::Idle)
-    }
-
-    /// True if commands to this slot are kept back.
-    pub(crate) fn is_frozen(&self, member: MemberId) -> bool {
-        let is_frozen =
-            |shadow: &&Shadow| matches!(shadow.switch, Switch::Draining(_) | Switch::Drained);
-        self.exchanges
-            .shadow
-            .as_ref()
-            .filter(is_frozen)
-            .is_some_and(|shadow| shadow.of == member || shadow.spare == member)
     }
 
     /// Goes on with an exchange that was asked for.
@@ -336,28 +349,10 @@ impl Engine {
         let slot = &mut self.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
         self.superblock.members[spare.index()].replaces = None;
-        self.cancel_held(spare);
+        self.scheduler.cancel_held(spare);
         self.thaw(Some(spare));
         out.notices
             .push(Notice::ReplacementEnded { member: of, spare });
-    }
-
-    /// The pool has stopped: who waits for the exchange is refused.
-    pub(crate) fn give_up_waiting_switch(&mut self) -> Option<ControlId> {
-        match self.exchanges.shadow.take()?.switch {
-            Switch::Quiescing(id) | Switch::Draining(id) => Some(id),
-            Switch::Idle | Switch::Drained => None,
-        }
-    }
-
-    /// True if the device in a slot is being exchanged just now: nothing else may be done with it.
-    pub(crate) fn is_being_exchanged(&self, member: MemberId) -> bool {
-        let is_drained = self
-            .exchanges
-            .shadow
-            .as_ref()
-            .is_some_and(|shadow| shadow.switch == Switch::Drained);
-        is_drained && self.is_frozen(member)
     }
 
     /// For `status`: whom a spare is to replace.

@@ -124,7 +124,7 @@ impl Engine {
         if !is_due {
             return;
         }
-        if self.holds_superblocks() {
+        if self.exchanges.holds_superblocks() {
             return;
         }
         if self.superblock.journals.areas().next().is_some() {
@@ -133,7 +133,7 @@ impl Engine {
         self.superblock.parent_hash = self.superblock_writer.written_hash;
         self.superblock.generation = self.superblock.generation.next();
         self.superblock_writer.begin(self.superblock.content_hash());
-        let online: Vec<MemberId> = self.online_members();
+        let online: Vec<MemberId> = self.members.online_members();
         self.superblock_writer.begin_step(online.len());
         for member in online {
             let buf = superblock_image(&self.superblock, member, &self.buffers);
@@ -160,7 +160,7 @@ impl Engine {
         match step {
             Step::Pending => return,
             Step::Flush => {
-                let online = self.online_members();
+                let online = self.members.online_members();
                 self.superblock_writer.begin_flush(online.len());
                 for member in online {
                     self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);

@@ -90,7 +90,7 @@ impl Engine {
         let Some(member) = self.rebuild.columns.get(at).map(|write| write.member) else {
             return;
         };
-        let goes_on = !failed && self.is_online(member) && self.stopped.is_none();
+        let goes_on = !failed && self.members.is_online(member) && self.stopped.is_none();
         if goes_on && self.write_piece(at, out) {
             return;
         }

@@ -371,14 +371,14 @@ impl Engine {
         if !options.read_only && !flush_aside(io, read_retired, spent) {
             engine.journal.promise_no_more_than(outcome.restart.covered);
         }
-        report.notes.extend(engine.note_unfit_journals(io));
+        report.notes.extend(engine.journal.note_unfit_journals(io));
         engine.choose_journal();
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
         }
         engine.settle_reshape(map_bytes_wanted);
-        if !options.read_only && engine.wants_index() {
+        if !options.read_only && engine.volumes.wants_index() {
             engine.make_index();
         }
         if !options.read_only {
@@ -397,7 +397,7 @@ impl Engine {
         io: &mut dyn MemberIo,
         spent: &mut [MemberStats],
     ) -> Result<(), OpenError> {
-        let online = self.online_members();
+        let online = self.members.online_members();
         for member in &online {
             io.flush(*member)?;
             spent[member.index()].flushes += 1;

@@ -2,8 +2,7 @@
 
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
-use crate::member::Ticket;
-use crate::member::{Member, nobody_without, redundancy_holds, slot_state};
+use crate::member::{Member, Ticket, nobody_without, redundancy_holds, slot_state};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
 use windrow_format::superblock::MAX_ZONES;
 use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
@@ -111,7 +110,7 @@ impl Engine {
                 "the pool is growing just now, or about to lose a member; try again".into(),
             ));
         }
-        if self.has_shadow() {
+        if self.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced: the pool can grow when that has ended".into(),
             ));
@@ -142,7 +141,7 @@ impl Engine {
             {
                 return refused(*member, why);
             }
-            self.check_owned(*member)?;
+            self.members.check_owned(*member)?;
         }
         let mut members = Vec::with_capacity(MAX_MEMBERS);
         for member in (0..self.superblock.members.len() as u8)
@@ -366,8 +365,8 @@ impl Engine {
             slot_state::slot_state(&self.superblock.members[m.index()])
                 == slot_state::SlotState::Spare
         };
-        let lost =
-            members.find(|m| !self.is_online(*m) || (coming.members.contains(m) && !is_spare(m)));
+        let lost = members
+            .find(|m| !self.members.is_online(*m) || (coming.members.contains(m) && !is_spare(m)));
         if let Some(member) = lost {
             for member in coming
                 .members

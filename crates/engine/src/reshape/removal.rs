@@ -23,6 +23,7 @@ use crate::limits::STREAM_USER;
 use crate::member::Ticket;
 use crate::member::slot_state::Change;
 use crate::recover::ids_end;
+use crate::reshape::Reshape;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_format::superblock::Features;
@@ -32,6 +33,23 @@ use windrow_types::{FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
 /// Checkpoints that are forced in vain before it is given up.
 const FORCED_WITHOUT_PROGRESS: u64 = 4;
 
+impl Reshape {
+    /// Segments that cleaning keeps free beyond the usual: what the next victim of the old layout
+    /// needs, where that is more than there is in any case (zones of very different width).
+    pub(crate) fn segments_for_removal(&self) -> u32 {
+        if self.is_losing_member() {
+            self.short_of.saturating_sub(2)
+        } else {
+            0
+        }
+    }
+
+    /// True while a member leaves.
+    pub(crate) fn is_losing_member(&self) -> bool {
+        self.leaving != 0
+    }
+}
+
 impl Engine {
     /// A member is to leave.
     pub(crate) fn remove_member(
@@ -40,7 +58,7 @@ impl Engine {
         member: MemberId,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.has_shadow() {
+        if self.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced: another one can leave when that has ended".into(),
             ));
@@ -124,7 +142,7 @@ impl Engine {
                 ),
             );
         }
-        if let Some(away) = self.first_away(present) {
+        if let Some(away) = self.members.first_away(present) {
             return refused(
                 away,
                 "it is not there or not whole: a member is removed when all are; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
@@ -133,14 +151,6 @@ impl Engine {
         Ok(stay
             .map(|m| (m, self.superblock.members[m.index()].size_bytes))
             .collect())
-    }
-
-    /// One of these members that is out of use, or is being rebuilt.
-    fn first_away(&self, members: u64) -> Option<MemberId> {
-        let mut of = (0..self.members.list.len() as u8)
-            .map(MemberId)
-            .filter(|m| members >> m.0 & 1 == 1);
-        of.find(|m| !self.members.list[m.index()].online || self.members.list[m.index()].rebuilding)
     }
 
     /// Capacity of what will be left.
@@ -212,7 +222,7 @@ impl Engine {
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
-        if let Some(away) = self.first_away(members) {
+        if let Some(away) = self.members.first_away(members) {
             let why =
                 "it failed or was taken out while another member was about to be removed".into();
             return self.refuse_removal(coming.id, ControlError::Member { member: away, why }, out);
@@ -308,32 +318,17 @@ impl Engine {
             }
             None => {
                 self.reshape.active
-                    && self.is_losing_member()
+                    && self.reshape.is_losing_member()
                     && self.rebuild.is_idle()
                     && !self.is_clean_enough()
             }
         }
     }
 
-    /// Segments that cleaning keeps free beyond the usual: what the next victim of the old layout
-    /// needs, where that is more than there is in any case (zones of very different width).
-    pub(crate) fn segments_for_removal(&self) -> u32 {
-        if self.is_losing_member() {
-            self.reshape.short_of.saturating_sub(2)
-        } else {
-            0
-        }
-    }
-
-    /// True while a member leaves.
-    pub(crate) fn is_losing_member(&self) -> bool {
-        self.reshape.leaving != 0
-    }
-
     /// Segments that the moves of a victim may need: what is live in it, by its weight, in the
     /// smallest segments of the layout in force.
     pub(crate) fn segments_for(&self, victim: SegmentId) -> u32 {
-        if !self.is_losing_member() {
+        if !self.reshape.is_losing_member() {
             return 1;
         }
         let least = self
@@ -351,7 +346,7 @@ impl Engine {
     /// Free segments in whose extents the layout in force has nothing are given up, one by one, as
     /// long as enough others are free.
     pub(super) fn give_up_uncovered(&mut self) {
-        while self.is_losing_member()
+        while self.reshape.is_losing_member()
             && self.is_clean_enough()
             && self.segments.free_count() > self.floor(STREAM_USER) + 1
             && self.segments.give_up_idle()

@@ -270,7 +270,7 @@ impl Engine {
                 checksum,
                 ..
             } = *block;
-            if self.shown(key.volume(), key.lba(), address) != Some(checksum) {
+            if self.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
                 // It is elsewhere by now, and its segment perhaps in use again.
                 self.scrub.doubts.waiting.pop_front();
                 continue;
@@ -352,7 +352,7 @@ impl Engine {
         self.scrub
             .throttle
             .end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
-        if self.shown(key.volume(), key.lba(), address) != Some(checksum) {
+        if self.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
             return;
         }
         match bytes {

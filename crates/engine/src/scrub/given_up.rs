@@ -58,7 +58,7 @@ impl Engine {
         }
         let page = (first..).map(Lba).zip(self.volumes.arena.page(slot));
         let found: Vec<Lba> = page
-            .filter(|(_, entry)| self.is_given_up(**entry))
+            .filter(|(_, entry)| self.volumes.is_given_up(**entry))
             .map(|(lba, _)| lba)
             .collect();
         for lba in found {
@@ -68,7 +68,9 @@ impl Engine {
                 .volumes
                 .get(volume)
                 .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
-            if !self.is_given_up(entry) || self.pending.get(BlockKey::new(volume, lba)).is_some() {
+            if !self.volumes.is_given_up(entry)
+                || self.pending.get(BlockKey::new(volume, lba)).is_some()
+            {
                 continue;
             }
             let given_up = &mut self.scrub.given_up;
@@ -77,9 +79,5 @@ impl Engine {
                 given_up.first.push(VolumeBlock { volume, lba: lba.0 });
             }
         }
-    }
-
-    fn is_given_up(&self, entry: MapEntry) -> bool {
-        entry == MapEntry::LOST || (entry.shared_id().is_some() && self.content_of(entry).is_none())
     }
 }

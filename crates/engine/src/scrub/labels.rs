@@ -11,6 +11,7 @@
 //! reaches the drive, too, has put it to use.
 
 use crate::member::Purpose;
+use crate::scrub::Scrub;
 use crate::{Engine, Notice, Outbox, WrittenBytes};
 use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
 use windrow_io::{Buf, MemberOp};
@@ -54,6 +55,13 @@ pub enum LabelStep {
     Flush,
 }
 
+impl Scrub {
+    /// Nobody waits for the label of a member any more.
+    pub(crate) fn label_given_up(&mut self) {
+        self.labels.end_one();
+    }
+}
+
 impl Engine {
     /// True when the labels of all members in service have been looked at in this pass.
     pub(super) fn labels_are_done(&mut self, out: &mut Outbox) -> bool {
@@ -70,16 +78,11 @@ impl Engine {
         self.scrub.labels == Labels::Done
     }
 
-    /// Nobody waits for the label of a member any more.
-    pub(crate) fn label_given_up(&mut self) {
-        self.scrub.labels.end_one();
-    }
-
     /// In service, or a spare that has not been given up. (One that is to replace a member and is
     /// no copy of it yet is emptied: its label is another one meanwhile.)
     fn has_label(&self, member: MemberId) -> bool {
         let is_emptied = self.replaced_by(member).is_some();
-        self.is_online(member)
+        self.members.is_online(member)
             || (self.is_spare(member)
                 && self.members.list[member.index()].disowned == 0
                 && !is_emptied)

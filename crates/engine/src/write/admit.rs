@@ -28,7 +28,7 @@ use crate::weight::weight;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_format::batch::{Entry, FillState, RangeState};
-use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
+use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_reduction::{BlockClass, Codec, Fingerprint};
@@ -274,6 +274,22 @@ fn changed_range(op: &Op) -> (u64, u64) {
     }
 }
 
+impl Admission {
+    pub(crate) fn set_sharing(&mut self, number: u64, now: Sharing) {
+        if let Some(Placing::Data { sharing, .. }) = self.queued(number) {
+            *sharing = now;
+        }
+    }
+
+    pub(crate) fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
+        let (first, last) = (
+            BlockKey::new(volume, Lba(offset / BLOCK_BYTES)),
+            BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)),
+        );
+        self.held.iter().any(|(a, b)| *a <= last && first <= *b)
+    }
+}
+
 impl Engine {
     /// A request arrives.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
@@ -313,34 +329,10 @@ impl Engine {
         }
     }
 
-    /// What flushes of a volume do.
-    pub(crate) fn sync_of(&self, volume: VolumeId) -> SyncMode {
-        self.volumes
-            .active(volume)
-            .map_or(SyncMode::Standard, |v| v.record.sync)
-    }
-
-    /// Checks offset and length against the volume.
-    pub(crate) fn check_range(
-        &self,
-        volume: VolumeId,
-        offset: u64,
-        length: u64,
-    ) -> Result<&VolumeRecord, RequestError> {
-        let v = self.volumes.active(volume).ok_or(RequestError::NoVolume)?;
-        if length == 0 {
-            return Err(RequestError::Invalid);
-        }
-        match offset.checked_add(length) {
-            Some(end) if end <= v.record.size_bytes => Ok(&v.record),
-            _ => Err(RequestError::OutOfRange),
-        }
-    }
-
     /// Checks what is to be changed; gives what flushes of the volume do.
     fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
-        let record = self.check_range(request.volume, offset, length)?;
+        let record = self.volumes.check_range(request.volume, offset, length)?;
         if self.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
@@ -441,7 +433,7 @@ impl Engine {
             };
         }
         let (offset, length) = changed_range(&request.op);
-        if self.touches_held(request.volume, offset, length) {
+        if self.admission.touches_held(request.volume, offset, length) {
             return self.admission.stepped_aside.push(Arrived {
                 request,
                 since_ns,
@@ -580,9 +572,9 @@ impl Engine {
     pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, lsn: Lsn, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
-        let codec = self.packs(volume);
+        let codec = self.volumes.packs(volume);
         let fingerprint = if self.admission.may_share {
-            self.fingerprint_of(self.dedup_of(volume))
+            self.shared.fingerprint_of(self.dedup_of(volume))
         } else {
             None
         };
@@ -645,7 +637,9 @@ impl Engine {
             });
             // What may be there already is packed only when it is known to be new.
             let reduction = match codec {
-                Some(codec) if fingerprint.is_none() => self.reduce(codec, payload.clone()),
+                Some(codec) if fingerprint.is_none() => {
+                    self.admission.reduce(codec, payload.clone())
+                }
                 _ => Reduction::Whole,
             };
             Placing::Data {
@@ -664,7 +658,7 @@ impl Engine {
                 ones: class == BlockClass::Ones,
             }
         };
-        self.note_admitted(&placing);
+        self.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
         self.counters.fill_blocks += u64::from(!is_data);
         let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
@@ -795,18 +789,7 @@ impl Engine {
         self.admission.unsealed_units += RECORD_UNITS;
         self.note_at_risk(lsn, RECORD_COST);
         let placing = Placing::Record { entry, lsn };
-        self.note_admitted(&placing);
+        self.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
-    }
-
-    fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
-        let (first, last) = (
-            BlockKey::new(volume, Lba(offset / BLOCK_BYTES)),
-            BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)),
-        );
-        self.admission
-            .held
-            .iter()
-            .any(|(a, b)| *a <= last && first <= *b)
     }
 }

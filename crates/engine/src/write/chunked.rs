@@ -191,7 +191,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if let Some(span) = part.target.held {
-            self.release(span);
+            self.admission.release(span);
         }
         self.finish_admission(part.target.id, result, part.target.fua, out);
     }

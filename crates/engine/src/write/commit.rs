@@ -12,7 +12,7 @@ use crate::{Engine, Outbox};
 use windrow_format::batch::PayloadAddresses;
 use windrow_format::checkpoint::PagePointer;
 use windrow_format::map_entry::MapEntry;
-use windrow_types::{Address, BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
+use windrow_types::{BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 impl Engine {
     /// Commits every batch whose turn it is.
@@ -69,7 +69,7 @@ impl Engine {
                 }
                 Item::Content { id, lsn } => {
                     let entry = stored().with_incarnation(lsn.0 as u32);
-                    self.content_committed(id);
+                    self.shared.content_committed(id);
                     self.install(
                         VolumeId::SHARED,
                         Lba(u64::from(id)),
@@ -87,7 +87,7 @@ impl Engine {
                         last_lsn,
                         BatchSeq(0),
                     );
-                    self.index_page_committed(page);
+                    self.shared.index_page_committed(page);
                 }
                 Item::Reference {
                     key,
@@ -121,7 +121,7 @@ impl Engine {
                 Item::Move { key, from } => {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba());
-                    if let Some(old) = self.entry_at(key.volume(), key.lba(), from) {
+                    if let Some(old) = self.volumes.entry_at(key.volume(), key.lba(), from) {
                         self.charge_moved(key, &old, &entry);
                         self.install(
                             key.volume(),
@@ -177,27 +177,10 @@ impl Engine {
         if is_cleaned(stream) {
             self.stages
                 .record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
-            self.moves_committed(batch.items.len() as u32);
+            self.cleaner.moves_committed(batch.items.len() as u32);
         }
         self.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(out);
-    }
-
-    /// True if the map shows `address` for the block.
-    pub(crate) fn shows(&self, volume: VolumeId, lba: Lba, address: Address) -> bool {
-        self.shown(volume, lba, address).is_some()
-    }
-
-    /// The checksum of the block, if the map has it at this place.
-    pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, address: Address) -> Option<u32> {
-        self.entry_at(volume, lba, address)
-            .map(|entry| entry.checksum())
-    }
-
-    /// The entry of the block, if the map has it at this place.
-    fn entry_at(&self, volume: VolumeId, lba: Lba, address: Address) -> Option<MapEntry> {
-        let entry = self.volumes.get(volume)?.map.get(&self.volumes.arena, lba);
-        (entry.has_payload() && entry.address() == address).then_some(entry)
     }
 
     /// A version of a block commits: it goes into the map as `entry`, unless the order that is

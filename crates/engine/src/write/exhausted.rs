@@ -106,14 +106,7 @@ impl Engine {
             | (self.room_units() == 0
                 && self
                     .control
-                    .refuse_volumes(self.what_takes_the_space(), out))
-    }
-
-    fn what_takes_the_space(&self) -> &'static str {
-        match self.segments.quarantined_for_damage_count() {
-            0 => "its reserve is used up",
-            _ => "segments with unreadable blocks take up all of its space",
-        }
+                    .refuse_volumes(self.segments.what_takes_the_space(), out))
     }
 
     /// Nothing is in flight that may free a segment.
@@ -121,7 +114,7 @@ impl Engine {
         let has_damage = self.segments.quarantined_for_damage_count() > 0;
         self.segments.free_count() <= self.floor(STREAM_USER)
             && self.segments.coming_count() == 0
-            && !self.cleaning_goes_on()
+            && !self.cleaner.cleaning_goes_on()
             && self.admission.placing.is_empty()
             && self.users_are_written()
             && !self.flush.is_under_way()
@@ -146,7 +139,7 @@ impl Engine {
     /// No command, job or batch is in flight: moves and a checkpoint that are left wait for
     /// segments.
     fn nothing_is_in_flight(&self) -> bool {
-        self.commands_have_ended()
+        self.members.commands_have_ended()
             && self.fetches.is_empty()
             && self.verifications.is_empty()
             && !self.cleaner.has_reads()
@@ -183,7 +176,7 @@ impl Engine {
         let is_any = !refused.is_empty();
         for write in refused {
             self.counters.refused_space += 1;
-            self.release(write.span());
+            self.admission.release(write.span());
             self.fail(write.id(), RequestError::NoSpace, out);
         }
         is_any

@@ -62,7 +62,7 @@ impl Engine {
                     sharing: Sharing::Off,
                     lsn,
                     ..
-                } if !self.was_readmitted(*lsn) => Some((*key, *pending)),
+                } if !self.journal.was_readmitted(*lsn) => Some((*key, *pending)),
                 _ => None,
             };
             let Some(stream) = self.choose_stream(data, bound, units, out) else {
@@ -224,7 +224,7 @@ impl Engine {
         payload: Option<Payload>,
         lsn: Option<Lsn>,
     ) {
-        let (now, durable_lsn) = (self.now_ns, self.journal_durable_lsn());
+        let (now, durable_lsn) = (self.now_ns, self.journal.journal_durable_lsn());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
@@ -239,11 +239,5 @@ impl Engine {
         if let Some(lsn) = lsn {
             open.cover(lsn);
         }
-    }
-
-    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a
-    /// repair).
-    pub(crate) fn is_settled(&self, key: BlockKey) -> bool {
-        self.pending.get(key).is_none()
     }
 }

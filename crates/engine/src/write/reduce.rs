@@ -16,11 +16,11 @@ use super::room::DATA_UNITS;
 use crate::dedup::Sharing;
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PROGRESS};
+use crate::write::Admission;
 use crate::{Engine, Outbox};
-use windrow_format::checkpoint::Compression;
 use windrow_io::{BufPool, Payload};
 use windrow_reduction::{Codec, Codecs, Fingerprint, Made, looks_random};
-use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lsn, VolumeId};
+use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lsn};
 
 /// What becomes of an admitted block.
 #[derive(Debug)]
@@ -229,23 +229,54 @@ impl ReductionSums {
     }
 }
 
-impl Engine {
-    /// What packs the blocks that are written to a volume, if anything does.
-    pub(crate) fn packs(&self, volume: VolumeId) -> Option<Codec> {
-        match self.volumes.get(volume)?.record.compression {
-            Compression::Off => None,
-            Compression::Lz4 | Compression::Lz4ThenZstd => Some(Codec::Lz4),
-            Compression::Zstd => Some(Codec::Zstd),
-        }
-    }
-
+impl Admission {
     /// The next block that joins the queue for placement is given to the group.
-    pub(super) fn reduce(&mut self, codec: Codec, block: Payload) -> Reduction {
-        let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
-        self.admission.reducing.group.push((number, codec, block));
+    pub(crate) fn reduce(&mut self, codec: Codec, block: Payload) -> Reduction {
+        let number = self.reducing.placed + self.placing.len() as u64;
+        self.reducing.group.push((number, codec, block));
         Reduction::UnderWay
     }
 
+    /// The block with this number in the queue is to be packed after all.
+    pub(crate) fn compress_queued(&mut self, number: u64, codec: Codec, block: Payload) {
+        self.reducing.group.push((number, codec, block));
+        if let Some(Placing::Data { reduction, .. }) = self.queued(number) {
+            *reduction = Reduction::UnderWay;
+        }
+    }
+
+    /// A worker has packed a group.
+    pub(crate) fn reduced(&mut self, work: ReduceWork) {
+        let (placing, reducing) = (&mut self.placing, &mut self.reducing);
+        for ((number, _, block), stored) in work.blocks.iter().zip(work.compressed) {
+            reducing.sums.tried_bytes += BLOCK_BYTES;
+            if let Some(stored) = &stored {
+                reducing.sums.compressed_user_bytes += block.len() as u64;
+                reducing.sums.codec_bytes +=
+                    Made::of(stored).map_or(0, |(_, compressed)| compressed.len() as u64);
+                reducing.sums.stored_bytes += stored.len() as u64;
+                self.pace
+                    .give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
+            }
+            let entry = number
+                .checked_sub(reducing.placed)
+                .and_then(|at| placing.get_mut(at as usize));
+            if let Some(Placing::Data { reduction, .. }) = entry {
+                *reduction = stored.map_or(Reduction::Whole, Reduction::Compressed);
+            }
+        }
+    }
+
+    /// True if a block up to `horizon` that could be placed next is with a worker.
+    pub(crate) fn is_reducing(&self, horizon: Lsn) -> bool {
+        let front = self.placing.front();
+        front.is_some_and(|front| {
+            front.is_reducing() && front.entry().lsns().is_some_and(|(lsn, _)| lsn <= horizon)
+        })
+    }
+}
+
+impl Engine {
     /// The next block that joins the queue for placement is to have its fingerprint taken.
     pub(super) fn print(&mut self, kind: Fingerprint, block: Payload) -> Sharing {
         let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
@@ -253,16 +284,8 @@ impl Engine {
             .reducing
             .fingerprints
             .push((number, kind, block));
-        self.note_undecided();
+        self.shared.note_undecided();
         Sharing::Fingerprinting
-    }
-
-    /// The block with this number in the queue is to be packed after all.
-    pub(crate) fn compress_queued(&mut self, number: u64, codec: Codec, block: Payload) {
-        self.admission.reducing.group.push((number, codec, block));
-        if let Some(Placing::Data { reduction, .. }) = self.admission.queued(number) {
-            *reduction = Reduction::UnderWay;
-        }
     }
 
     /// A worker has taken fingerprints.
@@ -302,36 +325,5 @@ impl Engine {
             };
             out.jobs.push(Job(Work::Reduce(Box::new(work))));
         }
-    }
-
-    /// A worker has packed a group.
-    pub(crate) fn reduced(&mut self, work: ReduceWork) {
-        let (placing, reducing) = (&mut self.admission.placing, &mut self.admission.reducing);
-        for ((number, _, block), stored) in work.blocks.iter().zip(work.compressed) {
-            reducing.sums.tried_bytes += BLOCK_BYTES;
-            if let Some(stored) = &stored {
-                reducing.sums.compressed_user_bytes += block.len() as u64;
-                reducing.sums.codec_bytes +=
-                    Made::of(stored).map_or(0, |(_, compressed)| compressed.len() as u64);
-                reducing.sums.stored_bytes += stored.len() as u64;
-                self.admission
-                    .pace
-                    .give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
-            }
-            let entry = number
-                .checked_sub(reducing.placed)
-                .and_then(|at| placing.get_mut(at as usize));
-            if let Some(Placing::Data { reduction, .. }) = entry {
-                *reduction = stored.map_or(Reduction::Whole, Reduction::Compressed);
-            }
-        }
-    }
-
-    /// True if a block up to `horizon` that could be placed next is with a worker.
-    pub(crate) fn is_reducing(&self, horizon: Lsn) -> bool {
-        let front = self.admission.placing.front();
-        front.is_some_and(|front| {
-            front.is_reducing() && front.entry().lsns().is_some_and(|(lsn, _)| lsn <= horizon)
-        })
     }
 }

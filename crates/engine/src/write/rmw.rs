@@ -14,6 +14,7 @@
 use super::admit::Zeroing;
 use super::chunked::{ChunkedTarget, ChunkedWrite};
 use crate::pending::BlockKey;
+use crate::write::Admission;
 use crate::{Engine, Outbox};
 use windrow_format::batch::{Entry, RangeState};
 use windrow_format::map_entry::MapEntry;
@@ -111,6 +112,36 @@ impl RmwWrite {
     }
 }
 
+impl Admission {
+    /// An edge block has been read (`None`: it could not be).
+    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
+        let Some(write) = self.rmw_writes.get_mut(at) else {
+            return;
+        };
+        write.edges[edge as usize].1 = bytes;
+        write.left -= 1;
+        if write.left > 0 {
+            return;
+        }
+        let Some(write) = self.rmw_writes.remove(at) else {
+            return;
+        };
+        // Admitted in the next round of `advance`, never from here: a reader that answers at once
+        // would call itself again.
+        self.edges_ready.push_back(write);
+    }
+
+    /// Releases held blocks: requests that stepped aside for them come first now.
+    pub(crate) fn release(&mut self, span: (BlockKey, BlockKey)) {
+        if let Some(at) = self.held.iter().position(|held| *held == span) {
+            self.held.swap_remove(at);
+        }
+        for request in std::mem::take(&mut self.stepped_aside).into_iter().rev() {
+            self.waiting.push_front(request);
+        }
+    }
+}
+
 impl Engine {
     /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
     #[expect(
@@ -184,24 +215,6 @@ impl Engine {
         }
     }
 
-    /// An edge block has been read (`None`: it could not be).
-    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
-        let Some(write) = self.admission.rmw_writes.get_mut(at) else {
-            return;
-        };
-        write.edges[edge as usize].1 = bytes;
-        write.left -= 1;
-        if write.left > 0 {
-            return;
-        }
-        let Some(write) = self.admission.rmw_writes.remove(at) else {
-            return;
-        };
-        // Admitted in the next round of `advance`, never from here: a reader that answers at once
-        // would call itself again.
-        self.admission.edges_ready.push_back(write);
-    }
-
     /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
     pub(super) fn admit_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
         if write.cuts != self.volumes.cuts() {
@@ -214,7 +227,7 @@ impl Engine {
                 if error == RequestError::Io {
                     self.note_lost_edges(&write, out);
                 }
-                self.release(write.span());
+                self.admission.release(write.span());
                 self.fail(write.id, error, out);
             }
             Ok((_, 0)) if write.range.is_none() => {
@@ -228,7 +241,7 @@ impl Engine {
                     lsn,
                 );
                 self.place(out);
-                self.release(write.span());
+                self.admission.release(write.span());
                 self.finish_admission(write.id, Ok((lsn, lsn)), write.fua, out);
             }
             Ok((pieces, blocks)) => {
@@ -250,7 +263,7 @@ impl Engine {
                     next = Lsn(first.0 + 1);
                 }
                 if blocks == 0 {
-                    self.release(write.span());
+                    self.admission.release(write.span());
                     return self.finish_admission(write.id, Ok((first, first)), write.fua, out);
                 }
                 let held = Some(write.span());
@@ -291,7 +304,7 @@ impl Engine {
         }
         // The volume may have been deleted or shrunk while the edges were read.
         if let Some((first, end, _)) = write.range {
-            self.check_range(
+            self.volumes.check_range(
                 write.volume,
                 first.0 * BLOCK_BYTES,
                 (end.0 - first.0) * BLOCK_BYTES,
@@ -299,7 +312,8 @@ impl Engine {
         }
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
-            self.check_range(write.volume, *offset, data.len() as u64)?;
+            self.volumes
+                .check_range(write.volume, *offset, data.len() as u64)?;
             self.cut_at_blocks(write, *offset, data, &mut pieces);
         }
         if write.trim {
@@ -365,19 +379,6 @@ impl Engine {
             block[skip..skip + length].copy_from_slice(&data[taken..taken + length]);
             pieces.push((lba, block.freeze()));
             taken += length;
-        }
-    }
-
-    /// Releases held blocks: requests that stepped aside for them come first now.
-    pub(super) fn release(&mut self, span: (BlockKey, BlockKey)) {
-        if let Some(at) = self.admission.held.iter().position(|held| *held == span) {
-            self.admission.held.swap_remove(at);
-        }
-        for request in std::mem::take(&mut self.admission.stepped_aside)
-            .into_iter()
-            .rev()
-        {
-            self.admission.waiting.push_front(request);
         }
     }
 }

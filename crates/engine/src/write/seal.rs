@@ -313,7 +313,7 @@ impl Engine {
         let mut left = 0u8;
         for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
             let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
-            if let Some(spare) = self.shadow_of(member) {
+            if let Some(spare) = self.exchanges.shadow_of(member) {
                 left += 1;
                 let mut copy = self.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
@@ -330,7 +330,7 @@ impl Engine {
                     out,
                 );
             }
-            if self.is_online(member) {
+            if self.members.is_online(member) {
                 left += 1;
                 let purpose = Purpose::BatchWrite {
                     stream: work.stream,
