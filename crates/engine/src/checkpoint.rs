@@ -270,7 +270,7 @@ impl CheckpointState {
 impl Engine {
     /// Goes on with the checkpoint, or begins one that is due.
     pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
-        if self.read_only || self.stopped.is_some() {
+        if self.pool.read_only || self.pool.stopped.is_some() {
             return;
         }
         loop {
@@ -328,7 +328,7 @@ impl Engine {
         let needed =
             2 * (self.checkpoint_cost() / self.segments.payload_bytes_max() + MAX_VICTIMS as u64);
         u64::from(self.segments.candidate_count()) <= needed
-            && log_bytes >= self.plan.data_bytes / VICTIMS_LOG_SHARE
+            && log_bytes >= self.pool.plan.data_bytes / VICTIMS_LOG_SHARE
             && self.segments.checkpoint_frees()
     }
 
@@ -556,7 +556,7 @@ impl Engine {
 
     /// The image of a page, with its name; `None` if the page is gone or was copied already.
     fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
-        let mut page = self.buffers.zeroed(BLOCK_SIZE);
+        let mut page = self.memory.buffers.zeroed(BLOCK_SIZE);
         match work {
             Work::Map {
                 slot,
@@ -765,7 +765,7 @@ impl Engine {
         let root = CheckpointRoot {
             id: self.checkpoint.current,
             lsn: building.lsn,
-            epoch: self.superblock.epoch,
+            epoch: self.pool.superblock.epoch,
             replay: building.replay,
             flushed_seq,
             flushed_through: self.lsns.durable(),
@@ -773,10 +773,13 @@ impl Engine {
             list_pages: (building.list.len() + building.top.len()) as u32,
             last_volume: self.volumes.last_id,
         };
-        let older = self.superblock.checkpoints[0];
-        self.superblock.checkpoints = [Some(root), older];
+        let older = self.pool.superblock.checkpoints[0];
+        self.pool.superblock.checkpoints = [Some(root), older];
         if let Some(older) = older {
-            self.superblock.fences.retain(|f| f.epoch > older.epoch);
+            self.pool
+                .superblock
+                .fences
+                .retain(|f| f.epoch > older.epoch);
         }
         for pointer in std::mem::replace(
             &mut self.checkpoint.list,
@@ -797,7 +800,7 @@ impl Engine {
         );
         for address in retired {
             self.segments.remove_live(
-                self.codec.segment(address),
+                self.pool.codec.segment(address),
                 FULL_BLOCK_UNITS,
                 Lsn(0),
                 BatchSeq(0),
@@ -805,6 +808,7 @@ impl Engine {
         }
         self.checkpoint.stage = Stage::Idle;
         self.checkpoint.kept_oldest = self
+            .pool
             .superblock
             .checkpoints
             .iter()

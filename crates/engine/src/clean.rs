@@ -314,7 +314,7 @@ impl Engine {
 
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
-        if self.read_only
+        if self.pool.read_only
             || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle())
         {
             self.cleaner.again = false;
@@ -390,7 +390,7 @@ impl Engine {
         ends.head = (0..head_columns).map(|_| None).collect();
         ends.left = head_columns + 1;
         let tail_row = row + ends.rows - 1;
-        let tail_column = Column(self.zones.shape(segment).data - 1);
+        let tail_column = Column(self.pool.zones.shape(segment).data - 1);
         let goal = |part| FetchGoal::CleanEnd {
             victim: at,
             batch_row: row,
@@ -445,7 +445,11 @@ impl Engine {
             return;
         }
         let rows = ends.rows;
-        let head = ends.head_bytes(&self.superblock.pool, segment, self.zones.shape(segment));
+        let head = ends.head_bytes(
+            &self.pool.superblock.pool,
+            segment,
+            self.pool.zones.shape(segment),
+        );
         if let Some(Err(blocks)) = head {
             // A long table: the header says how far it reaches.
             let columns = blocks.div_ceil(rows) as u8;
@@ -453,7 +457,7 @@ impl Engine {
         }
         let decoded = match (head, &ends.tail) {
             (Some(Ok(head)), Some(tail)) => {
-                decode_batch(&head, tail, &self.superblock.pool, segment, row).ok()
+                decode_batch(&head, tail, &self.pool.superblock.pool, segment, row).ok()
             }
             _ => None,
         };
@@ -484,7 +488,7 @@ impl Engine {
         batch: &DecodedBatch,
         out: &mut Outbox,
     ) -> bool {
-        let shape = *self.zones.shape(segment);
+        let shape = *self.pool.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
         self.warm_decoded(batch);
@@ -493,7 +497,7 @@ impl Engine {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let address = place_in(&self.codec, segment, row, shape.data, payload);
+            let address = place_in(&self.pool.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
@@ -720,7 +724,7 @@ impl Engine {
         }
         if is_left && is_checkpoint && missed {
             // Nobody can tell which pages they are but those who point to them.
-            let codec = self.codec;
+            let codec = self.pool.codec;
             self.rewrite_pages_where(|address| codec.segment(address) == segment);
         }
         let takes = self.in_parts(moved);
@@ -730,7 +734,8 @@ impl Engine {
         }
         self.cleaner.victims.remove(at);
         let left_bytes = self.segments.live_bytes(segment);
-        self.reshape.victim_ended(segment, left_bytes, self.now_ns);
+        self.reshape
+            .victim_ended(segment, left_bytes, self.pool.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay

@@ -113,14 +113,14 @@ impl Engine {
         let id = request.id;
         // (A pool that waits for a mute member would never come to its end.)
         let lets_go = request.command.lets_go();
-        if self.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
+        if self.pool.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
         let writes = !matches!(
             request.command,
             Control::Shutdown { .. } | Control::CountSharing
         );
-        if self.read_only && writes {
+        if self.pool.read_only && writes {
             return control_answer(
                 id,
                 Err(ControlError::Invalid("the pool is open read-only".into())),
@@ -196,7 +196,7 @@ impl Engine {
                 Ok(())
             }
             Control::WallClock { unix_s } => {
-                self.wall.set(unix_s, self.now_ns);
+                self.wall.set(unix_s, self.pool.now_ns);
                 control_answer(id, Ok(ControlReply::Done), out);
                 Ok(())
             }
@@ -405,7 +405,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_name(&name)?;
-        self.superblock.pool_name = name;
+        self.pool.superblock.pool_name = name;
         let ticket = self.superblock_writer.request();
         self.control.when_recorded(id, ticket);
         self.superblock_step(out);
@@ -470,7 +470,7 @@ impl Engine {
     /// True if the superblock that is in force has these flags, such as those of packed payload;
     /// else it is made to.
     fn may_compress(&mut self, flags: u64, out: &mut Outbox) -> bool {
-        let features = &mut self.superblock.features.incompatible;
+        let features = &mut self.pool.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
             let ticket = self.superblock_writer.request();
@@ -494,7 +494,7 @@ impl Engine {
             .ok_or(ControlError::NoVolume)?
             .record
             .dedup;
-        let has_pages = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
+        let has_pages = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing where there has never been anything else.
             self.flush_through(
@@ -525,14 +525,14 @@ impl Engine {
     fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
         // Where there is no room for pages of the index, it is in memory alone.
         let wishes = [Features::SHARED | Features::DEDUP_INDEX, Features::SHARED];
-        let now = self.superblock.features.incompatible;
+        let now = self.pool.superblock.features.incompatible;
         if let Some(wish) = wishes
             .into_iter()
             .find(|wish| now & wish == *wish || self.fits_with(*wish))
             && now & wish != wish
         {
-            self.superblock.features.incompatible |= wish;
-            if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+            self.pool.superblock.features.incompatible |= wish;
+            if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
                 self.take_plan(plan);
             }
             let ticket = self.superblock_writer.request();
@@ -552,10 +552,10 @@ impl Engine {
 
     /// True if the data in the pool leaves room for what these further flags take.
     fn fits_with(&mut self, wish: u64) -> bool {
-        let now = self.superblock.features.incompatible;
-        self.superblock.features.incompatible |= wish;
-        let plan = self.plan_now(self.superblock.properties.spare_per_mille);
-        self.superblock.features.incompatible = now;
+        let now = self.pool.superblock.features.incompatible;
+        self.pool.superblock.features.incompatible |= wish;
+        let plan = self.plan_now(self.pool.superblock.properties.spare_per_mille);
+        self.pool.superblock.features.incompatible = now;
         plan.is_ok_and(|plan| self.bytes_beside(&plan) <= plan.usable_bytes)
     }
 
@@ -566,22 +566,23 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
-        if properties.reduction != self.superblock.properties.reduction {
+        if properties.reduction != self.pool.superblock.properties.reduction {
             return self.change_reduction(id, properties, out);
         }
         // While data moves between layouts the same spare factor may give a little less than was
         // promised, and a crash may have undone trims that a larger one was admitted for: a spare
         // factor that is not larger takes nothing away, and is never refused.
-        let asks_for_more = properties.spare_per_mille > self.superblock.properties.spare_per_mille;
+        let asks_for_more =
+            properties.spare_per_mille > self.pool.superblock.properties.spare_per_mille;
         let plan = match self.plan_now(properties.spare_per_mille) {
-            Ok(plan) if asks_for_more || plan.usable_bytes >= self.plan.usable_bytes => plan,
+            Ok(plan) if asks_for_more || plan.usable_bytes >= self.pool.plan.usable_bytes => plan,
             // Between two layouts a tiny pool may have too few segments for the reserve of the
             // larger map.
             Err(_) if asks_for_more => {
                 let why = "too few segments may be used for now: wait until `pool status` shows no growth or removal";
                 return Err(ControlError::NoSpace(why.into()));
             }
-            Ok(_) | Err(_) => self.plan.clone(),
+            Ok(_) | Err(_) => self.pool.plan.clone(),
         };
         if asks_for_more && self.bytes_beside(&plan) > plan.usable_bytes {
             return Err(ControlError::NoSpace(
@@ -596,7 +597,7 @@ impl Engine {
         self.report_promises(out);
         self.segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.superblock.properties = properties;
+        self.pool.superblock.properties = properties;
         let ticket = self.superblock_writer.request();
         self.control.when_recorded(id, ticket);
         self.superblock_step(out);
@@ -640,7 +641,7 @@ impl Engine {
         let Some((id, export, stage)) = self.control.shutdown else {
             return;
         };
-        if self.read_only {
+        if self.pool.read_only {
             return self.end_as_is(id, out);
         }
         if self.has_no_room_to_end() {
@@ -685,9 +686,9 @@ impl Engine {
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
                     // Nothing to replay from here on; who may open it next is a matter of the host
                     // alone.
-                    self.superblock.state = PoolState::Exported;
+                    self.pool.superblock.state = PoolState::Exported;
                     if export {
-                        self.superblock.host = windrow_types::Uuid::default();
+                        self.pool.superblock.host = windrow_types::Uuid::default();
                     }
                     let ticket = self.superblock_writer.request();
                     self.control.shutdown = Some((id, export, Stage::Superblock { ticket }));

@@ -280,20 +280,21 @@ impl Engine {
     /// doubling, is worth a checkpoint: a daemon that is killed must not forget that data is
     /// damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
-        let is_new = self.damage.note(key, self.wall.unix_s(self.now_ns));
+        let is_new = self.damage.note(key, self.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
         is_new
     }
 
     /// Adds a block that is lost with shared content: a notice of its own names it.
     pub(crate) fn note_reference_lost(&mut self, key: BlockKey) {
-        self.damage.note_named(key, self.wall.unix_s(self.now_ns));
+        self.damage
+            .note_named(key, self.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
     }
 
     fn keep_damage(&mut self) {
         let known = self.damage.known.blocks;
-        if known > 2 * self.damage.kept && !self.read_only && !self.control.shutting_down() {
+        if known > 2 * self.damage.kept && !self.pool.read_only && !self.control.shutting_down() {
             self.damage.kept = known;
             self.checkpoint.request();
         }

@@ -257,7 +257,7 @@ impl Engine {
 
     /// What is kept beside the blocks of users, and what these may be.
     pub(crate) fn kept(&self) -> crate::format::Kept {
-        crate::format::Kept::of(&self.superblock)
+        crate::format::Kept::of(&self.pool.superblock)
     }
 
     /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if
@@ -501,7 +501,7 @@ impl Engine {
             self.volumes.release_space(0, weight(&old));
             if old.has_payload() {
                 self.segments.remove_live(
-                    self.codec.segment(old.address()),
+                    self.pool.codec.segment(old.address()),
                     old.length_units(),
                     applied,
                     BatchSeq(0),

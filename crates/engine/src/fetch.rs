@@ -152,6 +152,7 @@ impl Engine {
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         self.segments.get_mut(spec.segment).pins += 1;
         let (member, _) = self
+            .pool
             .zones
             .locate(spec.segment)
             .address(spec.row, spec.column);
@@ -180,7 +181,7 @@ impl Engine {
             fetch,
             serial,
             member,
-            since_ns: self.now_ns,
+            since_ns: self.pool.now_ns,
             was_late: false,
         };
         let is_passed_over = is_watched && is_held && self.is_passed_over(fetch, member);
@@ -205,7 +206,7 @@ impl Engine {
     /// True if the member of its own column owes too much to be asked: that counts as a late read
     /// there.
     fn is_passed_over(&mut self, at: u32, member: MemberId) -> bool {
-        let is_bounded = self.superblock.properties.read_latency_bound_ms > 0;
+        let is_bounded = self.pool.superblock.properties.read_latency_bound_ms > 0;
         let is_passed_over =
             is_bounded && self.slow.has_many_outstanding(member) && self.can_ask_more(at);
         if is_passed_over {
@@ -220,7 +221,7 @@ impl Engine {
         let Some(fetch) = self.fetches.get_mut(at) else {
             return;
         };
-        fetch.direct_since_ns = Some(self.now_ns);
+        fetch.direct_since_ns = Some(self.pool.now_ns);
         let came = self.members.list[fetch.member.index()].came;
         // (What another device in its place has done before says nothing of this one.)
         fetch.own_is_bad &= came == std::mem::replace(&mut fetch.came, came);
@@ -236,10 +237,14 @@ impl Engine {
         fetch.under_way += 1;
         fetch.gathered.ask(column);
         let (member, offset) = self
+            .pool
             .zones
             .locate(fetch.spec.segment)
             .address(fetch.spec.row, column);
-        let buf = self.buffers.get(fetch.spec.rows as usize * BLOCK_SIZE);
+        let buf = self
+            .memory
+            .buffers
+            .get(fetch.spec.rows as usize * BLOCK_SIZE);
         self.send(
             member,
             MemberOp::Read { offset, buf },
@@ -262,7 +267,7 @@ impl Engine {
         buf: Option<Buf>,
         out: &mut Outbox,
     ) {
-        let now_ns = self.now_ns;
+        let now_ns = self.pool.now_ns;
         let Some(fetch) = self.fetches.get_mut(at) else {
             return;
         };
@@ -355,7 +360,7 @@ impl Engine {
             good: false,
         };
         fetch.stage = Stage::Verifying(bytes);
-        fetch.since_ns = Some(self.now_ns);
+        fetch.since_ns = Some(self.pool.now_ns);
         out.jobs.push(Job(Work::Checksum(Box::new(work))));
     }
 
@@ -368,7 +373,8 @@ impl Engine {
             return;
         };
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
-            self.stages.record(Times::ReadVerify, since_ns, self.now_ns);
+            self.stages
+                .record(Times::ReadVerify, since_ns, self.pool.now_ns);
         }
         if good {
             self.finish_fetch(at, Some(bytes), out)
@@ -387,8 +393,9 @@ impl Engine {
         let Some(piece) = compressed else {
             return Some(bytes);
         };
-        let mut block = self.buffers.get(BLOCK_SIZE);
-        self.codecs
+        let mut block = self.memory.buffers.get(BLOCK_SIZE);
+        self.memory
+            .codecs
             .decompress_stored(&bytes[piece.range()], &mut block)
             .then(|| block.freeze())
     }
@@ -400,7 +407,7 @@ impl Engine {
         fetch.stage = Stage::Answered;
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.stages
-                .record(Times::ReadRebuild, since_ns, self.now_ns);
+                .record(Times::ReadRebuild, since_ns, self.pool.now_ns);
         }
         let (segment, goal, row, coming) = (
             fetch.spec.segment,
@@ -416,7 +423,7 @@ impl Engine {
         let spec = further.map(|further| (further, fetch.spec.clone()));
         self.drop_answered(at);
         for column in coming {
-            let (member, _) = self.zones.locate(segment).address(row, column);
+            let (member, _) = self.pool.zones.locate(segment).address(row, column);
             self.slow.owe(member);
         }
         if let Some((further, spec)) = spec {

@@ -149,7 +149,7 @@ impl FlushState {
 impl Engine {
     /// A flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
-        if self.read_only || self.volumes.sync_of(volume) == SyncMode::Disabled {
+        if self.pool.read_only || self.volumes.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
         }
         let horizon = self.lsns.last();
@@ -164,7 +164,7 @@ impl Engine {
         let waiting = Waiting {
             horizon,
             waiter,
-            since_ns: Some(self.now_ns),
+            since_ns: Some(self.pool.now_ns),
         };
         self.listen();
         if horizon <= self.durable_lsn() && !self.members.unrecorded_loss {
@@ -185,7 +185,7 @@ impl Engine {
     /// Flushes what has been at risk for as long as the pool allows.
     pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
         let (newest, durable_lsn) = (self.lsns.last(), self.durable_lsn());
-        if newest <= durable_lsn || self.read_only {
+        if newest <= durable_lsn || self.pool.read_only {
             self.flush.aging = None;
             return;
         }
@@ -193,10 +193,13 @@ impl Engine {
             .flush
             .aging
             .filter(|(through, _)| *through > durable_lsn)
-            .unwrap_or((newest, self.now_ns));
+            .unwrap_or((newest, self.pool.now_ns));
         self.flush.aging = Some((through, since_ns));
-        if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) {
-            self.flush.aging = Some((newest, self.now_ns));
+        if self
+            .aged_flush_ns()
+            .is_some_and(|due| self.pool.now_ns >= due)
+        {
+            self.flush.aging = Some((newest, self.pool.now_ns));
             // (One at a time: a member that hangs answers none of them.)
             if !self
                 .flush
@@ -211,7 +214,7 @@ impl Engine {
 
     /// When data at risk is flushed, if no flush comes before.
     pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
-        let age_ms = u64::from(self.superblock.properties.flush_age_ms);
+        let age_ms = u64::from(self.pool.superblock.properties.flush_age_ms);
         self.flush
             .aging
             .filter(|_| age_ms > 0)
@@ -220,7 +223,7 @@ impl Engine {
 
     /// Seals the open user batch if a waiter needs it, begins a round if one is due.
     pub(crate) fn flush_round_check(&mut self, out: &mut Outbox) {
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             return;
         }
         self.end_journal_round(out);
@@ -275,7 +278,7 @@ impl Engine {
             seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
             moves: self.moves_committed_through(),
             left: dirty.len() as u32,
-            since_ns: (!dirty.is_empty()).then_some(self.now_ns),
+            since_ns: (!dirty.is_empty()).then_some(self.pool.now_ns),
         });
         for member in &dirty {
             self.members.set_dirty(*member, false);
@@ -300,7 +303,7 @@ impl Engine {
     /// Ends the round, unless a loss must be recorded first (the superblock writer calls
     /// `flush_round_check` again then).
     fn end_round(&mut self, out: &mut Outbox) {
-        if self.members.unrecorded_loss || self.stopped.is_some() {
+        if self.members.unrecorded_loss || self.pool.stopped.is_some() {
             // The round proves nothing about the member that failed; with the loss on record the
             // others carry the data. A new round is cheap and has no doubt in it.
             self.flush.round = None;
@@ -311,7 +314,8 @@ impl Engine {
             return;
         };
         if let Some(since_ns) = round.since_ns {
-            self.stages.record(Stage::LogFlush, since_ns, self.now_ns);
+            self.stages
+                .record(Stage::LogFlush, since_ns, self.pool.now_ns);
         }
         self.flush.ended = self.flush.begun;
         self.lsns.set_durable(round.through);
@@ -354,7 +358,8 @@ impl Engine {
             if let Some(since_ns) = waiting.since_ns.take()
                 && matches!(waiting.waiter, Waiter::Request { .. })
             {
-                self.stages.record(Stage::FlushWait, since_ns, self.now_ns);
+                self.stages
+                    .record(Stage::FlushWait, since_ns, self.pool.now_ns);
             }
         }
     }
@@ -365,7 +370,8 @@ impl Engine {
             self.counters.flushes += 1;
             // What it asked for was durable before a round began for it.
             if let Some(since_ns) = waiting.since_ns {
-                self.stages.record(Stage::FlushWait, since_ns, self.now_ns);
+                self.stages
+                    .record(Stage::FlushWait, since_ns, self.pool.now_ns);
             }
         }
         waiting.answer(out);

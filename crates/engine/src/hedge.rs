@@ -279,7 +279,7 @@ impl HedgedReads {
 impl Engine {
     /// Bound of reads now; `None`: late reads are nobody's business.
     fn late_after_ns(&self) -> Option<u64> {
-        let floor_ms = self.superblock.properties.read_latency_bound_ms;
+        let floor_ms = self.pool.superblock.properties.read_latency_bound_ms;
         (floor_ms > 0).then(|| self.slow.bound_ns(floor_ms))
     }
 
@@ -308,7 +308,7 @@ impl Engine {
             .watched
             .front()
             .copied()
-            .filter(|watch| watch.since_ns + bound <= self.now_ns)
+            .filter(|watch| watch.since_ns + bound <= self.pool.now_ns)
         {
             self.slow.watched.pop_front();
             if self.is_watched(&watch) {
@@ -316,7 +316,7 @@ impl Engine {
                     self.slow.member(watch.member).span_late += 1;
                     self.members.note_late_read(watch.member);
                 }
-                self.slow.quarantine(watch, self.now_ns);
+                self.slow.quarantine(watch, self.pool.now_ns);
             }
         }
         self.go_around(out);
@@ -335,7 +335,7 @@ impl Engine {
             }
             if self.can_ask_more(watch.fetch) {
                 if !self.slow.has_many_outstanding(watch.member) {
-                    is_used_up = is_used_up || !self.slow.may_go_around(self.now_ns);
+                    is_used_up = is_used_up || !self.slow.may_go_around(self.pool.now_ns);
                     if is_used_up && !self.slow.is_any_passed_over() {
                         return self.slow.aside.push_front(watch);
                     }
@@ -349,7 +349,7 @@ impl Engine {
             // What it waits for now may keep it waiting, too; and if nobody could help, there may
             // be somebody then.
             self.slow.watch_again(Watch {
-                since_ns: self.now_ns,
+                since_ns: self.pool.now_ns,
                 ..watch
             });
         }
@@ -357,10 +357,10 @@ impl Engine {
 
     /// At the end of a span members become slow, or cease to be.
     fn end_slow_span(&mut self, out: &mut Outbox) {
-        if self.now_ns < self.slow.span_ends_ns {
+        if self.pool.now_ns < self.slow.span_ends_ns {
             return;
         }
-        self.slow.span_ends_ns = self.now_ns + SLOW_SPAN_NS;
+        self.slow.span_ends_ns = self.pool.now_ns + SLOW_SPAN_NS;
         for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.slow.members) {
             let (reads, late) = (tempo.span_reads, tempo.span_late);
             if tempo.end_span() {
@@ -388,7 +388,7 @@ impl Engine {
         [turn, late]
             .into_iter()
             .flatten()
-            .filter(|at| *at > self.now_ns)
+            .filter(|at| *at > self.pool.now_ns)
             .min()
     }
 }

@@ -221,7 +221,7 @@ impl Journal {
 impl Engine {
     /// Where the journals lie.
     pub fn journals(&self) -> &Journals {
-        &self.superblock.journals
+        &self.pool.superblock.journals
     }
 
     /// Every order up to the first one is durable in the log, up to the second one in the log or in
@@ -245,7 +245,7 @@ impl Engine {
     pub fn uses_journal_devices(&self) -> bool {
         self.journal
             .ring()
-            .is_some_and(|ring| self.superblock.journals.devices() & ring.area.members != 0)
+            .is_some_and(|ring| self.pool.superblock.journals.devices() & ring.area.members != 0)
     }
 
     /// Which journal is used: the one on its own devices as long as one of them is there and whole.
@@ -310,7 +310,7 @@ impl Engine {
     pub(crate) fn trim_backlog(&mut self) {
         let durable_lsn = self.durable_lsn();
         let backlog = &mut self.journal.backlog;
-        if backlog.listening && self.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
+        if backlog.listening && self.pool.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
             backlog.clear();
         }
         backlog.release(durable_lsn);
@@ -322,7 +322,7 @@ impl Engine {
         if self.journal.rings.is_empty() {
             return;
         }
-        self.journal.backlog.flushed_ns = self.now_ns;
+        self.journal.backlog.flushed_ns = self.pool.now_ns;
         if self.journal.backlog.listening {
             return;
         }
@@ -462,7 +462,7 @@ impl Engine {
     /// True if the member is a journal device that has left, and nobody else may have what was
     /// promised on it.
     pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
-        let is_device = self.superblock.journals.devices() >> member.0 & 1 == 1;
+        let is_device = self.pool.superblock.journals.devices() >> member.0 & 1 == 1;
         // A round that is under way decides later that its journal is left.
         let undecided = self.journal.round.is_some()
             && self
@@ -475,7 +475,7 @@ impl Engine {
     /// When the open batch of a stream is to be sealed at the latest: what is promised is not at
     /// risk, but keeps memory, chunks and dead segments waiting.
     pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
-        let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
+        let age = u64::from(self.pool.superblock.properties.seal_age_ms) * 1_000_000;
         let open = &self.stream(stream).open;
         if !is_user(stream) {
             return open.since_ns + age;

@@ -38,6 +38,7 @@ mod member;
 mod pending;
 mod piece;
 mod policy;
+mod pool;
 mod ranges;
 mod read;
 mod rebuild;
@@ -79,10 +80,8 @@ pub use write::ReductionSums;
 
 use lsn::LsnClock;
 use std::collections::VecDeque;
-use windrow_format::superblock::Superblock;
-use windrow_geometry::ZoneMap;
-use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
-use windrow_types::{AddressCodec, BatchSeq, Lsn, MAX_STREAMS};
+use windrow_io::{Completion, Reply, RequestError, RequestId};
+use windrow_types::{BatchSeq, Lsn, MAX_STREAMS};
 use write::Arrived;
 
 /// Why the pool stopped. It never starts again by itself.
@@ -99,19 +98,8 @@ pub(crate) enum StopReason {
 /// A pool in service.
 #[derive(Debug)]
 pub struct Engine {
-    superblock: Superblock,
-    zones: ZoneMap,
-    codec: AddressCodec,
-    plan: PoolPlan,
-    limits: Limits,
-    read_only: bool,
-    stopped: Option<StopReason>,
-    now_ns: u64,
-    buffers: BufPool,
-    /// What packs and unpacks blocks, here and in jobs.
-    codecs: windrow_reduction::Codecs,
-    zeroes: windrow_io::Payload,
-    ones: windrow_io::Payload,
+    pool: pool::Pool,
+    memory: pool::Memory,
 
     members: member::Members,
     superblock_writer: member::SuperblockWriter,
@@ -156,7 +144,7 @@ impl Engine {
     pub fn apply(&mut self, events: &mut Vec<Event>, out: &mut Outbox) {
         // Told last, it is the time of the whole group.
         if let Some(Event::Tick(now)) = events.last() {
-            self.now_ns = self.now_ns.max(*now);
+            self.pool.now_ns = self.pool.now_ns.max(*now);
         }
         self.look_at_load();
         self.warm_events(events);
@@ -166,7 +154,7 @@ impl Engine {
                 Event::Member(done) => self.member_done(done, out),
                 Event::Job(job) => self.job_done(job, out),
                 Event::Control(request) => self.control_request(request, out),
-                Event::Tick(now) => self.now_ns = self.now_ns.max(now),
+                Event::Tick(now) => self.pool.now_ns = self.pool.now_ns.max(now),
             }
         }
         loop {
@@ -182,7 +170,7 @@ impl Engine {
 
     /// Everything that may go on after a group of events, in the order of the data's way.
     fn advance(&mut self, out: &mut Outbox) {
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             return self.refuse_waiting(out);
         }
         loop {
@@ -244,7 +232,7 @@ impl Engine {
 
     /// Stops the pool for good: every waiting and later request fails.
     pub(crate) fn stop(&mut self, reason: StopReason, out: &mut Outbox) {
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             return;
         }
         if reason != StopReason::Shutdown {
@@ -252,7 +240,7 @@ impl Engine {
                 reason: self.stop_text(&reason),
             });
         }
-        self.stopped = Some(reason);
+        self.pool.stopped = Some(reason);
         self.cancel_all_held();
         self.refuse_waiting(out);
     }
@@ -262,7 +250,8 @@ impl Engine {
         match reason {
             StopReason::TooManyLost => {
                 let has_data = |at: &usize| {
-                    self.zones
+                    self.pool
+                        .zones
                         .zones()
                         .iter()
                         .any(|zone| zone.members >> at & 1 == 1)
@@ -286,7 +275,7 @@ impl Engine {
 
     /// True after a fault or a completed shutdown.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.is_some()
+        self.pool.stopped.is_some()
     }
 
     fn fail(&self, id: RequestId, error: RequestError, out: &mut Outbox) {
@@ -344,7 +333,7 @@ impl Engine {
     /// When the driver must send a tick at the latest.
     fn next_wake(&self) -> Option<u64> {
         if self.ranges.has_walks() || !self.survey.is_idle() {
-            return Some(self.now_ns);
+            return Some(self.pool.now_ns);
         }
         let open = self
             .streams
@@ -352,11 +341,11 @@ impl Engine {
             .filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
         let due = open.map(|s| self.open_batch_due_ns(s.id));
         // What is overdue could not be sealed and waits for a completion, not for time.
-        due.filter(|due| *due > self.now_ns)
-            .chain(self.scrub.wake_at_ns(self.now_ns))
-            .chain(self.rebuild.wake_at_ns(self.now_ns))
-            .chain(self.cleaner.cleaning_goes_on().then_some(self.now_ns))
-            .chain(self.reshape.wake_at_ns(self.now_ns))
+        due.filter(|due| *due > self.pool.now_ns)
+            .chain(self.scrub.wake_at_ns(self.pool.now_ns))
+            .chain(self.rebuild.wake_at_ns(self.pool.now_ns))
+            .chain(self.cleaner.cleaning_goes_on().then_some(self.pool.now_ns))
+            .chain(self.reshape.wake_at_ns(self.pool.now_ns))
             .chain(self.slow_wake_ns())
             .chain(self.members.hang_wake_ns())
             .chain(self.journal.wake_at_ns())

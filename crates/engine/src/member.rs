@@ -343,7 +343,7 @@ impl Engine {
         } else {
             "taken out of service by the administrator".to_owned()
         };
-        self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
+        self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.pool.now_ns)));
         self.scheduler.cancel_held(member);
         self.drop_shadow_with(member, out);
         out.notices.push(if has_failed {
@@ -358,7 +358,7 @@ impl Engine {
         }
         let changed = self.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
-        if !redundancy_holds(&self.zones, &self.members.list) {
+        if !redundancy_holds(&self.pool.zones, &self.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
         self.choose_journal();
@@ -376,10 +376,10 @@ impl Engine {
         member: MemberId,
         change: Change,
     ) -> Result<(), &'static str> {
-        let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
-        let generation = self.superblock.generation.next();
+        let newest = self.pool.superblock.checkpoints[0].map_or(0, |root| root.id);
+        let generation = self.pool.superblock.generation.next();
         slot_state::change(
-            &mut self.superblock.members[member.index()],
+            &mut self.pool.superblock.members[member.index()],
             change,
             newest,
             generation,

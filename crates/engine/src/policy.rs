@@ -264,6 +264,7 @@ impl Engine {
         plan: &PoolPlan,
     ) -> Result<Policy, String> {
         let shapes = self
+            .pool
             .zones
             .current()
             .map(|zone| crate::format::payload_blocks(&zone.shape));
@@ -274,7 +275,7 @@ impl Engine {
             segment_blocks,
             self.segments.count(),
             self.volumes.arena.max_pages(),
-            self.limits.placement_bytes,
+            self.pool.limits.placement_bytes,
         )
     }
 
@@ -398,7 +399,7 @@ impl Engine {
             .map(|v| v.map.get(&self.volumes.arena, key.lba()));
         let place = entry
             .filter(|entry| entry.has_payload() && !flying)
-            .map(|entry| self.segments.spot(self.codec.segment(entry.address())));
+            .map(|entry| self.segments.spot(self.pool.codec.segment(entry.address())));
         if place.is_some() || flying {
             let place = place.unwrap_or(Place {
                 segment: 0,
@@ -496,7 +497,7 @@ impl Engine {
             {
                 return Takes::No;
             }
-            let shape = *self.zones.shape(s.position.segment);
+            let shape = *self.pool.zones.shape(s.position.segment);
             let last_chunk = s.position.row + shape.chunk_rows >= shape.rows;
             if s.open.is_empty()
                 && last_chunk
@@ -537,7 +538,7 @@ impl Engine {
     /// Opens the further streams that the policy wants.
     pub(crate) fn open_streams(&mut self) {
         if !self.policy.opens
-            || self.read_only
+            || self.pool.read_only
             || self.control.shutting_down()
             || !self.is_settled_after_start()
         {
@@ -556,7 +557,7 @@ impl Engine {
                 };
                 // Software that knows three streams only must not open the pool. The flag is in
                 // force with the root that names the stream.
-                self.superblock.features.incompatible |= Features::STREAMS;
+                self.pool.superblock.features.incompatible |= Features::STREAMS;
                 self.segments.open(segment, id);
                 self.scrub.forget_segment(segment);
                 let usable_from = self.checkpoint.current() + 1;

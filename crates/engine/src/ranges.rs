@@ -211,7 +211,7 @@ impl Engine {
             }
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
-                let segment = self.codec.segment(old.address());
+                let segment = self.pool.codec.segment(old.address());
                 self.segments
                     .remove_live(segment, old.length_units(), lsn, BatchSeq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);

@@ -266,8 +266,8 @@ impl Engine {
     fn push_content(&self, content: Content, parts: &mut Vec<Part>) {
         let constant = match content {
             Content::Data(payload) => return parts.push(Part::Ready(payload)),
-            Content::Ones => &self.ones,
-            Content::Zero | Content::Hole => &self.zeroes,
+            Content::Ones => &self.memory.ones,
+            Content::Zero | Content::Hole => &self.memory.zeroes,
         };
         if let Some(Part::Ready(last)) = parts.last_mut()
             && last.len() < CONSTANT_BYTES
@@ -280,11 +280,11 @@ impl Engine {
     }
 
     pub(crate) fn push_mapped(&self, lba: Lba, entry: MapEntry, parts: &mut Vec<Part>) {
-        let segment = self.codec.segment(entry.address());
-        let block = self.codec.block(entry.address());
+        let segment = self.pool.codec.segment(entry.address());
+        let block = self.pool.codec.block(entry.address());
         let (column, row, batch_end) = self.locate_block(segment, block);
         let within =
-            (self.codec.offset_units(entry.address()) % u64::from(FULL_BLOCK_UNITS)) as u32;
+            (self.pool.codec.offset_units(entry.address()) % u64::from(FULL_BLOCK_UNITS)) as u32;
         let piece = |row: u32| {
             Piece::of_units(
                 row * u32::from(FULL_BLOCK_UNITS) + within,
@@ -324,7 +324,7 @@ impl Engine {
 
     /// Column, row and end of the batch of a data block.
     pub(crate) fn locate_block(&self, segment: SegmentId, block: u64) -> (Column, u32, u32) {
-        let shape = self.zones.shape(segment);
+        let shape = self.pool.zones.shape(segment);
         let (start, rows) = self.segments.get(segment).batch_at(shape.row_hint(block));
         let (column, row) = shape.locate(start, rows, block);
         (column, row, start + rows)
@@ -342,7 +342,7 @@ impl Engine {
             // (Repairs are noted before.)
             let pieces = std::mem::take(&mut info.compressed);
             let is_small = pieces.len() <= INLINE_DECOMPRESS_BLOCKS;
-            let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
+            let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
             let mut work = UnpackWork {
                 read: at,
                 part,
@@ -374,7 +374,7 @@ impl Engine {
                     .map(|number| {
                         (
                             BlockKey::new(volume, Lba(first.0 + u64::from(number))),
-                            info.place(&self.codec, number),
+                            info.place(&self.pool.codec, number),
                         )
                     })
                     .collect();
@@ -460,7 +460,7 @@ impl Engine {
         let first = Lba(info.first.0 + u64::from(number));
         let addresses: Vec<Address> = (number..)
             .take(pieces.len())
-            .map(|number| info.place(&self.codec, number))
+            .map(|number| info.place(&self.pool.codec, number))
             .collect();
         out.notices.push(Notice::Repaired {
             volume,

@@ -154,20 +154,20 @@ impl Engine {
         let members = self.members.rebuilding();
         let mut since_known = 0u64;
         for record in (0..64).filter(|m| members >> m & 1 == 1) {
-            let record_of = &mut self.superblock.members[record];
+            let record_of = &mut self.pool.superblock.members[record];
             if record_of.listed_from == 0 || root < record_of.listed_from {
                 record_of.listed_from = root + 1;
                 since_known |= 1 << record;
             }
         }
-        for id in self.zones.clone().segments() {
+        for id in self.pool.zones.clone().segments() {
             let on = self.members_of(id);
             let s = self.segments.get(id);
             // Since when a member may have missed something says more than a list that is not
             // there.
             let missed = |m: &usize| {
                 since_known >> m & 1 == 1
-                    && missed_segments(s, self.superblock.members[*m].missed_from)
+                    && missed_segments(s, self.pool.superblock.members[*m].missed_from)
             };
             let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
             let stale = if s.filled_rows > 0 {
@@ -186,8 +186,8 @@ impl Engine {
     /// Members that hold a part of a segment, as a bit mask: of a zone with more members than
     /// columns only some do.
     pub(crate) fn members_of(&self, segment: SegmentId) -> u64 {
-        let location = self.zones.locate(segment);
-        (0..usize::from(self.zones.shape(segment).width)).fold(0, |mask, position| {
+        let location = self.pool.zones.locate(segment);
+        (0..usize::from(self.pool.zones.shape(segment).width)).fold(0, |mask, position| {
             mask | 1 << location.extent(position).0.0
         })
     }
@@ -200,7 +200,7 @@ impl Engine {
 
     /// Goes on with the rebuild.
     pub(crate) fn rebuild_step(&mut self, out: &mut Outbox) {
-        if !self.rebuild.active || self.read_only {
+        if !self.rebuild.active || self.pool.read_only {
             return;
         }
         let members = self.members.rebuilding();
@@ -211,7 +211,7 @@ impl Engine {
         let members = self.members.rebuilding();
         self.rebuild
             .meter
-            .note(self.now_ns, self.rebuild.sums.written_bytes);
+            .note(self.pool.now_ns, self.rebuild.sums.written_bytes);
         self.note_flushed();
         let stop = members == 0 || self.control.shutting_down();
         loop {
@@ -232,7 +232,14 @@ impl Engine {
             }
             match self.next_to_rebuild() {
                 Some(at) if self.rebuild.current[at].row >= self.rebuild.current[at].end => {}
-                Some(_) if !self.rebuild.throttle.may_begin(self.now_ns, &self.users) => return,
+                Some(_)
+                    if !self
+                        .rebuild
+                        .throttle
+                        .may_begin(self.pool.now_ns, &self.users) =>
+                {
+                    return;
+                }
                 Some(at) => self.rebuild_batch(at, out),
                 None if !self.rebuild.current.is_empty() || self.end_of_queue(out) => return,
                 None => {}
@@ -361,7 +368,7 @@ impl Engine {
         }
         self.rebuild.sums.read_bytes += read;
         self.rebuild.current[at].verifications += 1;
-        let properties = &self.superblock.properties;
+        let properties = &self.pool.superblock.properties;
         let of_member = u64::from(rows) * BLOCK_BYTES;
         let (bound, floor) = (
             time_at(of_member, properties.rebuild_rate),
@@ -370,12 +377,12 @@ impl Engine {
         let bytes = self.batch_bytes(segment, rows);
         self.rebuild
             .throttle
-            .begin(self.now_ns, bytes, bound, floor);
+            .begin(self.pool.now_ns, bytes, bound, floor);
     }
 
     /// Bytes of a batch on all members: about what an examination needs of memory.
     pub(crate) fn batch_bytes(&self, segment: SegmentId, rows: u32) -> u64 {
-        u64::from(self.zones.shape(segment).width) * u64::from(rows) * BLOCK_BYTES
+        u64::from(self.pool.zones.shape(segment).width) * u64::from(rows) * BLOCK_BYTES
     }
 
     /// Lets go of the segments of which nothing is under way and nothing is left to begin.
@@ -403,8 +410,8 @@ impl Engine {
             }
         }
         // A member that flushes serves nobody meanwhile: beside users it is asked to seldom.
-        let is_due = !self.users.are_about(self.now_ns)
-            || self.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
+        let is_due = !self.users.are_about(self.pool.now_ns)
+            || self.pool.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
         if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
             self.flush_rebuilt();
         }
@@ -431,7 +438,7 @@ impl Engine {
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
-            _ if self.stopped.is_some() => {}
+            _ if self.pool.stopped.is_some() => {}
             // What is on the member now may be the only good copy of a part: nothing that is not
             // verified is written over it.
             _ if damaged => self.rebuild.sums.damaged_batches += 1,
@@ -439,7 +446,11 @@ impl Engine {
             Some(_) if self.fault == InjectedFault::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
-                    let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
+                    let (member, offset) = self
+                        .pool
+                        .zones
+                        .locate(segment)
+                        .address(row, Column(c as u8));
                     let target = if stale >> member.0 & 1 == 1 {
                         member
                     } else {
@@ -461,7 +472,7 @@ impl Engine {
         }
         self.rebuild
             .throttle
-            .end(self.now_ns, self.batch_bytes(segment, rows));
+            .end(self.pool.now_ns, self.batch_bytes(segment, rows));
         if let Some(current) = self
             .rebuild
             .current
@@ -483,7 +494,7 @@ impl Engine {
     pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
         let bytes = u64::from(blocks) * BLOCK_BYTES;
         self.rebuild.sums.read_bytes += bytes;
-        let properties = &self.superblock.properties;
+        let properties = &self.pool.superblock.properties;
         self.rebuild
             .throttle
             .charge(time_at(bytes, properties.rebuild_rate), 0);
@@ -496,10 +507,10 @@ impl Engine {
             stale
                 & self
                     .exchanges
-                    .stale_bits_of(self.zones.locate(segment).address(row, Column(*c)).0)
+                    .stale_bits_of(self.pool.zones.locate(segment).address(row, Column(*c)).0)
                 != 0
         };
-        (0..self.zones.shape(segment).width)
+        (0..self.pool.zones.shape(segment).width)
             .filter(is_stale)
             .fold(0, |mask, c| mask | 1 << c)
     }
@@ -516,7 +527,7 @@ impl Engine {
     pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
         self.note_flushed();
         let rebuild = &mut self.rebuild;
-        rebuild.round_ns = self.now_ns;
+        rebuild.round_ns = self.pool.now_ns;
         let mut segments = rebuild
             .flushing
             .take()
@@ -600,7 +611,7 @@ impl Engine {
             .failed
             .iter()
             .any(|segment| self.is_stale(*segment));
-        if is_left && self.now_ns < self.rebuild.retry_at_ns {
+        if is_left && self.pool.now_ns < self.rebuild.retry_at_ns {
             self.empty_failed();
             self.leave_failed(out);
             self.hurry_failed();
@@ -616,7 +627,7 @@ impl Engine {
         if all_failed && self.rebuild.retry_at_ns == 0 {
             // All that is left could not be had: the members stay as they are, and it is tried
             // again after a while.
-            self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
+            self.rebuild.retry_at_ns = self.pool.now_ns + REBUILD_RETRY_NS;
             self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
             self.rebuild.hurried = 0;
@@ -721,7 +732,7 @@ impl Engine {
         }
         if self.rebuild.recording.take().is_some() {
             let is_whole = |member: &MemberId| {
-                self.superblock.members[member.index()].state == MemberState::Online
+                self.pool.superblock.members[member.index()].state == MemberState::Online
             };
             let (whole, others): (Vec<_>, Vec<_>) = self
                 .rebuild

@@ -108,7 +108,7 @@ impl ReductionState {
 impl Engine {
     /// True if the charge is what counts.
     fn counts_charge(&self) -> bool {
-        self.superblock.properties.reduction == Reduction::Capacity
+        self.pool.superblock.properties.reduction == Reduction::Capacity
             || self.reduction.change.is_some()
     }
 
@@ -130,17 +130,20 @@ impl Engine {
 
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
-        let beyond = self.volumes.index_pages_beyond(&self.plan);
-        let units_max = (self.plan.usable_bytes / ADDRESS_UNIT as u64)
+        let beyond = self.volumes.index_pages_beyond(&self.pool.plan);
+        let units_max = (self.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.volumes.charge() + need.units <= units_max;
         let blocks_max = match &self.reduction.change {
             Some(change) => change.blocks_max,
-            None => (self.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
+            None => (self.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
         let fits_blocks =
             need.blocks == 0 || self.volumes.used_blocks() + need.blocks <= blocks_max;
-        match (self.superblock.properties.reduction, &self.reduction.change) {
+        match (
+            self.pool.superblock.properties.reduction,
+            &self.reduction.change,
+        ) {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,
             (Reduction::Capacity, None) => fits_charge,
@@ -153,7 +156,7 @@ impl Engine {
         let Some(Change { before, .. }) = self.reduction.change.as_deref() else {
             return plan;
         };
-        let usable_bytes = if self.superblock.properties.reduction == Reduction::Capacity {
+        let usable_bytes = if self.pool.superblock.properties.reduction == Reduction::Capacity {
             plan.usable_bytes
         } else {
             before.usable_bytes
@@ -180,8 +183,8 @@ impl Engine {
             let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }
-        let before = self.plan.clone();
-        let was = std::mem::replace(&mut self.superblock.properties, properties);
+        let before = self.pool.plan.clone();
+        let was = std::mem::replace(&mut self.pool.superblock.properties, properties);
         let plan = self
             .plan_now(properties.spare_per_mille)
             .map_err(|error| ControlError::NoSpace(error.to_string()));
@@ -191,7 +194,7 @@ impl Engine {
                 .map_err(ControlError::Invalid)
                 .map(|policy| (plan, policy))
         });
-        let (plan, policy) = policy.inspect_err(|_| self.superblock.properties = was)?;
+        let (plan, policy) = policy.inspect_err(|_| self.pool.superblock.properties = was)?;
         let spare = if properties.reduction == Reduction::Capacity {
             &before
         } else {
@@ -199,7 +202,7 @@ impl Engine {
         };
         let blocks_max = spare.usable_bytes / BLOCK_BYTES;
         if properties.reduction == Reduction::Capacity {
-            self.superblock.features.incompatible |= Features::CAPACITY;
+            self.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
         let ticket = self.superblock_writer.request();
         self.reduction.change = Some(Box::new(Change {
@@ -219,7 +222,7 @@ impl Engine {
 
     /// Checks that the pool can be as the properties say now, with this plan.
     fn check_way(&self, plan: &PoolPlan) -> Result<(), ControlError> {
-        let (way, usable) = (self.superblock.properties.reduction, plan.usable_bytes);
+        let (way, usable) = (self.pool.superblock.properties.reduction, plan.usable_bytes);
         let (used, what) = match way {
             Reduction::Spare => (
                 self.volumes.used_blocks() * BLOCK_BYTES,
@@ -257,7 +260,7 @@ impl Engine {
         {
             return;
         }
-        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+        if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
             self.take_plan(plan);
         }
         self.report_promises(out);
@@ -266,8 +269,8 @@ impl Engine {
     /// For `status`.
     pub(crate) fn reduction_use(&self) -> ReductionUse {
         let (blocks, charge) = (self.volumes.used_blocks(), self.volumes.charge());
-        let full = 1.0 - f64::from(self.superblock.properties.spare_per_mille) / 1000.0;
-        let room = self.plan.usable_bytes as f64 / full.max(0.001);
+        let full = 1.0 - f64::from(self.pool.superblock.properties.spare_per_mille) / 1000.0;
+        let room = self.pool.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;
         // What a block is charged, of a whole one.
         let each = if blocks == 0 {
@@ -277,7 +280,7 @@ impl Engine {
         };
         let known = |ppm: u64| if blocks == 0 { 0 } else { ppm };
         ReductionUse {
-            way: self.superblock.properties.reduction,
+            way: self.pool.superblock.properties.reduction,
             blocks_bytes: blocks * BLOCK_BYTES,
             charged_bytes,
             room_bytes: room as u64,

@@ -186,25 +186,26 @@ impl Engine {
     /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
     pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64) {
         self.reshape.map_bytes_wanted = map_bytes_wanted;
-        self.reshape.dropped = self.superblock.is_growing();
-        let flags = &mut self.superblock.features.incompatible;
-        *flags = if self.zones.leaving() != 0 {
+        self.reshape.dropped = self.pool.superblock.is_growing();
+        let flags = &mut self.pool.superblock.features.incompatible;
+        *flags = if self.pool.zones.leaving() != 0 {
             *flags | Features::LEAVING
         } else {
             *flags & !Features::LEAVING
         };
-        if self.zones.has_superseded() {
+        if self.pool.zones.has_superseded() {
             self.begin_reshape();
             self.reckon_plan();
         }
     }
 
     fn begin_reshape(&mut self) {
-        let layout = self.zones.layout();
+        let layout = self.pool.zones.layout();
         let older = self.segments.older_count();
         self.reshape.active = true;
-        self.reshape.leaving = self.zones.leaving();
+        self.reshape.leaving = self.pool.zones.leaving();
         self.reshape.total = self
+            .pool
             .zones
             .zones()
             .iter()
@@ -212,7 +213,7 @@ impl Engine {
             .map(|z| z.segments)
             .sum();
         (self.reshape.left_at_begin, self.reshape.planned_for) = (older, older);
-        (self.reshape.began_ns, self.reshape.ended_ns) = (self.now_ns, self.now_ns);
+        (self.reshape.began_ns, self.reshape.ended_ns) = (self.pool.now_ns, self.pool.now_ns);
         (self.reshape.emptied_at, self.reshape.looked) = (None, None);
         self.reshape.queue.clear();
     }
@@ -225,7 +226,7 @@ impl Engine {
                 && !self.segments.waits_for_checkpoint(*id)
         };
         let until = if state.active {
-            self.now_ns
+            self.pool.now_ns
         } else {
             state.ended_ns
         };
@@ -243,7 +244,7 @@ impl Engine {
                 .map(|id| self.segments.live_bytes(id))
                 .sum(),
             bytes_per_second: if state.active {
-                state.meter.rate(self.now_ns, state.moved_bytes)
+                state.meter.rate(self.pool.now_ns, state.moved_bytes)
             } else {
                 0
             },
@@ -264,7 +265,8 @@ impl Engine {
         let is_damaged = |id: SegmentId| self.segments.get(id).state == SegmentState::Quarantined;
         if !self.rebuild.is_idle() {
             ReshapeWait::Rebuild
-        } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.now_ns).is_some() {
+        } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.pool.now_ns).is_some()
+        {
             ReshapeWait::Nothing
         } else if self
             .segments
@@ -285,7 +287,7 @@ impl Engine {
 
     /// Capacity is what [`Engine::plan_now`] says.
     fn reckon_plan(&mut self) {
-        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+        if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
             self.take_plan(plan);
         }
     }
@@ -294,9 +296,9 @@ impl Engine {
     /// payload, and payload map pages, which cost small segments of the reserve: where a larger map
     /// costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let holdings = self.segments.holdings(&self.zones);
+        let holdings = self.segments.holdings(&self.pool.zones);
         let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
-        match (plan(u64::MAX), plan(self.plan.map_pages_max)) {
+        match (plan(u64::MAX), plan(self.pool.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
             (Err(_), Ok(small)) => Ok(small),
             (large, _) => large,
@@ -332,18 +334,24 @@ impl Engine {
     }
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let target = plan_zones(&self.zones, spare_per_mille, self.kept())?;
-        if !self.zones.has_superseded() {
+        let target = plan_zones(&self.pool.zones, spare_per_mille, self.kept())?;
+        if !self.pool.zones.has_superseded() {
             return Ok(target);
         }
         let oldest = self
+            .pool
             .zones
             .zones()
             .iter()
             .map(|z| z.layout)
             .min()
             .unwrap_or_default();
-        let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
+        let of_oldest = self
+            .pool
+            .zones
+            .zones()
+            .iter()
+            .filter(|z| z.layout == oldest);
         if self.reshape.is_losing_member() {
             // Usable is what will be left, and no more than the old layout alone had as long as
             // data lies in it.
@@ -364,9 +372,15 @@ impl Engine {
                 segments: z.segments,
             })
             .collect();
-        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept(), u64::MAX);
+        let before = plan_holdings(
+            &before,
+            &self.pool.zones,
+            spare_per_mille,
+            self.kept(),
+            u64::MAX,
+        );
         let best = self
-            .plan_over(&self.zones, spare_per_mille)
+            .plan_over(&self.pool.zones, spare_per_mille)
             .into_iter()
             .chain(before)
             .max_by_key(|plan| plan.usable_bytes);
@@ -381,40 +395,40 @@ impl Engine {
 
     /// True if blocks may share content.
     pub(crate) fn shares(&self) -> bool {
-        self.superblock.features.incompatible & Features::SHARED != 0
+        self.pool.superblock.features.incompatible & Features::SHARED != 0
     }
 
     /// The pool has this capacity from now on.
     pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
         self.checkpoint.set_plan(&plan);
         self.ledger.allow_checkpoint(plan.checkpoint_segments);
-        self.limits.map_bytes = self
+        self.pool.limits.map_bytes = self
             .reshape
             .map_bytes_wanted
             .min(plan.map_pages_max * BLOCK_BYTES);
-        self.volumes.arena.set_max_bytes(self.limits.map_bytes);
-        self.plan = plan;
+        self.volumes.arena.set_max_bytes(self.pool.limits.map_bytes);
+        self.pool.plan = plan;
     }
 
     /// Goes on with growing and restriping.
     pub(crate) fn reshape_step(&mut self, out: &mut Outbox) {
         self.coming_step(out);
         self.tell_gone(out);
-        if !self.reshape.active || self.read_only || self.stopped.is_some() {
+        if !self.reshape.active || self.pool.read_only || self.pool.stopped.is_some() {
             return;
         }
         self.reshape
             .meter
-            .note(self.now_ns, self.reshape.moved_bytes);
+            .note(self.pool.now_ns, self.reshape.moved_bytes);
         let left = self.segments.older_count();
         if left != self.reshape.planned_for {
             self.reshape.planned_for = left;
             // Rounding may take a segment more of the reserve than a step brought: what was
             // reckoned before stays true.
-            let plan = self.plan_now(self.superblock.properties.spare_per_mille);
+            let plan = self.plan_now(self.pool.superblock.properties.spare_per_mille);
             if let Some(plan) = plan
                 .ok()
-                .filter(|plan| plan.usable_bytes >= self.plan.usable_bytes)
+                .filter(|plan| plan.usable_bytes >= self.pool.plan.usable_bytes)
             {
                 self.take_plan(plan);
             }
@@ -444,7 +458,7 @@ impl Engine {
         if self.cleaner.victim_count() > 0 || !self.segments.older().all(held) {
             return;
         }
-        let layout = self.zones.layout();
+        let layout = self.pool.zones.layout();
         // (A further stream that nobody writes to has its next segment in hand, too.)
         let further = STREAMS
             .into_iter()
@@ -457,7 +471,7 @@ impl Engine {
             }
             let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
                 .into_iter()
-                .partition(|id| self.zones.zone(*id).layout == layout);
+                .partition(|id| self.pool.zones.zone(*id).layout == layout);
             let stream = self.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
@@ -465,10 +479,9 @@ impl Engine {
         }
         self.ensure_next_segment();
         let of_stream = |id: usize| self.stream(id).position.segment;
-        let older = STREAMS
-            .map(of_stream)
-            .into_iter()
-            .filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
+        let older = STREAMS.map(of_stream).into_iter().filter(|id| {
+            self.pool.zones.contains(*id) && self.pool.zones.zone(*id).layout != layout
+        });
         self.leave_segments(&older.collect::<Vec<_>>(), out);
     }
 
@@ -508,7 +521,11 @@ impl Engine {
             && self.is_clean_enough()
             && self.has_room_to_reshape()
         {
-            if !self.reshape.throttle.may_begin(self.now_ns, &self.users) {
+            if !self
+                .reshape
+                .throttle
+                .may_begin(self.pool.now_ns, &self.users)
+            {
                 return;
             }
             let Some(segment) = self.next_older() else {
@@ -524,15 +541,15 @@ impl Engine {
             let taken = self.segments.take_candidate(segment);
             debug_assert!(taken);
             let bytes = self.segments.live_bytes(segment);
-            let of_each = bytes / u64::from(self.zones.shape(segment).data);
-            let properties = &self.superblock.properties;
+            let of_each = bytes / u64::from(self.pool.zones.shape(segment).data);
+            let properties = &self.pool.superblock.properties;
             let (bound, floor) = (
                 time_at(of_each, properties.rebuild_rate),
                 time_at(of_each, properties.rebuild_rate_min),
             );
             self.reshape
                 .throttle
-                .begin(self.now_ns, of_each, bound, floor);
+                .begin(self.pool.now_ns, of_each, bound, floor);
             self.reshape.victims.push(Victim {
                 segment,
                 of_each,
@@ -577,7 +594,8 @@ impl Engine {
             self.reshape.looked = Some(seen);
             // Where new segments wait for several old ones, neighbours go together.
             let rotates = |id: SegmentId| {
-                self.zones.zone(id).member_count() > usize::from(self.zones.shape(id).width)
+                self.pool.zones.zone(id).member_count()
+                    > usize::from(self.pool.zones.shape(id).width)
             };
             let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
             let cost = |id: SegmentId| {
@@ -608,7 +626,8 @@ impl Engine {
     }
 
     fn rotating(&self) -> bool {
-        self.zones
+        self.pool
+            .zones
             .current()
             .any(|z| z.member_count() > usize::from(z.shape.width))
     }
@@ -616,7 +635,7 @@ impl Engine {
     /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing
     /// else can be done, a checkpoint in the latter case only.
     fn hurry_reshape(&mut self) {
-        let pauses = self.reshape.throttle.wake_at_ns(self.now_ns).is_some();
+        let pauses = self.reshape.throttle.wake_at_ns(self.pool.now_ns).is_some();
         let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_reshape());
         let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
@@ -654,11 +673,11 @@ impl Engine {
         if self.reshape.coming.is_some() || !self.let_go() {
             return;
         }
-        self.zones = ZoneMap::new(self.zones.current().cloned().collect());
-        self.superblock.zones = self.zones.zones().to_vec();
-        self.segments.lay_over(&self.zones);
+        self.pool.zones = ZoneMap::new(self.pool.zones.current().cloned().collect());
+        self.pool.superblock.zones = self.pool.zones.zones().to_vec();
+        self.segments.lay_over(&self.pool.zones);
         self.reshape.active = false;
-        self.reshape.ended_ns = self.now_ns;
+        self.reshape.ended_ns = self.pool.now_ns;
         self.reckon_plan();
         out.notices.push(Notice::Reshaped);
         self.superblock_writer.request();

@@ -291,7 +291,7 @@ impl Engine {
                 unix_s,
                 bytes_per_second,
             } => {
-                self.wall.set(unix_s, self.now_ns);
+                self.wall.set(unix_s, self.pool.now_ns);
                 let completed_unix_s = self.scrub.sums.completed_unix_s;
                 let sums = ScrubStatus {
                     started_unix_s: unix_s,
@@ -316,15 +316,15 @@ impl Engine {
             ScrubCommand::Stop if !under_way => return refuse("no scrub is under way"),
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
         }
-        self.scrub.pause_clock(self.now_ns);
-        self.scrub.running_since_ns = self.now_ns;
+        self.scrub.pause_clock(self.pool.now_ns);
+        self.scrub.running_since_ns = self.pool.now_ns;
         self.scrub.sums.state = match command {
             ScrubCommand::Start { .. } | ScrubCommand::Resume => ScrubState::Running,
             ScrubCommand::Pause => ScrubState::Paused,
             ScrubCommand::Stop => ScrubState::Stopped,
         };
         if command == ScrubCommand::Stop {
-            self.scrub.sums.ended_unix_s = self.wall.unix_s(self.now_ns);
+            self.scrub.sums.ended_unix_s = self.wall.unix_s(self.pool.now_ns);
             self.scrub.sums.damaged_batches += self.scrub.doubts.forget();
         }
         Ok(())
@@ -342,21 +342,21 @@ impl Engine {
         self.scrub.sums.unmoved_blocks += given_up;
         self.scrub.sums.moved_blocks = self.scrub.sums.moved_blocks.saturating_sub(given_up);
         if self.scrub.sums.state != ScrubState::Running
-            || self.read_only
+            || self.pool.read_only
             || self.control.shutting_down()
         {
             return;
         }
         if self.scrub.running_since_ns == 0 {
             // It goes on after a restart.
-            self.scrub.running_since_ns = self.now_ns;
+            self.scrub.running_since_ns = self.pool.now_ns;
         }
         self.scrub.later = false;
         // Redundancy that is missing comes before redundancy that may be wrong.
         if !self.rebuild.is_idle() {
             return;
         }
-        while self.scrub.throttle.may_begin(self.now_ns, &self.users) {
+        while self.scrub.throttle.may_begin(self.pool.now_ns, &self.users) {
             if !self.scrub.repairs.is_empty() || self.cleaner.has_repairs() {
                 return self.scrub_waits();
             }
@@ -438,7 +438,7 @@ impl Engine {
     ) {
         self.scrub
             .throttle
-            .end(self.now_ns, self.batch_bytes(segment, rows));
+            .end(self.pool.now_ns, self.batch_bytes(segment, rows));
         self.scrub.sums.batches += 1;
         let tally = self
             .scrub
@@ -490,7 +490,7 @@ impl Engine {
             );
             self.scrub
                 .throttle
-                .begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
+                .begin(self.pool.now_ns, bytes, bound, SCRUB_PAUSE_NS);
             match self
                 .scrub
                 .tallies
@@ -519,7 +519,7 @@ impl Engine {
         read: u64,
         out: &mut Outbox,
     ) {
-        let shape = *self.zones.shape(segment);
+        let shape = *self.pool.zones.shape(segment);
         let rows = found.batch.frame.header.rows;
         let weak_ends = found.ends_are_weak();
         let (mut concerned, mut any) = (vec![false; rows as usize], false);
@@ -531,7 +531,7 @@ impl Engine {
             if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
-            let address = place_in(&self.codec, segment, row, shape.data, payload);
+            let address = place_in(&self.pool.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
@@ -597,7 +597,7 @@ impl Engine {
     fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
         self.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
-            let (member, _) = self.zones.locate(segment).address(row, Column(column));
+            let (member, _) = self.pool.zones.locate(segment).address(row, Column(column));
             self.members.note_wrong_blocks(member, 1);
         }
     }
@@ -646,7 +646,7 @@ impl Engine {
     }
 
     fn scrub_waits(&mut self) {
-        self.scrub.look_at_ns = self.now_ns + SCRUB_PAUSE_NS;
+        self.scrub.look_at_ns = self.pool.now_ns + SCRUB_PAUSE_NS;
     }
 
     /// True if what it waits for has happened in a later part of the same step of the engine.
@@ -681,8 +681,8 @@ impl Engine {
             return;
         }
         self.damage.scrub_completed();
-        self.scrub.pause_clock(self.now_ns);
-        let ended_unix_s = self.wall.unix_s(self.now_ns);
+        self.scrub.pause_clock(self.pool.now_ns);
+        let ended_unix_s = self.wall.unix_s(self.pool.now_ns);
         let sums = &mut self.scrub.sums;
         sums.state = ScrubState::Completed;
         // (Not the later of the two: the clock may have been ahead when the one before ended.)

@@ -89,7 +89,7 @@ impl Engine {
         let mut saved: Vec<u64> = self
             .lifetime_counters()
             .into_iter()
-            .chain(self.scrub.saved(self.now_ns))
+            .chain(self.scrub.saved(self.pool.now_ns))
             .collect();
         saved.resize(SAVED_DAMAGE, 0);
         saved.extend(self.damage.saved());
@@ -130,30 +130,31 @@ impl Engine {
             .members
             .list
             .iter()
-            .zip(&self.superblock.members)
+            .zip(&self.pool.superblock.members)
             .any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
-        let state = match &self.stopped {
+        let state = match &self.pool.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
             Some(_) => "stopped",
         };
-        let properties = &self.superblock.properties;
+        let properties = &self.pool.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
         let (lifetime_reduction, lifetime_dedup) = self.lifetime_sums();
-        let segments = self.segments.occupancy(&self.zones);
+        let segments = self.segments.occupancy(&self.pool.zones);
         PoolStatus {
-            pool: self.superblock.pool,
-            name: self.superblock.pool_name.clone(),
-            redundancy: self.superblock.redundancy.name(),
+            pool: self.pool.superblock.pool,
+            name: self.pool.superblock.pool_name.clone(),
+            redundancy: self.pool.superblock.redundancy.name(),
             state,
             stop_reason: self
+                .pool
                 .stopped
                 .as_ref()
                 .filter(|reason| **reason != StopReason::Shutdown)
                 .map(|reason| self.stop_text(reason)),
-            created_unix_s: self.superblock.created_unix_s,
-            generation: self.superblock.generation.0,
-            epoch: self.superblock.epoch.0,
+            created_unix_s: self.pool.superblock.created_unix_s,
+            generation: self.pool.superblock.generation.0,
+            epoch: self.pool.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
             volumes_version: self.volumes.version,
@@ -169,7 +170,7 @@ impl Engine {
             victim_policy: crate::recover::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
-            plan: self.plan.clone(),
+            plan: self.pool.plan.clone(),
             used_bytes: self.used_bytes(),
             reduction_use: self.reduction_use(),
             warned_percent: self.counters.filling_reported,
@@ -185,7 +186,7 @@ impl Engine {
             refused_map_pages: self.counters.refused_map_pages,
             refuses_data: self.is_refusing_data(),
             refused_space: self.counters.refused_space,
-            limits: self.limits,
+            limits: self.pool.limits,
             at_risk_bytes: self.at_risk_bytes(),
             pending_bytes: self.admission.pending_bytes,
             member_stats: self.members.list.iter().map(|m| m.stats).collect(),
@@ -201,9 +202,9 @@ impl Engine {
             checkpoints_forced: self.counters.checkpoints_forced,
             segments_cleaned: self.counters.segments_cleaned,
             users_per_1024_gained: self.admission.pace.per_1024(),
-            scrub: self.scrub.status(self.segments.count(), self.now_ns),
+            scrub: self.scrub.status(self.segments.count(), self.pool.now_ns),
             damage: self.damage.status(DAMAGE_SHOWN_RANGES),
-            rebuild: self.rebuild.status(self.now_ns),
+            rebuild: self.rebuild.status(self.pool.now_ns),
             reshape: self.reshape_status(),
             journal: self.journal_status(),
             held_commands: self.scheduler.held() as u64,
@@ -230,7 +231,7 @@ impl Engine {
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {
-        let records = self.superblock.members.iter().enumerate();
+        let records = self.pool.superblock.members.iter().enumerate();
         let hangs_ns = self.hangs_for_ns();
         records
             .map(|(i, record)| MemberStatus {
@@ -244,21 +245,21 @@ impl Engine {
                 },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(
-                    &self.zones,
-                    &self.superblock.journals,
+                    &self.pool.zones,
+                    &self.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
                 sector_bytes_max: crate::member::sector_bytes_max(
-                    &self.superblock.journals,
+                    &self.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
                 power_safe: crate::member::is_power_safe(
-                    &self.superblock.journals,
+                    &self.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
-                leaving: self.zones.leaving() >> i & 1 == 1,
+                leaving: self.pool.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
                 unanswered: if self.members.list[i].online {
                     0
@@ -276,7 +277,7 @@ impl Engine {
 
     /// Why a member is out of service, and since when: from this run, or from the superblock.
     fn why_out(&self, member: usize) -> (String, u64) {
-        let record = &self.superblock.members[member];
+        let record = &self.pool.superblock.members[member];
         if self.members.list[member].online
             || matches!(record.state, MemberState::Removed | MemberState::Spare)
         {
@@ -314,7 +315,7 @@ impl Engine {
             name: v.record.name.clone(),
             size_bytes: v.record.size_bytes,
             mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
-            read_only: self.read_only || v.record.read_only,
+            read_only: self.pool.read_only || v.record.read_only,
             sync: v.record.sync,
             compression: v.record.compression,
             dedup: v.record.dedup,
@@ -328,8 +329,8 @@ impl Engine {
     /// only after use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
         let percent = (u128::from(self.used_bytes()) * 100
-            / u128::from(self.plan.usable_bytes.max(1))) as u64;
-        let warn_at = self.superblock.properties.warn_at;
+            / u128::from(self.pool.plan.usable_bytes.max(1))) as u64;
+        let warn_at = self.pool.superblock.properties.warn_at;
         let highest = |percent: u64| {
             warn_at
                 .into_iter()
@@ -355,7 +356,7 @@ impl Engine {
             self.counters.map_full_reported = true;
             out.notices.push(Notice::MapFull {
                 pages: most,
-                by_memory: most < self.plan.map_pages_max,
+                by_memory: most < self.pool.plan.map_pages_max,
             });
         }
         self.counters.map_full_reported &= pages >= most;
@@ -370,7 +371,7 @@ impl Engine {
             .filter(|v| v.record.state == VolumeState::Active);
         let (provisioned_bytes, usable_bytes) = (
             active.map(|v| v.record.size_bytes).sum::<u64>(),
-            self.plan.usable_bytes,
+            self.pool.plan.usable_bytes,
         );
         let is_over = provisioned_bytes > usable_bytes;
         if is_over && !self.counters.overcommitted_reported {
@@ -390,7 +391,7 @@ impl Engine {
             return Err("members owe reads, and none is on its way".to_owned());
         }
         // (What a start readmits stays where it is if nothing may be written.)
-        if !self.read_only && self.admission.unsealed_units > self.log_units() {
+        if !self.pool.read_only && self.admission.unsealed_units > self.log_units() {
             return Err(format!(
                 "{} units admitted and not sealed, the log has room for {}",
                 self.admission.unsealed_units,
@@ -541,7 +542,7 @@ impl Engine {
             self.members.in_flight.len(),
             self.scheduler.describe(),
             self.fetches.len(),
-            self.stopped,
+            self.pool.stopped,
         )
     }
 }

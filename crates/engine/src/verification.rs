@@ -51,7 +51,7 @@ impl Engine {
         rows: u32,
         out: &mut Outbox,
     ) -> u64 {
-        let shape = *self.zones.shape(segment);
+        let shape = *self.pool.zones.shape(segment);
         let lean = goal == VerifyGoal::Rebuild && lean::is_for(&shape);
         let there = self.columns_there(segment, row);
         let skipped = if lean {
@@ -79,11 +79,11 @@ impl Engine {
     fn columns_there(&self, segment: SegmentId, row: u32) -> u64 {
         let holds = |c: &u8| {
             self.holds(
-                self.zones.locate(segment).address(row, Column(*c)).0,
+                self.pool.zones.locate(segment).address(row, Column(*c)).0,
                 segment,
             )
         };
-        (0..self.zones.shape(segment).width)
+        (0..self.pool.zones.shape(segment).width)
             .filter(holds)
             .fold(0, |mask, c| mask | 1 << c)
     }
@@ -93,7 +93,7 @@ impl Engine {
             return 0;
         }
         let Verification { segment, rows, .. } = verification;
-        let width = self.zones.shape(segment).width;
+        let width = self.pool.zones.shape(segment).width;
         let absent = !wanted & (u64::MAX >> (64 - width));
         self.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
@@ -112,7 +112,7 @@ impl Engine {
     /// How many of so many rows of a column are read at once. Users who come meanwhile wait for
     /// what is under way.
     fn piece_rows(&self, left: u32) -> u32 {
-        if self.users.are_about(self.now_ns) {
+        if self.users.are_about(self.pool.now_ns) {
             left.min(VERIFY_PIECE_ROWS)
         } else {
             left
@@ -125,10 +125,11 @@ impl Engine {
         };
         verification.left += 1;
         let (member, offset) = self
+            .pool
             .zones
             .locate(verification.segment)
             .address(verification.row + rows.start, Column(column));
-        let buf = self.buffers.get(rows.len() * BLOCK_SIZE);
+        let buf = self.memory.buffers.get(rows.len() * BLOCK_SIZE);
         let purpose = Purpose::Verify {
             verification: at,
             column,
@@ -157,7 +158,7 @@ impl Engine {
             Some(buf) => {
                 // (Zeroes would be right where padding is.)
                 let unread = || {
-                    let mut whole = self.buffers.get(all as usize * BLOCK_SIZE);
+                    let mut whole = self.memory.buffers.get(all as usize * BLOCK_SIZE);
                     whole.fill(UNREAD);
                     whole
                 };
@@ -192,13 +193,17 @@ impl Engine {
         let columns = std::mem::take(&mut verification.columns);
         for c in 0..columns.len() {
             // A member that was lost meanwhile is absent, not wrong.
-            let (member, _) = self.zones.locate(segment).address(row, Column(c as u8));
+            let (member, _) = self
+                .pool
+                .zones
+                .locate(segment)
+                .address(row, Column(c as u8));
             absent |= u64::from(!self.holds(member, segment)) << c;
         }
         let (pool, shape, buffers) = (
-            self.superblock.pool,
-            *self.zones.shape(segment),
-            self.buffers.clone(),
+            self.pool.superblock.pool,
+            *self.pool.zones.shape(segment),
+            self.memory.buffers.clone(),
         );
         let wanted = if goal == VerifyGoal::Rebuild && lean::is_for(&shape) {
             self.stale_columns(segment, row)
@@ -263,6 +268,7 @@ impl Engine {
             return false;
         };
         let (member, _) = self
+            .pool
             .zones
             .locate(verification.segment)
             .address(verification.row, Column(column));
@@ -301,7 +307,7 @@ impl Engine {
         } = verification;
         match goal {
             VerifyGoal::Rebuild
-                if work.found.is_none() && skipped != 0 && self.stopped.is_none() =>
+                if work.found.is_none() && skipped != 0 && self.pool.stopped.is_none() =>
             {
                 // The long way, with everything that there is.
                 let there = self.columns_there(segment, row);

@@ -78,7 +78,7 @@ impl Engine {
             .iter()
             .filter(|entry| entry.has_payload())
         {
-            self.segments.warm(self.codec.segment(entry.address()));
+            self.segments.warm(self.pool.codec.segment(entry.address()));
         }
     }
 

@@ -250,7 +250,7 @@ impl Engine {
             (payload.unit % column_units) as usize * ADDRESS_UNIT,
         );
         let length = usize::from(payload.units) * ADDRESS_UNIT;
-        let mut copy = self.buffers.get(length);
+        let mut copy = self.memory.buffers.get(length);
         copy.copy_from_slice(&column[at..at + length]);
         copy.freeze()
     }
@@ -258,13 +258,13 @@ impl Engine {
     /// The live blocks of a batch. Pages that are in use are written elsewhere by the next
     /// checkpoint.
     fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
-        let data = self.zones.shape(segment).data;
+        let data = self.pool.zones.shape(segment).data;
         let mut live = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let from = place_in(&self.codec, segment, row, data, payload);
+            let from = place_in(&self.pool.codec, segment, row, data, payload);
             match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
@@ -294,7 +294,7 @@ impl Engine {
         row: u32,
         batch: &DecodedBatch,
     ) -> Option<u32> {
-        let data = self.zones.shape(segment).data;
+        let data = self.pool.zones.shape(segment).data;
         let mut live = 0;
         for decoded in &batch.entries {
             let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) =
@@ -302,7 +302,7 @@ impl Engine {
             else {
                 continue;
             };
-            let address = place_in(&self.codec, segment, row, data, payload);
+            let address = place_in(&self.pool.codec, segment, row, data, payload);
             match self.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
@@ -354,7 +354,7 @@ impl Engine {
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             self.mapped_blocks(
                 PageSlot(page),
-                |address| self.codec.segment(address) == segment,
+                |address| self.pool.codec.segment(address) == segment,
                 &mut found,
             );
             page += 1;
@@ -366,9 +366,10 @@ impl Engine {
             };
         }
         for mapped in found {
-            let (column, row, _) = self.locate_block(segment, self.codec.block(mapped.address));
+            let (column, row, _) =
+                self.locate_block(segment, self.pool.codec.block(mapped.address));
             let block = LiveBlock {
-                piece: mapped.piece(&self.codec),
+                piece: mapped.piece(&self.pool.codec),
                 key: mapped.key,
                 birth: Lsn(0),
                 from: mapped.address,

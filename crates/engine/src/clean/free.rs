@@ -26,7 +26,7 @@ impl Engine {
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.
             let several = self.segments.dead_count() - self.segments.dead_in_replay_count()
-                > crate::format::cleaning_ahead(self.plan.segments) / 2;
+                > crate::format::cleaning_ahead(self.pool.plan.segments) / 2;
             if urgent {
                 self.hurry_dead(short, several, out);
             } else if held + 1 < wanted
@@ -125,23 +125,24 @@ impl Engine {
         let horizon = self.reuse_horizon();
         self.segments
             .set_oldest_checkpoint(horizon.oldest_checkpoint);
-        if self.segments.dead_count() == 0 || self.read_only || self.stopped.is_some() {
+        if self.segments.dead_count() == 0 || self.pool.read_only || self.pool.stopped.is_some() {
             return false;
         }
         let free = self.segments.free_count();
-        let discard = self.superblock.properties.discard && !self.control.exporting();
+        let discard = self.pool.superblock.properties.discard && !self.control.exporting();
         for segment in self.segments.free_dead(&horizon, discard) {
-            let shape = *self.zones.shape(segment);
+            let shape = *self.pool.zones.shape(segment);
             // After an emergency rebuild of the map two layouts may both have something in the same
             // extents: then nothing is discarded.
             let shared = self.segments.has_layers()
                 && self
+                    .pool
                     .zones
                     .overlapping(segment)
                     .iter()
                     .any(|other| self.segments.get(*other).state.is_in_use());
             let extents = (0..usize::from(shape.width))
-                .map(|p| self.zones.locate(segment).extent(p))
+                .map(|p| self.pool.zones.locate(segment).extent(p))
                 .filter(|(m, _)| self.members.is_online(*m) && !shared);
             let extents: Vec<_> = extents
                 .flat_map(|(m, offset)| {

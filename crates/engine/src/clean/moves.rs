@@ -94,7 +94,9 @@ impl Engine {
             };
             // (Replay compares places, too: none may be another block's before the move has
             // committed.)
-            self.segments.get_mut(self.codec.segment(moved.from)).pins += 1;
+            self.segments
+                .get_mut(self.pool.codec.segment(moved.from))
+                .pins += 1;
             self.append(
                 stream,
                 &entry,
@@ -154,7 +156,7 @@ impl Engine {
             None => STREAM_CLEANED,
             Some((_, _, Some(stream))) => stream,
             Some((key, from, None)) => {
-                let stream = self.stream_of_moved(key, self.codec.segment(from));
+                let stream = self.stream_of_moved(key, self.pool.codec.segment(from));
                 if let Some((_, moved)) = self.cleaner.ready.front_mut() {
                     moved.stream = Some(stream);
                 }

@@ -109,7 +109,7 @@ impl Engine {
             return moved.payload.len() > REPACK_LEAST
                 && matches!(Made::of(&moved.payload), Some((Made::Lz4, _)));
         }
-        let segment = self.codec.segment(moved.from);
+        let segment = self.pool.codec.segment(moved.from);
         // At another move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
         turn == 0 || is_user(usize::from(self.segments.get(segment).stream))
@@ -120,7 +120,7 @@ impl Engine {
             return;
         };
         victim.repacking += moves.len() as u32;
-        let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
+        let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
         let work = RepackWork {
             victim: at,
             moves,

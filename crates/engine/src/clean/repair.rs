@@ -224,9 +224,12 @@ impl Engine {
             .get(key.volume())
             .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
-        if !self.read_only && self.pending.is_settled(key) && self.cleaner.takes_repairs() {
+        if !self.pool.read_only && self.pending.is_settled(key) && self.cleaner.takes_repairs() {
             // What no checkpoint kept replays was durable before the oldest of them.
-            let is_old = self.segments.get(self.codec.segment(from)).last_checkpoint
+            let is_old = self
+                .segments
+                .get(self.pool.codec.segment(from))
+                .last_checkpoint
                 < self.checkpoint.kept_oldest;
             let written_by = if birth > Lsn(0) || is_old {
                 birth

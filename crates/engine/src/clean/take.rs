@@ -23,7 +23,7 @@ impl Engine {
             > self.floor(STREAM_USER)
                 + 1
                 + missing
-                + crate::format::cleaning_ahead(self.plan.segments)
+                + crate::format::cleaning_ahead(self.pool.plan.segments)
                 + self.reshape.segments_for_removal()
     }
 
@@ -118,9 +118,10 @@ impl Engine {
         self.ledger.begin_victim(victim.needs);
         // A victim of a wide zone may need several segments of a narrow one.
         let has_unequal_segments = self
+            .pool
             .zones
             .current()
-            .any(|zone| zone.shape != *self.zones.shape(segment));
+            .any(|zone| zone.shape != *self.pool.zones.shape(segment));
         if has_unequal_segments
             || self.segments.get(segment).damaged
             || self.segments.quarantined_for_damage_count() > 0

@@ -106,8 +106,8 @@ impl Engine {
             comparisons.comparing += 1;
             let work = CompareWork {
                 blocks,
-                buffers: self.buffers.clone(),
-                codecs: self.codecs.clone(),
+                buffers: self.memory.buffers.clone(),
+                codecs: self.memory.codecs.clone(),
                 same: Vec::new(),
             };
             out.jobs.push(Job(Work::Compare(Box::new(work))));

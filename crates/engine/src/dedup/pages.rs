@@ -388,16 +388,16 @@ impl Engine {
     /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of
     /// it for the pages.
     pub(crate) fn make_index(&mut self) {
-        let bytes = self.limits.index_bytes;
+        let bytes = self.pool.limits.index_bytes;
         if self.shared.index.is_missing() {
             self.shared.index = Index::new(
-                self.plan.usable_bytes / BLOCK_SIZE as u64,
+                self.pool.plan.usable_bytes / BLOCK_SIZE as u64,
                 bytes - bytes / 4,
             );
         }
-        if self.shared.pages.slots.is_empty() && self.plan.index_pages > 0 {
+        if self.shared.pages.slots.is_empty() && self.pool.plan.index_pages > 0 {
             let mapped = self.volumes.index_pages_mapped();
-            self.shared.pages = Pages::new(self.plan.index_pages, bytes / 4);
+            self.shared.pages = Pages::new(self.pool.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
             (pages.to_scan, pages.scan) =
                 (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
@@ -406,7 +406,7 @@ impl Engine {
 
     /// True if pages may be written: the flag that tells of them is durable.
     fn may_write_index_pages(&self) -> bool {
-        let is_flagged = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0
+        let is_flagged = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
             && self
                 .superblock_writer
                 .has_recorded(self.control.shared_ticket);
@@ -458,7 +458,7 @@ impl Engine {
         while let Some(list) = self.shared.pages.waiting.front() {
             debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
             let s = self.stream(STREAM_USER);
-            let shape = self.zones.shape(s.position.segment);
+            let shape = self.pool.zones.shape(s.position.segment);
             if self.room_units() < DATA_UNITS
                 || !s
                     .open
@@ -473,7 +473,7 @@ impl Engine {
             let Some(list) = self.shared.pages.waiting.pop_front() else {
                 return;
             };
-            let mut buf = self.buffers.get(BLOCK_SIZE);
+            let mut buf = self.memory.buffers.get(BLOCK_SIZE);
             encode_index_page(
                 &list,
                 self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
@@ -512,7 +512,7 @@ impl Engine {
         }
         let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS
             && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);
-        if !has_room || self.stopped.is_some() {
+        if !has_room || self.pool.stopped.is_some() {
             return;
         }
         if is_new {
@@ -539,8 +539,8 @@ impl Engine {
 
     /// Where the next page goes, with its map page made sure of.
     fn next_index_page(&mut self) -> Option<u32> {
-        let more =
-            self.volumes.index_pages_mapped() + self.shared.pages.coming < self.plan.index_pages;
+        let more = self.volumes.index_pages_mapped() + self.shared.pages.coming
+            < self.pool.plan.index_pages;
         let (volumes, pages) = (&self.volumes, &mut self.shared.pages);
         let has_page = |page: u32| {
             volumes.get(VolumeId::INDEX).is_some_and(|v| {
@@ -627,8 +627,9 @@ impl Engine {
                 self.shared.pages.reads.remove(at);
                 continue;
             }
-            let segment = self.codec.segment(entry.address());
-            let (column, row, _) = self.locate_block(segment, self.codec.block(entry.address()));
+            let segment = self.pool.codec.segment(entry.address());
+            let (column, row, _) =
+                self.locate_block(segment, self.pool.codec.block(entry.address()));
             let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
             let goal = FetchGoal::IndexPage { at, urgent: !scan };
             self.start_fetch(
@@ -707,7 +708,7 @@ impl Engine {
         let Some(mut next) = self.shared.pages.scan else {
             return;
         };
-        if self.control.shutting_down() || self.read_only {
+        if self.control.shutting_down() || self.pool.read_only {
             self.shared.pages.scan = None;
             return;
         }

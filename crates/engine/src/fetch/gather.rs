@@ -146,8 +146,8 @@ impl Engine {
     fn askable(&self, fetch: &Fetch) -> (Vec<Column>, usize) {
         let spec = &fetch.spec;
         let (shape, location) = (
-            self.zones.shape(spec.segment),
-            self.zones.locate(spec.segment),
+            self.pool.zones.shape(spec.segment),
+            self.pool.zones.locate(spec.segment),
         );
         let member = |column: Column| location.address(spec.row, column).0;
         let owes = |column: Column| self.slow.has_many_outstanding(member(column));
@@ -180,7 +180,7 @@ impl Engine {
         };
         let (columns, ready) = self.askable(fetch);
         let lacking =
-            needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+            needed(self.pool.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
         ready > 0 && (columns[0] == fetch.spec.column || ready >= lacking)
     }
 
@@ -190,9 +190,9 @@ impl Engine {
             return;
         };
         fetch.stage = Stage::Gathering;
-        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        fetch.since_ns = fetch.since_ns.or(Some(self.pool.now_ns));
         let lacking =
-            needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+            needed(self.pool.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
         self.ask_others(at, lacking.max(1), out);
     }
 
@@ -236,7 +236,7 @@ impl Engine {
         if matches!(fetch.stage, Stage::Answered) {
             return self.drop_answered(at);
         }
-        let width = self.zones.shape(fetch.spec.segment).width;
+        let width = self.pool.zones.shape(fetch.spec.segment).width;
         if let Some(buf) = buf {
             fetch.gathered.put(width, column, buf);
         }
@@ -254,8 +254,8 @@ impl Engine {
             // Looked at when the job is back.
             Stage::Rebuilding | Stage::Singly(_) | Stage::Answered => return,
         }
-        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
-        let needed = needed(self.zones.shape(fetch.spec.segment));
+        fetch.since_ns = fetch.since_ns.or(Some(self.pool.now_ns));
+        let needed = needed(self.pool.zones.shape(fetch.spec.segment));
         let (come, is_new, own) = (
             fetch.gathered.come(),
             fetch.gathered.is_new,
@@ -332,7 +332,7 @@ impl Engine {
         };
         fetch.stage = Stage::Rebuilding;
         fetch.under_way += 1;
-        let shape = *self.zones.shape(fetch.spec.segment);
+        let shape = *self.pool.zones.shape(fetch.spec.segment);
         let (column, rows, pieces) = (
             fetch.spec.column,
             fetch.spec.rows,
@@ -357,7 +357,7 @@ impl Engine {
             lost,
             rows,
             pieces,
-            buffers: self.buffers.clone(),
+            buffers: self.memory.buffers.clone(),
             rebuilt: None,
         };
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));

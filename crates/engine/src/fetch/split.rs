@@ -41,7 +41,10 @@ impl Engine {
             fetch.spec.rows,
             fetch.spec.column.0,
         );
-        let (shape, location) = (*self.zones.shape(segment), self.zones.locate(segment));
+        let (shape, location) = (
+            *self.pool.zones.shape(segment),
+            self.pool.zones.locate(segment),
+        );
         let holds = |c: &u8| self.holds(location.address(first, Column(*c)).0, segment);
         let columns: Vec<u8> = (0..shape.width)
             .filter(|c| is_related(&shape, *c, wanted))
@@ -57,16 +60,17 @@ impl Engine {
         fetch.gathered.columns = (0..shape.width).map(|_| None).collect();
         fetch.stage = Stage::Singly(columns.len() as u32 * rows);
         fetch.under_way += columns.len() as u32 * rows;
-        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        fetch.since_ns = fetch.since_ns.or(Some(self.pool.now_ns));
         for (column, row) in columns
             .into_iter()
             .flat_map(|c| (0..rows).map(move |row| (c, row)))
         {
             let (member, offset) = self
+                .pool
                 .zones
                 .locate(segment)
                 .address(first + row, Column(column));
-            let buf = self.buffers.get(BLOCK_SIZE);
+            let buf = self.memory.buffers.get(BLOCK_SIZE);
             self.send(
                 member,
                 MemberOp::Read { offset, buf },
@@ -89,7 +93,7 @@ impl Engine {
         buf: Option<Buf>,
         out: &mut Outbox,
     ) {
-        let buffers = self.buffers.clone();
+        let buffers = self.memory.buffers.clone();
         let Some(fetch) = self.fetches.get_mut(at) else {
             return;
         };
@@ -180,7 +184,7 @@ impl Engine {
         if !lost.is_empty() {
             return self.fetched(goal, Err(lost), out);
         }
-        let mut run = self.buffers.get(rows as usize * BLOCK_SIZE);
+        let mut run = self.memory.buffers.get(rows as usize * BLOCK_SIZE);
         for (piece, bytes) in &parts {
             let within = piece.behind(piece.rows().0).range();
             bytes

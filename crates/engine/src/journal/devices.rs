@@ -31,7 +31,7 @@ impl Journal {
 impl Engine {
     /// True if the member is a journal device, in service or not.
     pub(crate) fn is_journal_device(&self, member: MemberId) -> bool {
-        self.superblock.journals.devices() >> member.0 & 1 == 1
+        self.pool.superblock.journals.devices() >> member.0 & 1 == 1
     }
 
     /// A spare becomes a journal device.
@@ -42,8 +42,8 @@ impl Engine {
         power_safe: bool,
     ) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
-        let size = self.superblock.members[member.index()].size_bytes;
-        let area = match self.superblock.journals.external {
+        let size = self.pool.superblock.members[member.index()].size_bytes;
+        let area = match self.pool.superblock.journals.external {
             None => journal_devices(1 << member.0, size, granule, power_safe),
             Some(area) if granule > area.granule => {
                 return refused(format!(
@@ -90,18 +90,23 @@ impl Engine {
                 "the log has not got yet what this journal device promised; try again".into(),
             );
         }
-        let left = self.superblock.journals.external.map(|area| JournalArea {
-            members: area.members & !(1 << member.0),
-            copies: area.copies - 1,
-            ..area
-        });
+        let left = self
+            .pool
+            .superblock
+            .journals
+            .external
+            .map(|area| JournalArea {
+                members: area.members & !(1 << member.0),
+                copies: area.copies - 1,
+                ..area
+            });
         let left = left.filter(|area| area.members != 0);
         let unusual = self
             .volumes
             .iter()
             .find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
         if let Some(volume) =
-            unusual.filter(|_| left.is_none() && self.superblock.journals.internal.is_none())
+            unusual.filter(|_| left.is_none() && self.pool.superblock.journals.internal.is_none())
         {
             // Without a journal the format does not have the operation that sets it back.
             return refused(format!(
@@ -114,7 +119,7 @@ impl Engine {
                 member,
                 why: why.into(),
             })?;
-        self.superblock.members[member.index()].uuid = Uuid::default();
+        self.pool.superblock.members[member.index()].uuid = Uuid::default();
         self.set_journal_devices(left);
         Ok(())
     }
@@ -130,17 +135,17 @@ impl Engine {
     }
 
     fn set_journal_devices(&mut self, area: Option<JournalArea>) {
-        let had = self.superblock.journals.external.is_some();
-        self.superblock.journals.external = area;
-        let any = self.superblock.journals.areas().next().is_some();
-        let flags = &mut self.superblock.features.incompatible;
+        let had = self.pool.superblock.journals.external.is_some();
+        self.pool.superblock.journals.external = area;
+        let any = self.pool.superblock.journals.areas().next().is_some();
+        let flags = &mut self.pool.superblock.features.incompatible;
         *flags = if any {
             *flags | Features::JOURNAL
         } else {
             *flags & !Features::JOURNAL
         };
         if !any {
-            self.superblock.journals.durable_lsn = Lsn(0);
+            self.pool.superblock.journals.durable_lsn = Lsn(0);
         }
         let last = self.lsns.last();
         self.journal.set_devices(had, area, last);

@@ -151,7 +151,7 @@ impl Engine {
             stage: Stage::Writing,
             left: works.len() as u32,
             members: 0,
-            since_ns: self.now_ns,
+            since_ns: self.pool.now_ns,
         });
         self.note_round_for(through);
         self.journal.sums.records += works.len() as u64;
@@ -165,7 +165,7 @@ impl Engine {
 
     /// How it is to be done, and what of the open batch fills rows.
     fn way(&mut self, horizon: Lsn, durable_lsn: Lsn) -> (Way, Option<FullRows>) {
-        if self.journal.rings.is_empty() || self.journal.moves || self.read_only {
+        if self.journal.rings.is_empty() || self.journal.moves || self.pool.read_only {
             return (Way::Log, None);
         }
         self.journal.backlog.release(durable_lsn);
@@ -196,12 +196,13 @@ impl Engine {
     fn situation(&self, horizon: Lsn) -> Option<Situation<'_>> {
         let ring = self.journal.ring()?;
         let any = self
+            .pool
             .zones
             .zones()
             .first()
             .map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
         let shape_at = |segment| {
-            self.zones.shape(if self.zones.contains(segment) {
+            self.pool.zones.shape(if self.pool.zones.contains(segment) {
                 segment
             } else {
                 any
@@ -229,10 +230,10 @@ impl Engine {
             .filter(|m| m.online && m.dirty)
             .count() as u64;
         Some(Situation {
-            limits: &self.limits,
+            limits: &self.pool.limits,
             shape,
             area: &ring.area,
-            on_devices: self.superblock.journals.devices() & ring.area.members != 0,
+            on_devices: self.pool.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
             record_bytes: self.backlog_bytes(Lsn(0), horizon, ring.area.granule),
@@ -269,8 +270,8 @@ impl Engine {
     /// there is.
     fn make_records(&mut self, after: Lsn, horizon: Lsn) -> Vec<JournalWork> {
         let (pool, epoch, durable_lsn) = (
-            self.superblock.pool,
-            self.superblock.epoch,
+            self.pool.superblock.pool,
+            self.pool.superblock.epoch,
             self.durable_lsn(),
         );
         let durable = if self.fault == InjectedFault::EarlyChunk {
@@ -338,8 +339,8 @@ impl Engine {
                 payloads,
                 granule,
                 copies,
-                packs: self.limits.compresses_records,
-                buffers: self.buffers.clone(),
+                packs: self.pool.limits.compresses_records,
+                buffers: self.memory.buffers.clone(),
                 records: Vec::new(),
             };
             *seq = seq.next();
@@ -356,7 +357,7 @@ impl Engine {
             .journal
             .area()
             .copied()
-            .filter(|_| self.stopped.is_none())
+            .filter(|_| self.pool.stopped.is_none())
         else {
             return;
         };
@@ -372,7 +373,7 @@ impl Engine {
                 ..Default::default()
             };
             if let Some(spare) = self.exchanges.shadow_of(member) {
-                let mut copy = self.buffers.get(buf.len());
+                let mut copy = self.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
                 self.send_write(
                     spare,
@@ -420,12 +421,12 @@ impl Engine {
         };
         round.left -= 1;
         round.members |= written.map_or(0, |member| 1 << member.0);
-        if round.left > 0 || self.stopped.is_some() {
+        if round.left > 0 || self.pool.stopped.is_some() {
             return;
         }
         let (now_ns, since_ns) = (
-            self.now_ns,
-            std::mem::replace(&mut round.since_ns, self.now_ns),
+            self.pool.now_ns,
+            std::mem::replace(&mut round.since_ns, self.pool.now_ns),
         );
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
@@ -464,7 +465,7 @@ impl Engine {
             .round
             .as_ref()
             .is_some_and(|round| round.stage == Stage::Recording);
-        if !ended || self.members.unrecorded_loss || self.stopped.is_some() {
+        if !ended || self.members.unrecorded_loss || self.pool.stopped.is_some() {
             return;
         }
         let durable = self.lsns.durable();

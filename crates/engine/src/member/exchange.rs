@@ -93,7 +93,7 @@ impl Engine {
                 "its device is being exchanged just now; try again",
             ));
         }
-        let Some(record) = self.superblock.members.get(member.index()) else {
+        let Some(record) = self.pool.superblock.members.get(member.index()) else {
             return Err(refused(member, "there is no such member"));
         };
         match change {
@@ -126,7 +126,7 @@ impl Engine {
                 power_safe,
                 spare,
             } => {
-                if !power_safe && is_power_safe(&self.superblock.journals, member) {
+                if !power_safe && is_power_safe(&self.pool.superblock.journals, member) {
                     return Err(refused(member, NOT_POWER_SAFE));
                 }
                 self.exchange(member, uuid, size_bytes, spare)?;
@@ -152,7 +152,7 @@ impl Engine {
                 self.drop_shadow_with(member, out);
                 self.change_member(member, Change::GiveUp)
                     .map_err(|why| refused(member, why))?;
-                self.superblock.members[member.index()].uuid = Uuid::default();
+                self.pool.superblock.members[member.index()].uuid = Uuid::default();
                 self.disown(member);
             }
             MemberChange::AddSpare { .. } => {}
@@ -170,7 +170,7 @@ impl Engine {
 
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let (record, slot) = (
-            &self.superblock.members[member.index()],
+            &self.pool.superblock.members[member.index()],
             &self.members.list[member.index()],
         );
         if record.state == MemberState::Spare && slot.in_flight > 0 {
@@ -204,7 +204,7 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         let (holds, must_stop) = (
-            super::redundancy_holds(&self.zones, &self.members.list),
+            super::redundancy_holds(&self.pool.zones, &self.members.list),
             self.must_stop_without(),
         );
         self.members.list[member.index()].online = true;
@@ -224,8 +224,8 @@ impl Engine {
     }
 
     fn bring_back(&mut self, member: MemberId, superblock: &Superblock) -> Changed {
-        let record = &self.superblock.members[member.index()];
-        if superblock.pool != self.superblock.pool || superblock.member_uuid != record.uuid {
+        let record = &self.pool.superblock.members[member.index()];
+        if superblock.pool != self.pool.superblock.pool || superblock.member_uuid != record.uuid {
             return Err(refused(
                 member,
                 "the device is not the one that the pool has in its place",
@@ -249,6 +249,7 @@ impl Engine {
         let (uuid, size_bytes) = match spare {
             None => (uuid, size_bytes),
             Some(spare) => match self
+                .pool
                 .superblock
                 .members
                 .get(spare.index())
@@ -258,13 +259,13 @@ impl Engine {
                 None => return Err(refused(spare, "it is no spare")),
             },
         };
-        if self.zones.leaving() >> member.0 & 1 == 1 {
+        if self.pool.zones.leaving() >> member.0 & 1 == 1 {
             return Err(refused(
                 member,
                 "it is being removed from the pool: nothing is to be put in its place",
             ));
         }
-        let needed = needed_bytes(&self.zones, &self.superblock.journals, member);
+        let needed = needed_bytes(&self.pool.zones, &self.pool.superblock.journals, member);
         if size_bytes < needed {
             return Err(refused(
                 member,
@@ -288,12 +289,13 @@ impl Engine {
         if let Some(spare) = spare {
             self.change_member(spare, Change::GiveUp)
                 .map_err(|why| refused(spare, why))?;
-            self.superblock.members[spare.index()].uuid = Uuid::default();
+            self.pool.superblock.members[spare.index()].uuid = Uuid::default();
         }
-        let record = &mut self.superblock.members[member.index()];
+        let record = &mut self.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         // A spare that was to replace the device before it is not to replace this one.
-        self.superblock
+        self.pool
+            .superblock
             .members
             .iter_mut()
             .for_each(|record| record.replaces = record.replaces.filter(|of| *of != member));
@@ -333,9 +335,9 @@ impl Engine {
         slot.came += 1;
         slot.left = None;
         // A checkpoint that is being written may have copied the segments' records before this.
-        self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
-        let missed_from = self.superblock.members[member.index()].missed_from;
-        for segment in self.zones.clone().segments() {
+        self.pool.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
+        let missed_from = self.pool.superblock.members[member.index()].missed_from;
+        for segment in self.pool.zones.clone().segments() {
             let missed = missed_segments(self.segments.get(segment), missed_from)
                 && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
@@ -375,6 +377,7 @@ impl Engine {
 
     fn add_spare(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64) -> Changed {
         if self
+            .pool
             .superblock
             .members
             .iter()
@@ -385,7 +388,7 @@ impl Engine {
                 "the pool has a member with this identifier",
             ));
         }
-        let slots = self.superblock.members.len();
+        let slots = self.pool.superblock.members.len();
         if member.index() > slots || member.index() >= MAX_MEMBERS {
             return Err(refused(
                 member,
@@ -397,7 +400,7 @@ impl Engine {
             self.check_settled(member)?;
         }
         if member.index() == slots {
-            self.superblock.members.push(MemberRecord::new(
+            self.pool.superblock.members.push(MemberRecord::new(
                 Uuid::default(),
                 MemberState::Removed,
                 0,
@@ -406,7 +409,7 @@ impl Engine {
         }
         self.change_member(member, Change::Add)
             .map_err(|why| refused(member, why))?;
-        let record = &mut self.superblock.members[member.index()];
+        let record = &mut self.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         self.forget_device(member);
         Ok(())

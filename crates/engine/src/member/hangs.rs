@@ -35,7 +35,7 @@ impl Engine {
                 Purpose::Discard { .. } => DISCARD_HANGS_NS,
                 _ => HANGS_NS,
             };
-            let age = self.now_ns.saturating_sub(under_way.went_ns);
+            let age = self.pool.now_ns.saturating_sub(under_way.went_ns);
             let longest = &mut hangs[under_way.member.index()];
             if age >= bound {
                 *longest = age.max(*longest);
@@ -47,16 +47,16 @@ impl Engine {
     /// Tells which members hang, and which do not any more.
     pub(crate) fn hang_step(&mut self, out: &mut Outbox) {
         let due_ns = self.members.hang_look_ns;
-        if self.now_ns < due_ns {
+        if self.pool.now_ns < due_ns {
             return;
         }
-        self.members.hang_look_ns = self.now_ns + HANG_LOOK_NS;
-        if self.now_ns > due_ns + HANG_LOOK_NS / 4 {
+        self.members.hang_look_ns = self.pool.now_ns + HANG_LOOK_NS;
+        if self.pool.now_ns > due_ns + HANG_LOOK_NS / 4 {
             return;
         }
         for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns()) {
             let (record, state) = (
-                self.superblock.members[member.index()].state,
+                self.pool.superblock.members[member.index()].state,
                 &mut self.members.list[member.index()],
             );
             let has_hung = std::mem::replace(&mut state.hangs, hangs_ns > 0);

@@ -179,7 +179,7 @@ impl Engine {
             member,
             class,
             cost,
-            self.now_ns,
+            self.pool.now_ns,
             HeldCommand {
                 command,
                 written: *written,
@@ -218,7 +218,7 @@ impl Engine {
             return self.scheduler.frozen.push((command, class, *written));
         }
         if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
-            under_way.went_ns = self.now_ns;
+            under_way.went_ns = self.pool.now_ns;
         }
         let stats = &mut self.members.list[command.member.index()].stats;
         match &command.op {
@@ -232,7 +232,7 @@ impl Engine {
 
     /// A user reads or flushes.
     pub(crate) fn note_prompt(&mut self) {
-        self.scheduler.prompt_ns = Some(self.now_ns);
+        self.scheduler.prompt_ns = Some(self.pool.now_ns);
         let load = Load {
             users: true,
             prompt: true,
@@ -246,7 +246,7 @@ impl Engine {
         let prompt = self
             .scheduler
             .prompt_ns
-            .is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
+            .is_some_and(|at| self.pool.now_ns < at + USERS_ABOUT_NS);
         // Who waits while there is room waits for the members, and cleaning does not help.
         let no_room = || {
             self.admission.pace.per_1024().is_some()
@@ -257,7 +257,7 @@ impl Engine {
             || self.checkpoint.wants_segment()
             || self.control.shutting_down();
         self.scheduler.lanes.set_load(Load {
-            users: self.users.are_about(self.now_ns),
+            users: self.users.are_about(self.pool.now_ns),
             prompt,
             short,
         });
@@ -351,7 +351,7 @@ impl Engine {
                     to,
                     class,
                     cost,
-                    self.now_ns,
+                    self.pool.now_ns,
                     HeldCommand { command, written },
                 );
             }
@@ -424,7 +424,7 @@ impl Engine {
                         Stage::HeldBackground
                     },
                     since_ns,
-                    self.now_ns,
+                    self.pool.now_ns,
                 );
                 self.go(command, class, &written);
             }

@@ -151,8 +151,9 @@ impl Exchanges {
 impl Engine {
     /// A spare begins to become a copy of a member in service.
     pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
-        let needed = super::needed_bytes(&self.zones, &self.superblock.journals, member);
+        let needed = super::needed_bytes(&self.pool.zones, &self.pool.superblock.journals, member);
         let Some(record) = self
+            .pool
             .superblock
             .members
             .get(spare.index())
@@ -176,7 +177,7 @@ impl Engine {
                 "it is not in service, or not whole, or holds nothing but a journal",
             ));
         }
-        let mut others = (0..self.superblock.members.len() as u8)
+        let mut others = (0..self.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|other| *other != spare);
         if self.exchanges.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
@@ -197,7 +198,7 @@ impl Engine {
                 "commands to its device have not ended; try again",
             ));
         }
-        self.superblock.members[spare.index()].replaces = Some(member);
+        self.pool.superblock.members[spare.index()].replaces = Some(member);
         let is_whole = self.fault == InjectedFault::EarlySwitch;
         self.exchanges.shadow = Some(Shadow {
             spare,
@@ -208,7 +209,7 @@ impl Engine {
         let slot = &mut self.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
-        for segment in self.zones.clone().segments() {
+        for segment in self.pool.zones.clone().segments() {
             let missed = missed_segments(self.segments.get(segment), 0)
                 && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
@@ -277,13 +278,13 @@ impl Engine {
             return Err(refused(member, "its device is not being exchanged"));
         };
         let spare = shadow.spare;
-        let record = &self.superblock.members[spare.index()];
+        let record = &self.pool.superblock.members[spare.index()];
         let (uuid, size_bytes) = (record.uuid, record.size_bytes);
         self.change_member(spare, Change::GiveUp)
             .map_err(|why| refused(spare, why))?;
-        let given_up = &mut self.superblock.members[spare.index()];
+        let given_up = &mut self.pool.superblock.members[spare.index()];
         (given_up.uuid, given_up.replaces) = (windrow_types::Uuid::default(), None);
-        let record = &mut self.superblock.members[member.index()];
+        let record = &mut self.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         self.forget_device(member);
         let slot = &mut self.members.list[spare.index()];
@@ -348,7 +349,7 @@ impl Engine {
         }
         let slot = &mut self.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
-        self.superblock.members[spare.index()].replaces = None;
+        self.pool.superblock.members[spare.index()].replaces = None;
         self.scheduler.cancel_held(spare);
         self.thaw(Some(spare));
         out.notices
@@ -357,9 +358,11 @@ impl Engine {
 
     /// For `status`: whom a spare is to replace.
     pub(crate) fn replaced_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.superblock.members[spare.index()].replaces.filter(|_| {
-            slot_state::slot_state(&self.superblock.members[spare.index()])
-                == slot_state::SlotState::Spare
-        })
+        self.pool.superblock.members[spare.index()]
+            .replaces
+            .filter(|_| {
+                slot_state::slot_state(&self.pool.superblock.members[spare.index()])
+                    == slot_state::SlotState::Spare
+            })
     }
 }

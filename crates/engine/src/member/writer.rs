@@ -119,31 +119,32 @@ impl Engine {
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
         let is_due = !self.superblock_writer.is_active()
             && !self.superblock_writer.has_recorded_all()
-            && self.stopped.is_none()
-            && !self.read_only;
+            && self.pool.stopped.is_none()
+            && !self.pool.read_only;
         if !is_due {
             return;
         }
         if self.exchanges.holds_superblocks() {
             return;
         }
-        if self.superblock.journals.areas().next().is_some() {
-            self.superblock.journals.durable_lsn = self.durable_lsn();
+        if self.pool.superblock.journals.areas().next().is_some() {
+            self.pool.superblock.journals.durable_lsn = self.durable_lsn();
         }
-        self.superblock.parent_hash = self.superblock_writer.written_hash;
-        self.superblock.generation = self.superblock.generation.next();
-        self.superblock_writer.begin(self.superblock.content_hash());
+        self.pool.superblock.parent_hash = self.superblock_writer.written_hash;
+        self.pool.superblock.generation = self.pool.superblock.generation.next();
+        self.superblock_writer
+            .begin(self.pool.superblock.content_hash());
         let online: Vec<MemberId> = self.members.online_members();
         self.superblock_writer.begin_step(online.len());
         for member in online {
-            let buf = superblock_image(&self.superblock, member, &self.buffers);
+            let buf = superblock_image(&self.pool.superblock, member, &self.memory.buffers);
             let written = WrittenBytes {
                 superblock: SLOT_BYTES as u64,
                 ..Default::default()
             };
             self.send_write(
                 member,
-                slot_offset(self.superblock.generation),
+                slot_offset(self.pool.superblock.generation),
                 buf,
                 Purpose::SuperblockWrite,
                 &written,
@@ -154,7 +155,7 @@ impl Engine {
 
     pub(super) fn superblock_step_done(&mut self, out: &mut Outbox) {
         let step = self.superblock_writer.step_ended();
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             return;
         }
         match step {

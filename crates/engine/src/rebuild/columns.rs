@@ -46,7 +46,7 @@ impl Engine {
 
     /// Writes what comes next of a column. False: nothing does.
     fn write_piece(&mut self, at: u32, out: &mut Outbox) -> bool {
-        let beside_users = self.users.are_about(self.now_ns);
+        let beside_users = self.users.are_about(self.pool.now_ns);
         let Some(write) = self
             .rebuild
             .columns
@@ -57,14 +57,14 @@ impl Engine {
         };
         let (begin, left) = (write.gone, write.bytes - write.gone);
         let buf = if begin == 0 && (!beside_users || left <= PIECE_BYTES) {
-            std::mem::replace(&mut write.column, self.buffers.get(0))
+            std::mem::replace(&mut write.column, self.memory.buffers.get(0))
         } else {
             let length = if beside_users {
                 left.min(PIECE_BYTES)
             } else {
                 left
             };
-            let mut piece = self.buffers.get(length);
+            let mut piece = self.memory.buffers.get(length);
             piece.copy_from_slice(&write.column[begin..begin + length]);
             piece
         };
@@ -90,14 +90,16 @@ impl Engine {
         let Some(member) = self.rebuild.columns.get(at).map(|write| write.member) else {
             return;
         };
-        let goes_on = !failed && self.members.is_online(member) && self.stopped.is_none();
+        let goes_on = !failed && self.members.is_online(member) && self.pool.stopped.is_none();
         if goes_on && self.write_piece(at, out) {
             return;
         }
         let Some(write) = self.rebuild.columns.remove(at) else {
             return;
         };
-        self.rebuild.throttle.end(self.now_ns, write.bytes as u64);
+        self.rebuild
+            .throttle
+            .end(self.pool.now_ns, write.bytes as u64);
         if let Some(current) = self
             .rebuild
             .current

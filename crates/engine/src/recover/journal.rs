@@ -628,7 +628,7 @@ impl Engine {
                 .map
                 .ensure(arena, key.volume(), index)
                 .ok_or(OpenError::MapMemory {
-                    limit: self.limits.map_bytes,
+                    limit: self.pool.limits.map_bytes,
                 })?;
             arena.mark_dirty(slot);
         }
@@ -655,16 +655,20 @@ impl Engine {
                     content,
                     ones,
                 } => {
-                    let fill = if ones { &self.ones } else { &self.zeroes };
+                    let fill = if ones {
+                        &self.memory.ones
+                    } else {
+                        &self.memory.zeroes
+                    };
                     let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
                     self.readmit_block(key.volume(), Lba(key.lba().0), lsn, content)
                         .map_err(|_| OpenError::MapMemory {
-                            limit: self.limits.map_bytes,
+                            limit: self.pool.limits.map_bytes,
                         })?;
                 }
             }
         }
-        if !self.read_only {
+        if !self.pool.read_only {
             self.reserve_for_readmitted();
         }
         Ok(())

@@ -43,6 +43,7 @@ use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::pending::Pending;
+use crate::pool::{Memory, Pool};
 use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_format::checkpoint::VolumeState;
@@ -358,14 +359,14 @@ impl Engine {
             // The older root that is kept need not name it.
             stream.usable_from = root.id;
         }
-        let properties = engine.superblock.properties;
-        match engine.policy_for(&properties, &engine.plan) {
+        let properties = engine.pool.superblock.properties;
+        match engine.policy_for(&properties, &engine.pool.plan) {
             Ok(policy) => engine.take_policy(policy),
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);
         engine.journal = crate::journal::Journal::new(
-            &engine.superblock.journals,
+            &engine.pool.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
         if !options.read_only && !flush_aside(io, read_retired, spent) {
@@ -403,8 +404,12 @@ impl Engine {
             spent[member.index()].flushes += 1;
         }
         for member in &online {
-            let image = superblock_image(&self.superblock, *member, &self.buffers);
-            io.write(*member, slot_offset(self.superblock.generation), &image)?;
+            let image = superblock_image(&self.pool.superblock, *member, &self.memory.buffers);
+            io.write(
+                *member,
+                slot_offset(self.pool.superblock.generation),
+                &image,
+            )?;
             spent[member.index()].written.superblock += SLOT_BYTES as u64;
         }
         for member in &online {
@@ -616,8 +621,12 @@ fn build(
     let root = checkpoint;
     let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.covered);
     let mut engine = Engine {
-        zeroes: Payload::zeroes(),
-        ones: Payload::ones(),
+        memory: Memory {
+            buffers,
+            codecs: Default::default(),
+            zeroes: Payload::zeroes(),
+            ones: Payload::ones(),
+        },
         members: members_of(&superblock, &online),
         superblock_writer: SuperblockWriter::after(&superblock),
         segments: tables.segments,
@@ -654,18 +663,18 @@ fn build(
         survey: Default::default(),
         damage: Default::default(),
         fault: Default::default(),
-        superblock,
-        zones: tables.zones,
-        codec: tables.codec,
-        plan,
-        limits,
-        read_only,
-        stopped: None,
-        now_ns: 0,
-        buffers,
-        codecs: Default::default(),
+        pool: Pool {
+            superblock,
+            zones: tables.zones,
+            codec: tables.codec,
+            plan,
+            limits,
+            read_only,
+            stopped: None,
+            now_ns: 0,
+        },
     };
-    debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
+    debug_assert!(redundancy_holds(&engine.pool.zones, &engine.members.list));
     engine.volumes.count_used();
     engine.volumes.count_table_pages();
     let deleting: Vec<VolumeId> = engine
@@ -680,7 +689,7 @@ fn build(
     engine.settle_streams();
     engine.settle_stale(root);
     // The next generation names this one by its content.
-    engine.superblock_writer = SuperblockWriter::after(&engine.superblock);
+    engine.superblock_writer = SuperblockWriter::after(&engine.pool.superblock);
     engine
 }
 
@@ -690,6 +699,7 @@ impl Engine {
     fn settle_streams(&mut self) {
         let open: Vec<_> = self.streams.iter().map(|s| s.position.segment).collect();
         let oldest = self
+            .pool
             .superblock
             .checkpoints
             .iter()
@@ -697,7 +707,7 @@ impl Engine {
             .map(|c| c.id)
             .min()
             .unwrap_or(0);
-        self.segments.settle(&self.zones, &open, &[], oldest);
+        self.segments.settle(&self.pool.zones, &open, &[], oldest);
         for stream in 0..self.streams.len() {
             let position = self.streams[stream].position;
             if position.row == 0 && position.segment != SegmentId::NONE {
@@ -705,8 +715,8 @@ impl Engine {
                     .open(position.segment, self.streams[stream].id);
             }
         }
-        let first_after_crash = self.superblock.fences.len() > 1;
-        if first_after_crash && !self.read_only {
+        let first_after_crash = self.pool.superblock.fences.len() > 1;
+        if first_after_crash && !self.pool.read_only {
             // Keeps the list of fences short and the next recovery fast.
             self.checkpoint.request();
         }

@@ -347,7 +347,7 @@ impl Engine {
             );
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
             engine.journal = crate::journal::Journal::new(
-                &engine.superblock.journals,
+                &engine.pool.superblock.journals,
                 &journal.resume(journalled),
             );
             engine.readmit(readmitted)?;

@@ -156,7 +156,7 @@ impl Engine {
     /// Has the pages in these segments written elsewhere, and gives the checkpoint stream a segment
     /// to do so.
     pub(super) fn leave_stray(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), OpenError> {
-        if self.read_only {
+        if self.pool.read_only {
             return Ok(());
         }
         let Some(segment) = self.segments.reserve() else {
@@ -164,7 +164,7 @@ impl Engine {
         };
         self.segments.open(segment, STREAM_CHECKPOINT);
         self.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
-        let codec = self.codec;
+        let codec = self.pool.codec;
         self.rewrite_pages_where(|address| segments.contains(&codec.segment(address)));
         self.checkpoint.request();
         Ok(())

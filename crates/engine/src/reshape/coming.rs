@@ -82,7 +82,7 @@ impl Engine {
         for member in &members {
             self.members.enter_service(*member);
         }
-        self.superblock.set_growing(true);
+        self.pool.superblock.set_growing(true);
         let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             id,
@@ -115,12 +115,13 @@ impl Engine {
                 "a member is being replaced: the pool can grow when that has ended".into(),
             ));
         }
-        if self.zones.leaving() != 0 {
+        if self.pool.zones.leaving() != 0 {
             return Err(ControlError::Invalid(
                 "a member is being removed: the pool can grow when it has left".into(),
             ));
         }
         let old = self
+            .pool
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
@@ -133,7 +134,7 @@ impl Engine {
             ));
         }
         for member in added {
-            let Some(record) = self.superblock.members.get(member.index()) else {
+            let Some(record) = self.pool.superblock.members.get(member.index()) else {
                 return refused(*member, "there is no such member");
             };
             if let slot_state::Answer::Refused(why) =
@@ -144,7 +145,7 @@ impl Engine {
             self.members.check_owned(*member)?;
         }
         let mut members = Vec::with_capacity(MAX_MEMBERS);
-        for member in (0..self.superblock.members.len() as u8)
+        for member in (0..self.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|m| (old | new) >> m.0 & 1 == 1)
         {
@@ -155,7 +156,10 @@ impl Engine {
                     "it is not there or not whole: a pool grows when all its members are; replace it, or wait for its rebuild",
                 );
             }
-            members.push((member, self.superblock.members[member.index()].size_bytes));
+            members.push((
+                member,
+                self.pool.superblock.members[member.index()].size_bytes,
+            ));
         }
         Ok(members)
     }
@@ -166,16 +170,16 @@ impl Engine {
         members: &[(MemberId, u64)],
     ) -> Result<ZoneMap, ControlError> {
         let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
-        let old = self.zones.zones();
+        let old = self.pool.zones.zones();
         let start = old.iter().map(|z| z.start).min().unwrap_or_default();
         let shape = old[0].shape;
         let mut layout = Layout {
-            redundancy: self.superblock.redundancy,
+            redundancy: self.pool.superblock.redundancy,
             segment_rows: shape.rows,
             chunk_rows: shape.chunk_rows,
             start,
             first_segment: 0,
-            number: self.zones.layout() + 1,
+            number: self.pool.zones.layout() + 1,
             members,
         };
         let wanted: u32 = lay_out(&layout)
@@ -186,15 +190,17 @@ impl Engine {
         layout.first_segment = free_numbers(old, wanted);
         let new = lay_out(&layout).map_err(refuse)?;
         let end = new.last().map_or(0, Zone::end_segment);
-        let fits = new.iter().all(|z| self.codec.fits(z.shape.data_blocks()));
-        if u64::from(end) > self.codec.max_segments()
+        let fits = new
+            .iter()
+            .all(|z| self.pool.codec.fits(z.shape.data_blocks()));
+        if u64::from(end) > self.pool.codec.max_segments()
             || end < layout.first_segment + wanted
             || !fits
         {
             return Err(ControlError::NoSpace(format!(
                 "the pool's places can name {} segments of up to {} blocks: too few for this layout",
-                self.codec.max_segments(),
-                self.codec.max_segment_blocks()
+                self.pool.codec.max_segments(),
+                self.pool.codec.max_segment_blocks()
             )));
         }
         if old.len() + new.len() > MAX_ZONES {
@@ -211,17 +217,17 @@ impl Engine {
         let zones = self.with_layout_over(members)?;
         let target = plan_zones(
             &zones,
-            self.superblock.properties.spare_per_mille,
+            self.pool.superblock.properties.spare_per_mille,
             self.kept(),
         )
         .map_err(refuse)?;
-        if target.usable_bytes <= self.plan.usable_bytes {
+        if target.usable_bytes <= self.pool.plan.usable_bytes {
             return Err(ControlError::Invalid(
                 "the pool would not have more usable space: the new members are too small".into(),
             ));
         }
         let plan = self
-            .plan_over(&zones, self.superblock.properties.spare_per_mille)
+            .plan_over(&zones, self.pool.superblock.properties.spare_per_mille)
             .map_err(refuse)?;
         if self.bytes_beside(&plan) > plan.usable_bytes {
             return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
@@ -254,15 +260,15 @@ impl Engine {
     /// pool with the layout that was taken back could start without the members in use.
     fn end_growing(&mut self, out: &mut Outbox) {
         // (An emergency rebuild that has no checkpoint yet writes no superblock.)
-        let has_root = self.superblock.checkpoints[0].is_some();
+        let has_root = self.pool.superblock.checkpoints[0].is_some();
         let idle = self.reshape.coming.is_none()
-            && self.superblock.is_growing()
+            && self.pool.superblock.is_growing()
             && has_root
-            && !self.read_only
-            && self.stopped.is_none();
+            && !self.pool.read_only
+            && self.pool.stopped.is_none();
         if idle && (!self.reshape.dropped || self.nobody_without_us()) {
             self.reshape.dropped = false;
-            self.superblock.set_growing(false);
+            self.pool.superblock.set_growing(false);
             self.superblock_writer.request();
             self.superblock_step(out);
         }
@@ -271,12 +277,13 @@ impl Engine {
     /// True if a pool with these zones, and any others beside them, can not start without the
     /// members in use.
     fn nobody_without_us(&self) -> bool {
-        let in_use =
-            |m: &usize| self.members.list[*m].online && self.superblock.members[*m].is_in_use();
+        let in_use = |m: &usize| {
+            self.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
+        };
         let in_use = (0..self.members.list.len())
             .filter(in_use)
             .fold(0u64, |mask, m| mask | 1 << m);
-        nobody_without(self.zones.zones(), in_use)
+        nobody_without(self.pool.zones.zones(), in_use)
     }
 
     /// The pool does not grow, because of this member.
@@ -313,10 +320,10 @@ impl Engine {
         }
         let is_new = coming.members.contains(&member);
         self.reshape.dropped = true;
-        self.superblock.zones = self.zones.zones().to_vec();
+        self.pool.superblock.zones = self.pool.zones.zones().to_vec();
         // Until this is in force on all that are left, somebody may hold the generation with the
         // new layout.
-        self.superblock.set_growing(true);
+        self.pool.superblock.set_growing(true);
         let ticket = self.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
@@ -340,14 +347,14 @@ impl Engine {
                 Stage::TakeBack(_) => !self.nobody_without_us(),
                 _ => {
                     coming.is_lost_by(list)
-                        && !(redundancy_holds(&self.zones, list) && self.nobody_without_us())
+                        && !(redundancy_holds(&self.pool.zones, list) && self.nobody_without_us())
                 }
             })
     }
 
     /// True while a layout is about to come into force, or a member leaves.
     pub(crate) fn layout_changes(&self) -> bool {
-        self.reshape.coming.is_some() || self.zones.leaving() != 0
+        self.reshape.coming.is_some() || self.pool.zones.leaving() != 0
     }
 
     /// The new members are introduced: now they become members.
@@ -362,7 +369,7 @@ impl Engine {
                     .any(|zone| zone.members >> m.0 & 1 == 1)
             });
         let is_spare = |m: &MemberId| {
-            slot_state::slot_state(&self.superblock.members[m.index()])
+            slot_state::slot_state(&self.pool.superblock.members[m.index()])
                 == slot_state::SlotState::Spare
         };
         let lost = members
@@ -371,7 +378,7 @@ impl Engine {
             for member in coming
                 .members
                 .iter()
-                .filter(|m| !self.superblock.members[m.index()].is_in_use())
+                .filter(|m| !self.pool.superblock.members[m.index()].is_in_use())
             {
                 self.members.leave_service(*member);
             }
@@ -381,8 +388,8 @@ impl Engine {
             let changed = self.change_member(*member, slot_state::Change::Join);
             debug_assert_eq!(changed, Ok(()));
         }
-        self.superblock.zones = coming.zones.zones().to_vec();
-        self.superblock.set_growing(false);
+        self.pool.superblock.zones = coming.zones.zones().to_vec();
+        self.pool.superblock.set_growing(false);
         let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
@@ -394,19 +401,21 @@ impl Engine {
 
     /// The superblock with the new layout is in force.
     fn take_layout(&mut self, zones: ZoneMap, out: &mut Outbox) {
-        self.zones = zones;
-        self.segments.lay_over(&self.zones);
+        self.pool.zones = zones;
+        self.segments.lay_over(&self.pool.zones);
         self.begin_reshape();
         let chunk = self
+            .pool
             .zones
             .zones()
             .iter()
             .map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES)
             .max()
             .unwrap_or(0);
-        self.limits.pending_bytes = self.limits.pending_bytes.max(4 * chunk);
+        self.pool.limits.pending_bytes = self.pool.limits.pending_bytes.max(4 * chunk);
         self.reckon_plan();
         let members = self
+            .pool
             .zones
             .current()
             .fold(0, |mask, zone| mask | zone.members)
@@ -416,7 +425,7 @@ impl Engine {
             segments: self.segments.older_count(),
         });
         // Whoever failed meanwhile was few enough.
-        debug_assert!(redundancy_holds(&self.zones, &self.members.list));
+        debug_assert!(redundancy_holds(&self.pool.zones, &self.members.list));
         self.ensure_next_segment();
     }
 }

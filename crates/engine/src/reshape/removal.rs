@@ -72,13 +72,13 @@ impl Engine {
                  (members of different size, mirrored); grow the pool by a member of the larger size first, or remove another one"
             )));
         }
-        let plan = self.plan_without(&zones, self.superblock.properties.spare_per_mille)?;
+        let plan = self.plan_without(&zones, self.pool.superblock.properties.spare_per_mille)?;
         self.check_fits(&plan, &zones)?;
         if self.moves_journal(member) && self.journal_without(member).is_none() {
             return Err(ControlError::Invalid("the journal inside the members would be too small without it; make the pool anew with a larger one".into()));
         }
         let policy = self
-            .policy_for(&self.superblock.properties.clone(), &plan)
+            .policy_for(&self.pool.superblock.properties.clone(), &plan)
             .map_err(ControlError::Invalid)?;
         let moves = self.moves_journal(member);
         self.journal.set_moving(moves);
@@ -107,34 +107,35 @@ impl Engine {
             })
         };
         let present = self
+            .pool
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
-        if self.superblock.members.get(member.index()).is_none() {
+        if self.pool.superblock.members.get(member.index()).is_none() {
             return refused(member, "there is no such member");
         }
-        if self.zones.leaving() >> member.0 & 1 == 1 {
+        if self.pool.zones.leaving() >> member.0 & 1 == 1 {
             return refused(member, "it is being removed");
         }
         if present >> member.0 & 1 == 0 {
             return refused(member, "it holds no data");
         }
-        let has_layouts = self.zones.has_superseded() || self.segments.has_layers();
+        let has_layouts = self.pool.zones.has_superseded() || self.segments.has_layers();
         if self.reshape.coming.is_some() || has_layouts {
             return refused(
                 member,
                 "data still moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal",
             );
         }
-        let stay = (0..self.superblock.members.len() as u8)
+        let stay = (0..self.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|m| (present & !(1 << member.0)) >> m.0 & 1 == 1);
         let (least, left) = (
-            self.superblock.redundancy.min_members(),
+            self.pool.superblock.redundancy.min_members(),
             stay.clone().count(),
         );
         if left < least {
-            let name = self.superblock.redundancy.name();
+            let name = self.pool.superblock.redundancy.name();
             return refused(
                 member,
                 &format!(
@@ -149,7 +150,7 @@ impl Engine {
             );
         }
         Ok(stay
-            .map(|m| (m, self.superblock.members[m.index()].size_bytes))
+            .map(|m| (m, self.pool.superblock.members[m.index()].size_bytes))
             .collect())
     }
 
@@ -190,7 +191,8 @@ impl Engine {
 
     /// True if the journal inside the members lies on this one.
     fn moves_journal(&self, member: MemberId) -> bool {
-        self.superblock
+        self.pool
+            .superblock
             .journals
             .internal
             .is_some_and(|area| area.members >> member.0 & 1 == 1)
@@ -198,7 +200,7 @@ impl Engine {
 
     /// The journal inside the members over the others: in the same bytes of each.
     fn journal_without(&self, member: MemberId) -> Option<JournalArea> {
-        let area = self.superblock.journals.internal?;
+        let area = self.pool.superblock.journals.internal?;
         let members = area.members & !(1 << member.0);
         let bytes = area.end() - area.start;
         JournalArea::fit(
@@ -219,6 +221,7 @@ impl Engine {
     pub(super) fn record_removal(&mut self, coming: Coming, out: &mut Outbox) {
         let Some(member) = coming.leaves else { return };
         let members = self
+            .pool
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
@@ -246,15 +249,18 @@ impl Engine {
             return;
         }
         let fits = self
-            .plan_without(&coming.zones, self.superblock.properties.spare_per_mille)
+            .plan_without(
+                &coming.zones,
+                self.pool.superblock.properties.spare_per_mille,
+            )
             .and_then(|plan| self.check_fits(&plan, &coming.zones));
         if let Err(error) = fits {
             return self.refuse_removal(coming.id, error, out);
         }
-        self.superblock.zones = coming.zones.zones().to_vec();
-        self.superblock.features.incompatible |= Features::LEAVING;
+        self.pool.superblock.zones = coming.zones.zones().to_vec();
+        self.pool.superblock.features.incompatible |= Features::LEAVING;
         if self.journal.is_moving() {
-            self.superblock.journals.internal = self.journal_without(member);
+            self.pool.superblock.journals.internal = self.journal_without(member);
         }
         let ticket = self.superblock_writer.request();
         self.reshape.coming = Some(Coming {
@@ -295,11 +301,11 @@ impl Engine {
 
     /// The superblock with the layout over the others is in force.
     pub(super) fn take_removal(&mut self, zones: ZoneMap, member: MemberId, out: &mut Outbox) {
-        self.zones = zones;
-        self.segments.lay_over(&self.zones);
+        self.pool.zones = zones;
+        self.segments.lay_over(&self.pool.zones);
         self.begin_reshape();
         self.reckon_plan();
-        if let Some(area) = self.superblock.journals.internal {
+        if let Some(area) = self.pool.superblock.journals.internal {
             self.journal.take_moved(area);
         }
         out.notices.push(Notice::Leaving {
@@ -332,6 +338,7 @@ impl Engine {
             return 1;
         }
         let least = self
+            .pool
             .zones
             .current()
             .map(|z| payload_blocks(&z.shape))
@@ -375,13 +382,13 @@ impl Engine {
             self.disown(member);
             let changed = self.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
-            let uuid = std::mem::take(&mut self.superblock.members[member.index()].uuid);
+            let uuid = std::mem::take(&mut self.pool.superblock.members[member.index()].uuid);
             let ticket = self.superblock_writer.next_ticket();
             self.members.set_lost_ticket(member, ticket);
             self.reshape.gone.push((member, uuid));
         }
         if leaving != 0 {
-            self.superblock.features.incompatible &= !Features::LEAVING;
+            self.pool.superblock.features.incompatible &= !Features::LEAVING;
         }
         true
     }

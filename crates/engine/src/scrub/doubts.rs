@@ -223,12 +223,12 @@ impl Engine {
 
     /// Which of these, in their order, this place lies in.
     fn doubt_at(&self, doubts: &[Doubt], address: Address) -> Option<usize> {
-        let segment = self.codec.segment(address);
+        let segment = self.pool.codec.segment(address);
         let of_segment = doubts.partition_point(|doubt| doubt.segment < segment);
         if doubts.get(of_segment)?.segment != segment {
             return None;
         }
-        let row = self.locate_block(segment, self.codec.block(address)).1;
+        let row = self.locate_block(segment, self.pool.codec.block(address)).1;
         let at = doubts
             .partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row))
             .checked_sub(1)?;
@@ -275,7 +275,7 @@ impl Engine {
                 self.scrub.doubts.waiting.pop_front();
                 continue;
             }
-            if !self.scrub.throttle.may_begin(self.now_ns, &self.users) {
+            if !self.scrub.throttle.may_begin(self.pool.now_ns, &self.users) {
                 return false;
             }
             if let Some(reading) = self.scrub.doubts.waiting.pop_front() {
@@ -288,16 +288,16 @@ impl Engine {
     fn fetch_doubtful(&mut self, reading: Reading, out: &mut Outbox) {
         let block = reading.block;
         let (segment, number) = (
-            self.codec.segment(block.address),
-            self.codec.block(block.address),
+            self.pool.codec.segment(block.address),
+            self.pool.codec.block(block.address),
         );
         let (column, row, _) = self.locate_block(segment, number);
-        let pieces = vec![block.piece(&self.codec)];
+        let pieces = vec![block.piece(&self.pool.codec)];
         let rows = pieces[0].rows().1 + 1;
         let bytes = u64::from(rows) * BLOCK_BYTES;
         self.scrub.sums.read_bytes += bytes;
         self.scrub.throttle.begin(
-            self.now_ns,
+            self.pool.now_ns,
             bytes,
             time_at(bytes, self.scrub.sums.bytes_per_second),
             SCRUB_PAUSE_NS / MAP_READS as u64,
@@ -322,9 +322,12 @@ impl Engine {
     /// A lost block of a batch without tables: what its member returned is wrong, or could not be
     /// read. The member is absent: then it is neither.
     fn count_lost_rows(&mut self, address: Address, piece: Piece) {
-        let (segment, number) = (self.codec.segment(address), self.codec.block(address));
+        let (segment, number) = (
+            self.pool.codec.segment(address),
+            self.pool.codec.block(address),
+        );
         let (column, row, _) = self.locate_block(segment, number);
-        let (member, _) = self.zones.locate(segment).address(row, column);
+        let (member, _) = self.pool.zones.locate(segment).address(row, column);
         if self.holds(member, segment) {
             self.scrub.sums.wrong_blocks += u64::from(piece.rows().1 - piece.rows().0 + 1);
         }
@@ -348,10 +351,11 @@ impl Engine {
                 ..
             },
             piece,
-        ) = (block, block.piece(&self.codec));
-        self.scrub
-            .throttle
-            .end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
+        ) = (block, block.piece(&self.pool.codec));
+        self.scrub.throttle.end(
+            self.pool.now_ns,
+            u64::from(piece.rows().1 + 1) * BLOCK_BYTES,
+        );
         if self.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
             return;
         }

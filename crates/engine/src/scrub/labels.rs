@@ -89,11 +89,11 @@ impl Engine {
     }
 
     fn is_spare(&self, member: MemberId) -> bool {
-        self.superblock.members[member.index()].state == MemberState::Spare
+        self.pool.superblock.members[member.index()].state == MemberState::Spare
     }
 
     fn read_label(&mut self, member: MemberId, step: LabelStep, out: &mut Outbox) {
-        let buf = self.buffers.get(LABEL_BYTES);
+        let buf = self.memory.buffers.get(LABEL_BYTES);
         self.send(
             member,
             MemberOp::Read {
@@ -116,7 +116,7 @@ impl Engine {
     ) {
         // (Of a member that is not in service any more nothing is known, and it is not to be
         // written.)
-        let is_there = self.has_label(member) && self.stopped.is_none();
+        let is_there = self.has_label(member) && self.pool.stopped.is_none();
         match step {
             LabelStep::Read if is_there && failed => {
                 self.read_label(member, LabelStep::ReadAgain, out)
@@ -156,8 +156,8 @@ impl Engine {
         label.is_some_and(|label| {
             (label.pool, label.member_uuid)
                 == (
-                    self.superblock.pool,
-                    self.superblock.members[member.index()].uuid,
+                    self.pool.superblock.pool,
+                    self.pool.superblock.members[member.index()].uuid,
                 )
         })
     }
@@ -165,12 +165,15 @@ impl Engine {
     fn is_of_another_pool(&self, bytes: Option<&[u8]>) -> bool {
         bytes
             .and_then(|bytes| Label::decode(bytes).ok())
-            .is_some_and(|label| label.pool != self.superblock.pool)
+            .is_some_and(|label| label.pool != self.pool.superblock.pool)
     }
 
     fn write_label(&mut self, member: MemberId, out: &mut Outbox) {
-        let (pool, pool_name) = (self.superblock.pool, self.superblock.pool_name.clone());
-        let member_uuid = self.superblock.members[member.index()].uuid;
+        let (pool, pool_name) = (
+            self.pool.superblock.pool,
+            self.pool.superblock.pool_name.clone(),
+        );
+        let member_uuid = self.pool.superblock.members[member.index()].uuid;
         let bytes = Label {
             version: FORMAT_VERSION,
             pool,
@@ -179,7 +182,7 @@ impl Engine {
             member,
         }
         .encode();
-        let mut buf = self.buffers.get(LABEL_BYTES);
+        let mut buf = self.memory.buffers.get(LABEL_BYTES);
         buf.copy_from_slice(&bytes);
         let written = WrittenBytes {
             superblock: LABEL_BYTES as u64,

@@ -293,10 +293,10 @@ impl Admission {
 impl Engine {
     /// A request arrives.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
-        if self.stopped.is_some() || self.control.shutting_down() {
+        if self.pool.stopped.is_some() || self.control.shutting_down() {
             return self.fail(request.id, RequestError::Stopped, out);
         }
-        self.users.note(self.now_ns);
+        self.users.note(self.pool.now_ns);
         match request.op {
             Op::Read { offset, length } => {
                 self.note_prompt();
@@ -314,13 +314,13 @@ impl Engine {
                     Err(error) => return self.fail(request.id, error, out),
                 };
                 if self.admission.waiting.len() + self.admission.stepped_aside.len()
-                    >= self.limits.waiting_requests as usize
+                    >= self.pool.limits.waiting_requests as usize
                 {
                     return self.fail(request.id, RequestError::Io, out);
                 }
                 self.admission.waiting.push_back(Arrived {
                     request,
-                    since_ns: self.now_ns,
+                    since_ns: self.pool.now_ns,
                     sync,
                     version: self.volumes.version,
                 });
@@ -333,7 +333,7 @@ impl Engine {
     fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
         let record = self.volumes.check_range(request.volume, offset, length)?;
-        if self.read_only || record.read_only {
+        if self.pool.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
         Ok(record.sync)
@@ -384,7 +384,7 @@ impl Engine {
                 RECORD_COST
             };
             let full = self.admission.pending_bytes > 0
-                && self.admission.pending_bytes + cost > self.limits.pending_bytes;
+                && self.admission.pending_bytes + cost > self.pool.limits.pending_bytes;
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
@@ -451,7 +451,7 @@ impl Engine {
             };
         }
         self.stages
-            .record(Stage::WriteAdmission, since_ns, self.now_ns);
+            .record(Stage::WriteAdmission, since_ns, self.pool.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && room < length / BLOCK_BYTES * DATA_UNITS => {

@@ -21,7 +21,7 @@ impl Engine {
             while let Some(batch) = self.stream(stream).in_flight.front() {
                 if batch.stage != BatchStage::Written
                     || (batch.lost_columns != 0 && self.members.unrecorded_loss)
-                    || self.stopped.is_some()
+                    || self.pool.stopped.is_some()
                 {
                     break;
                 }
@@ -34,13 +34,13 @@ impl Engine {
     }
 
     fn commit(&mut self, stream: usize, batch: Batch, out: &mut Outbox) {
-        let shape = *self.zones.shape(batch.segment);
+        let shape = *self.pool.zones.shape(batch.segment);
         let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
         let mut addresses =
             PayloadAddresses::new(batch.head_blocks, batch.whole_blocks, batch.rows);
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.warm_commit(&batch);
-        let codec = self.codec;
+        let codec = self.pool.codec;
         let mut payloads = batch.payloads.iter().zip(&batch.checksums);
         // As many as there are items with payload: both come from the same table.
         let mut stored = || {
@@ -131,7 +131,7 @@ impl Engine {
                             batch.number,
                         );
                     }
-                    self.segments.unpin(self.codec.segment(from));
+                    self.segments.unpin(self.pool.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();
@@ -176,7 +176,7 @@ impl Engine {
         self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
         if is_cleaned(stream) {
             self.stages
-                .record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
+                .record(Stage::CleaningBatch, batch.opened_ns, self.pool.now_ns);
             self.cleaner.moves_committed(batch.items.len() as u32);
         }
         self.stream_mut(stream).committed_batch(batch);
@@ -249,12 +249,14 @@ impl Engine {
             self.volumes.release_space(0, weight(&old));
         }
         if entry.has_payload() {
-            self.segments
-                .add_live(self.codec.segment(entry.address()), entry.length_units());
+            self.segments.add_live(
+                self.pool.codec.segment(entry.address()),
+                entry.length_units(),
+            );
         }
         if old.has_payload() {
             self.segments.remove_live(
-                self.codec.segment(old.address()),
+                self.pool.codec.segment(old.address()),
                 old.length_units(),
                 by,
                 moved_by,

@@ -138,7 +138,7 @@ impl Engine {
         let segment = self.least_segment_units();
         let high = (u64::from(self.segments_wanted())
             + 1
-            + u64::from(crate::format::cleaning_ahead(self.plan.segments)))
+            + u64::from(crate::format::cleaning_ahead(self.pool.plan.segments)))
             * segment;
         let rest = self.rest_units(segment).min(high / 2).max(1);
         // Whole segments come back: what is smoothed below half of one costs more than it is worth.
@@ -150,7 +150,7 @@ impl Engine {
             && working
             && space < high
             && !self.control.shutting_down()
-            && self.stopped.is_none();
+            && self.pool.stopped.is_none();
         if pace.on {
             let factor = u128::from(FINE) * u128::from(space) * u128::from(high - rest)
                 / (u128::from(high - space) * u128::from(rest));
@@ -172,16 +172,18 @@ impl Engine {
     /// garbage.
     fn rest_units(&self, segment: u64) -> u64 {
         let segments = u64::from(
-            self.plan
+            self.pool
+                .plan
                 .segments
-                .saturating_sub(self.plan.reserve_segments),
+                .saturating_sub(self.pool.plan.reserve_segments),
         );
         let spare =
-            segments * segment / 1000 * u64::from(self.superblock.properties.spare_per_mille);
+            segments * segment / 1000 * u64::from(self.pool.superblock.properties.spare_per_mille);
         let unused = (self
+            .pool
             .plan
             .usable_bytes
-            .saturating_sub(self.bytes_beside(&self.plan))
+            .saturating_sub(self.bytes_beside(&self.pool.plan))
             / BLOCK_BYTES)
             * DATA_UNITS;
         ((spare + unused) / PACE_GARBAGE_SHARE).min(PACE_REST_SEGMENTS * segment)

@@ -202,7 +202,7 @@ impl Engine {
                 return false;
             }
             let s = self.stream(stream);
-            let shape = self.zones.shape(s.position.segment);
+            let shape = self.pool.zones.shape(s.position.segment);
             if s.open
                 .table
                 .takes(shape, s.position.row, entry_bytes, units)
@@ -224,7 +224,7 @@ impl Engine {
         payload: Option<Payload>,
         lsn: Option<Lsn>,
     ) {
-        let (now, durable_lsn) = (self.now_ns, self.journal.journal_durable_lsn());
+        let (now, durable_lsn) = (self.pool.now_ns, self.journal.journal_durable_lsn());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;

@@ -319,8 +319,8 @@ impl Engine {
             let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
             let work = ReduceWork {
                 blocks: std::mem::replace(group, rest),
-                buffers: self.buffers.clone(),
-                codecs: self.codecs.clone(),
+                buffers: self.memory.buffers.clone(),
+                codecs: self.memory.codecs.clone(),
                 compressed: Vec::new(),
             };
             out.jobs.push(Job(Work::Reduce(Box::new(work))));

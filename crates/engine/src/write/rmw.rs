@@ -172,7 +172,7 @@ impl Engine {
         let parts = ends
             .into_iter()
             .filter(|(_, length)| *length > 0)
-            .map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize)))
+            .map(|(offset, length)| (offset, self.memory.zeroes.slice(0, length as usize)))
             .collect();
         let range = (first_whole < last_whole).then_some((
             Lba(first_whole / BLOCK_BYTES),
@@ -296,7 +296,7 @@ impl Engine {
         &mut self,
         write: &RmwWrite,
     ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             return Err(RequestError::Stopped);
         }
         if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
@@ -366,7 +366,7 @@ impl Engine {
                 continue;
             }
             let length = left.min(BLOCK_SIZE - skip);
-            let mut block = self.buffers.get(BLOCK_SIZE);
+            let mut block = self.memory.buffers.get(BLOCK_SIZE);
             let old = write
                 .edges
                 .iter()

@@ -131,10 +131,10 @@ impl Engine {
 
     fn log_units_behind(&self, rows: u32) -> u64 {
         let position = self.stream(STREAM_USER).position;
-        if !self.zones.contains(position.segment) {
+        if !self.pool.zones.contains(position.segment) {
             return 0;
         }
-        let shape = self.zones.shape(position.segment);
+        let shape = self.pool.zones.shape(position.segment);
         let row = position.row + rows;
         let chunk_end = shape.chunk_end(row).min(shape.rows);
         let mut units = chunk_units(shape, chunk_end - row);
@@ -144,10 +144,10 @@ impl Engine {
             .stream(STREAM_USER)
             .reserved
             .iter()
-            .map(|s| segment_units(self.zones.shape(*s)))
+            .map(|s| segment_units(self.pool.zones.shape(*s)))
             .sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.
-        let last = self.zones.shape(
+        let last = self.pool.zones.shape(
             self.stream(STREAM_USER)
                 .reserved
                 .back()
@@ -173,12 +173,13 @@ impl Engine {
 
     /// Segments that the user stream takes in advance.
     pub(crate) fn segments_wanted(&self) -> u32 {
-        segments_ahead(&self.zones)
+        segments_ahead(&self.pool.zones)
     }
 
     /// Units in a segment of the zone with the fewest.
     pub(super) fn least_segment_units(&self) -> u64 {
-        self.zones
+        self.pool
+            .zones
             .zones()
             .iter()
             .map(|z| segment_units(&z.shape))

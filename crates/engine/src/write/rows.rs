@@ -95,7 +95,7 @@ impl Engine {
         if user.position.segment == windrow_types::SegmentId::NONE {
             return Some(none);
         }
-        let shape = self.zones.shape(user.position.segment);
+        let shape = self.pool.zones.shape(user.position.segment);
         let table = &user.open.table;
         if u64::from(table.payload_blocks()) + table.compressed().len() as u64 + 2
             < u64::from(shape.data)

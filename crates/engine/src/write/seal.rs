@@ -83,7 +83,7 @@ impl Engine {
         if s.open.is_empty() {
             return true;
         }
-        let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
+        let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
         if early && is_cleaned(stream) {
             // What it pads no victim was counted with.
             self.ledger.move_others();
@@ -105,7 +105,7 @@ impl Engine {
         self.ledger.move_others();
         let s = self.stream(stream);
         debug_assert!(s.open.is_empty());
-        let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
+        let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
         let Some(mut plan) = plan_batch(&shape, row, 0, 0) else {
             return false;
         };
@@ -116,11 +116,11 @@ impl Engine {
 
     fn seal_as(&mut self, stream: usize, plan: BatchPlan, out: &mut Outbox) -> bool {
         let s = self.stream(stream);
-        if s.in_flight.len() >= self.limits.batches_in_flight as usize || self.read_only {
+        if s.in_flight.len() >= self.pool.limits.batches_in_flight as usize || self.pool.read_only {
             return false;
         }
         let position = s.position;
-        let shape = *self.zones.shape(position.segment);
+        let shape = *self.pool.zones.shape(position.segment);
         let ends_segment = position.row + plan.rows == shape.rows;
         let Some(next) = self.next_segment(stream, ends_segment) else {
             return false;
@@ -170,7 +170,7 @@ impl Engine {
             payloads,
             index_pages,
             cause,
-            buffers: self.buffers.clone(),
+            buffers: self.memory.buffers.clone(),
             columns: Vec::new(),
             checksums: Vec::new(),
             written: Vec::new(),
@@ -199,10 +199,10 @@ impl Engine {
 
     fn batch_header(&self, stream: usize, rows: u32, next_segment: SegmentId) -> BatchHeader {
         let position = self.stream(stream).position;
-        let zone = self.zones.zone(position.segment);
+        let zone = self.pool.zones.zone(position.segment);
         BatchHeader {
-            pool: self.superblock.pool,
-            epoch: self.superblock.epoch,
+            pool: self.pool.superblock.pool,
+            epoch: self.pool.superblock.epoch,
             stream: StreamId(stream as u8),
             seq: position.seq,
             segment: position.segment,
@@ -223,7 +223,7 @@ impl Engine {
         plan: &BatchPlan,
         last_of_segment: bool,
     ) -> (TableWriter, Vec<Payload>) {
-        let now_ns = self.now_ns;
+        let now_ns = self.pool.now_ns;
         let number = if is_cleaned(stream) {
             self.cleaner.numbers.give()
         } else {
@@ -294,11 +294,11 @@ impl Engine {
 
     /// A worker has gathered a batch: write its columns.
     pub(crate) fn sealed(&mut self, work: SealWork, out: &mut Outbox) {
-        if self.stopped.is_some() {
+        if self.pool.stopped.is_some() {
             // Nothing is written any more, and nobody waits for it.
             return;
         }
-        let now_ns = self.now_ns;
+        let now_ns = self.pool.now_ns;
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
@@ -312,10 +312,14 @@ impl Engine {
         let mut lost = 0u64;
         let mut left = 0u8;
         for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
-            let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
+            let (member, offset) = self
+                .pool
+                .zones
+                .locate(segment)
+                .address(row, Column(c as u8));
             if let Some(spare) = self.exchanges.shadow_of(member) {
                 left += 1;
-                let mut copy = self.buffers.get(buf.len());
+                let mut copy = self.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
                 self.send_write(
                     spare,
@@ -370,7 +374,7 @@ impl Engine {
 
     /// A write of a batch has ended.
     pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: BatchSeq, out: &mut Outbox) {
-        let now_ns = self.now_ns;
+        let now_ns = self.pool.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
             return self.stop(
                 StopReason::Internal("a written batch is not in flight"),
@@ -395,7 +399,7 @@ impl Engine {
     /// A stage of a batch has ended: those of users are counted.
     pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
         if is_user(stream) {
-            self.stages.record(stage, since_ns, self.now_ns);
+            self.stages.record(stage, since_ns, self.pool.now_ns);
         }
     }
 
@@ -410,7 +414,7 @@ impl Engine {
             // Moves put nothing at risk: their batch is sealed part-filled only when no more of
             // them can come.
             let wait = is_cleaned(stream) && self.cleaner.is_reading();
-            if !s.open.is_empty() && !wait && self.now_ns >= due {
+            if !s.open.is_empty() && !wait && self.pool.now_ns >= due {
                 self.seal(stream, out);
             }
         }
