@@ -274,18 +274,18 @@ impl Engine {
             return;
         }
         loop {
-            let before = self.checkpoint.stage;
+            let before = self.durability.checkpoint.stage;
             match before {
                 Stage::Idle if self.checkpoint_due() && self.is_settled_after_start() => {
-                    let has_walks = self.ranges.has_walks();
-                    self.ranges.hold_walks(has_walks);
-                    if self.ranges.holds_walks() {
+                    let has_walks = self.map.ranges.has_walks();
+                    self.map.ranges.hold_walks(has_walks);
+                    if self.map.ranges.holds_walks() {
                         return;
                     }
                     self.begin_checkpoint();
                 }
                 Stage::Idle => {
-                    self.ranges.hold_walks(false);
+                    self.map.ranges.hold_walks(false);
                     return;
                 }
                 Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => {
@@ -293,50 +293,56 @@ impl Engine {
                 }
                 Stage::Sync => self.checkpoint_sync(out),
                 Stage::Root { ticket } => {
-                    if !self.superblock_writer.has_recorded(ticket) {
+                    if !self.durability.superblock_writer.has_recorded(ticket) {
                         return;
                     }
                     self.end_checkpoint();
                 }
             }
-            if self.checkpoint.stage == before {
+            if self.durability.checkpoint.stage == before {
                 return;
             }
         }
     }
 
     fn checkpoint_due(&self) -> bool {
-        let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
-        let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
+        let since = self.observe.counters.committed_user_bytes
+            - self.durability.checkpoint.user_bytes_at_last;
+        let cost = (self.map.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
         // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for
         // does not.
-        let room = self.segments.free_count() > self.checkpoint.reserve_segments() + RELIEF_RESERVE;
+        let room = self.space.segments.free_count()
+            > self.durability.checkpoint.reserve_segments() + RELIEF_RESERVE;
         let due = since
             >= self
+                .durability
                 .checkpoint
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
-        let is_overdue =
-            self.checkpoint.opportunity_cost >= OPPORTUNITY_COST_RATIO * self.checkpoint_cost();
-        self.checkpoint.requested || (room && (due || is_overdue || self.victims_run_out()))
+        let is_overdue = self.durability.checkpoint.opportunity_cost
+            >= OPPORTUNITY_COST_RATIO * self.checkpoint_cost();
+        self.durability.checkpoint.requested
+            || (room && (due || is_overdue || self.victims_run_out()))
     }
 
     /// True if there is hardly more left to clean than the log takes while a checkpoint is written:
     /// what is younger can be cleaned only after one, and users would stand still until then.
     fn victims_run_out(&self) -> bool {
-        let log_bytes = self.counters.log_bytes - self.checkpoint.log_bytes_at_begin;
-        let needed =
-            2 * (self.checkpoint_cost() / self.segments.payload_bytes_max() + MAX_VICTIMS as u64);
-        u64::from(self.segments.candidate_count()) <= needed
+        let log_bytes =
+            self.observe.counters.log_bytes - self.durability.checkpoint.log_bytes_at_begin;
+        let needed = 2
+            * (self.checkpoint_cost() / self.space.segments.payload_bytes_max()
+                + MAX_VICTIMS as u64);
+        u64::from(self.space.segments.candidate_count()) <= needed
             && log_bytes >= self.pool.plan.data_bytes / VICTIMS_LOG_SHARE
-            && self.segments.checkpoint_frees()
+            && self.space.segments.checkpoint_frees()
     }
 
     /// About the bytes of log that a checkpoint would take now: no less than the last one took.
     fn checkpoint_cost(&self) -> u64 {
         let pages =
-            (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
-        pages.max(self.checkpoint.last_bytes)
+            (self.map.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+        pages.max(self.durability.checkpoint.last_bytes)
     }
 
     /// A victim of which `gained` bytes come free is cleaned although the log of the last two
@@ -346,35 +352,40 @@ impl Engine {
     /// space for later). What is partly alive counts for less: it would not wait in vain, as more
     /// of it dies meanwhile.
     pub(crate) fn opportunity_cost_victim(&mut self, gained: u64) {
-        if self.checkpoint.is_idle() {
-            self.checkpoint.opportunity_cost += self.segments.opportunity_cost(gained);
+        if self.durability.checkpoint.is_idle() {
+            self.durability.checkpoint.opportunity_cost +=
+                self.space.segments.opportunity_cost(gained);
         }
     }
 
     fn begin_checkpoint(&mut self) {
-        self.ledger
-            .begin_checkpoint(self.checkpoint.reserve_segments);
-        self.checkpoint.requested = false;
-        self.checkpoint.current += 1;
-        self.checkpoint.begun = self.checkpoint.current;
-        self.checkpoint.user_bytes_at_last = self.counters.committed_user_bytes;
-        self.checkpoint.opportunity_cost = 0;
-        self.checkpoint.bytes_at_begin = self.counters.checkpoint_log_bytes;
-        self.checkpoint.log_bytes_at_begin = self.counters.log_bytes;
-        let id = self.checkpoint.current;
+        self.space
+            .ledger
+            .begin_checkpoint(self.durability.checkpoint.reserve_segments);
+        self.durability.checkpoint.requested = false;
+        self.durability.checkpoint.current += 1;
+        self.durability.checkpoint.begun = self.durability.checkpoint.current;
+        self.durability.checkpoint.user_bytes_at_last = self.observe.counters.committed_user_bytes;
+        self.durability.checkpoint.opportunity_cost = 0;
+        self.durability.checkpoint.bytes_at_begin = self.observe.counters.checkpoint_log_bytes;
+        self.durability.checkpoint.log_bytes_at_begin = self.observe.counters.log_bytes;
+        let id = self.durability.checkpoint.current;
         let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
-        for stream in &self.streams {
+        for stream in &self.log.streams {
             replay[stream.id] = stream.replay_position();
             for batch in &stream.in_flight {
-                self.segments.get_mut(batch.segment).last_checkpoint = id;
+                self.space.segments.get_mut(batch.segment).last_checkpoint = id;
             }
             for (position, _) in &stream.unsettled {
-                self.segments.get_mut(position.segment).last_checkpoint = id;
+                self.space
+                    .segments
+                    .get_mut(position.segment)
+                    .last_checkpoint = id;
             }
         }
-        let dirty = self.volumes.arena.take_dirty();
+        let dirty = self.map.volumes.arena.take_dirty();
         let page = |slot: PageSlot| {
-            self.volumes.arena.meta(slot).map(|meta| Work::Map {
+            self.map.volumes.arena.meta(slot).map(|meta| Work::Map {
                 slot,
                 volume: meta.volume,
                 index: meta.index,
@@ -382,8 +393,8 @@ impl Engine {
         };
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
         self.take_dropped_pages();
-        self.checkpoint.building = Some(Building {
-            lsn: self.lsns.committed(),
+        self.durability.checkpoint.building = Some(Building {
+            lsn: self.durability.lsns.committed(),
             replay,
             work,
             outstanding: 0,
@@ -395,21 +406,22 @@ impl Engine {
             contained_moves: BatchSeq(0),
             last_page: BatchSeq(0),
         });
-        self.checkpoint.stage = Stage::Maps;
+        self.durability.checkpoint.stage = Stage::Maps;
     }
 
     /// The pages of the tables that changed. Only now, when all map pages have been copied: so the
     /// segments in which these show something are in them as well.
     fn take_tables(&mut self) -> BTreeSet<(u32, u32)> {
-        let mut tables = std::mem::take(&mut self.checkpoint.rewrite);
+        let mut tables = std::mem::take(&mut self.durability.checkpoint.rewrite);
         tables.extend(
-            std::mem::take(&mut self.volumes.dirty_pages)
+            std::mem::take(&mut self.map.volumes.dirty_pages)
                 .into_iter()
                 .map(|p| (OBJECT_VOLUMES, p)),
         );
-        let geometry = self.checkpoint.geometry;
+        let geometry = self.durability.checkpoint.geometry;
         tables.extend(
-            self.segments
+            self.space
+                .segments
                 .take_dirty()
                 .into_iter()
                 .map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)),
@@ -420,9 +432,10 @@ impl Engine {
 
     /// Images of dropped pages are reached by older roots only; their leaves change.
     fn take_dropped_pages(&mut self) {
-        for (volume, index, pointer) in std::mem::take(&mut self.volumes.dropped) {
-            self.checkpoint.retire(pointer);
-            self.checkpoint
+        for (volume, index, pointer) in std::mem::take(&mut self.map.volumes.dropped) {
+            self.durability.checkpoint.retire(pointer);
+            self.durability
+                .checkpoint
                 .dirty_leaves
                 .insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
         }
@@ -431,18 +444,18 @@ impl Engine {
     /// Appends pages of the present stage; goes to the next stage when all of this one are
     /// committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
-        let waited = self.checkpoint.wants_segment;
+        let waited = self.durability.checkpoint.wants_segment;
         loop {
-            let Some(building) = self.checkpoint.building.as_ref() else {
+            let Some(building) = self.durability.checkpoint.building.as_ref() else {
                 return;
             };
             let Some(work) = building.work.front().copied() else {
-                if self.checkpoint.stage != Stage::Maps {
+                if self.durability.checkpoint.stage != Stage::Maps {
                     break;
                 }
                 let tables = self.take_tables();
-                self.checkpoint.stage = Stage::Tables;
-                if let Some(building) = self.checkpoint.building.as_mut() {
+                self.durability.checkpoint.stage = Stage::Tables;
+                if let Some(building) = self.durability.checkpoint.building.as_mut() {
                     building.work.extend(
                         tables
                             .into_iter()
@@ -451,16 +464,16 @@ impl Engine {
                 }
                 continue;
             };
-            self.checkpoint.wants_segment = false;
+            self.durability.checkpoint.wants_segment = false;
             if !self.make_room(STREAM_CHECKPOINT, 32, FULL_BLOCK_UNITS, out) {
                 return self.note_starved(waited);
             }
-            if let Some(building) = self.checkpoint.building.as_mut() {
+            if let Some(building) = self.durability.checkpoint.building.as_mut() {
                 building.work.pop_front();
             }
             if let Some((object, index, page)) = self.page_image(work) {
                 let seq = self.stream(STREAM_CHECKPOINT).position.seq;
-                if let Some(building) = self.checkpoint.building.as_mut() {
+                if let Some(building) = self.durability.checkpoint.building.as_mut() {
                     building.outstanding += 1;
                     building.last_page = seq;
                 }
@@ -473,12 +486,13 @@ impl Engine {
                 );
             }
         }
-        self.checkpoint.wants_segment = false;
+        self.durability.checkpoint.wants_segment = false;
         if !self.stream(STREAM_CHECKPOINT).open.is_empty() {
             self.seal(STREAM_CHECKPOINT, out);
             return self.note_starved(waited);
         }
         if self
+            .durability
             .checkpoint
             .building
             .as_ref()
@@ -493,19 +507,19 @@ impl Engine {
     fn note_starved(&mut self, waited: bool) {
         let stream = self.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
-        self.checkpoint.wants_segment = waits;
+        self.durability.checkpoint.wants_segment = waits;
         if waits && !waited {
             // Cleaning has had its turn, and nothing else may come.
-            self.cleaner.cleaning_has_more();
+            self.space.cleaner.cleaning_has_more();
         }
     }
 
     fn next_stage(&mut self) {
         let moves = self.moves_committed_through();
-        if self.checkpoint.stage == Stage::Tables {
+        if self.durability.checkpoint.stage == Stage::Tables {
             self.take_dropped_pages();
         }
-        let state = &mut self.checkpoint;
+        let state = &mut self.durability.checkpoint;
         let Some(building) = state.building.as_mut() else {
             return;
         };
@@ -563,7 +577,7 @@ impl Engine {
                 volume,
                 index,
             } => {
-                let arena = &mut self.volumes.arena;
+                let arena = &mut self.map.volumes.arena;
                 let is_it = arena
                     .meta(slot)
                     .is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
@@ -575,7 +589,9 @@ impl Engine {
             }
             Work::Table { object, index } => {
                 match object {
-                    OBJECT_VOLUMES => encode_volumes(&self.volumes.table_page(index), &mut page),
+                    OBJECT_VOLUMES => {
+                        encode_volumes(&self.map.volumes.table_page(index), &mut page)
+                    }
                     OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page),
                     _ => encode_counters(&self.saved_counters(), &mut page),
                 }
@@ -584,25 +600,25 @@ impl Engine {
             Work::Leaf { object, leaf } => {
                 let pointers = self.leaf_pointers(object, leaf);
                 if pointers.iter().all(|p| !p.present) {
-                    if let Some(old) = self.checkpoint.leaves.remove(&(object, leaf)) {
-                        self.checkpoint.retire(old);
+                    if let Some(old) = self.durability.checkpoint.leaves.remove(&(object, leaf)) {
+                        self.durability.checkpoint.retire(old);
                     }
                     return None;
                 }
                 encode_leaf(&pointers, &mut page);
-                let building = self.checkpoint.building.as_mut()?;
+                let building = self.durability.checkpoint.building.as_mut()?;
                 building.leaves.push((object, leaf));
                 Some((OBJECT_LEAF, building.leaves.len() as u32 - 1, page))
             }
             Work::List { index } => {
-                let building = self.checkpoint.building.as_ref()?;
+                let building = self.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let records = building.records
                     [first..(first + LIST_RECORDS).min(building.records.len())]
                     .to_vec();
                 encode_list(
                     &ListPage {
-                        checkpoint: self.checkpoint.current,
+                        checkpoint: self.durability.checkpoint.current,
                         previous: PagePointer::default(),
                         records,
                     },
@@ -611,7 +627,7 @@ impl Engine {
                 Some((OBJECT_LIST, index, page))
             }
             Work::Top { index } => {
-                let building = self.checkpoint.building.as_ref()?;
+                let building = self.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let chunk = building
                     .list
@@ -631,7 +647,7 @@ impl Engine {
                     .map_or(PagePointer::default(), |i| building.top[i as usize]);
                 encode_list(
                     &ListPage {
-                        checkpoint: self.checkpoint.current,
+                        checkpoint: self.durability.checkpoint.current,
                         previous,
                         records,
                     },
@@ -643,16 +659,16 @@ impl Engine {
     }
 
     fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
-        let geometry = self.checkpoint.geometry;
+        let geometry = self.durability.checkpoint.geometry;
         // A shadow is copied from the beginning after each start.
-        let rebuilding = self.members.rebuilding() & !self.exchanges.shadow_bit();
+        let rebuilding = self.drives.members.rebuilding() & !self.drives.exchanges.shadow_bit();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
-            if id >= self.segments.count() {
+            if id >= self.space.segments.count() {
                 break;
             }
             let id = windrow_types::SegmentId(id);
-            let s = self.segments.get(id);
+            let s = self.space.segments.get(id);
             let record = SegmentRecord {
                 segment: id,
                 stream: StreamId(s.stream),
@@ -683,12 +699,13 @@ impl Engine {
         (first..first + LEAF_POINTERS)
             .map(|index| {
                 if object >= OBJECT_MAP {
-                    let volume = self.volumes.get(VolumeId(object - OBJECT_MAP));
+                    let volume = self.map.volumes.get(VolumeId(object - OBJECT_MAP));
                     let slot = volume.and_then(|v| v.map.slot(index as u64));
-                    slot.and_then(|s| self.volumes.arena.meta(s))
+                    slot.and_then(|s| self.map.volumes.arena.meta(s))
                         .map_or(PagePointer::default(), |m| m.pointer)
                 } else {
-                    self.checkpoint
+                    self.durability
+                        .checkpoint
                         .tables
                         .get(&object)
                         .and_then(|t| t.get(index))
@@ -701,15 +718,15 @@ impl Engine {
 
     /// A checkpoint page has its place.
     pub(crate) fn page_committed(&mut self, object: u32, index: u32, pointer: PagePointer) {
-        let Some(building) = self.checkpoint.building.as_mut() else {
+        let Some(building) = self.durability.checkpoint.building.as_mut() else {
             return;
         };
         building.outstanding -= 1;
         match object {
             OBJECT_LEAF => {
                 let key = building.leaves[index as usize];
-                if let Some(old) = self.checkpoint.leaves.insert(key, pointer) {
-                    self.checkpoint.retire(old);
+                if let Some(old) = self.durability.checkpoint.leaves.insert(key, pointer) {
+                    self.durability.checkpoint.retire(old);
                 }
             }
             OBJECT_LIST => match (index as usize).checked_sub(building.list.len()) {
@@ -717,22 +734,25 @@ impl Engine {
                 Some(top) => building.top[top] = pointer,
             },
             _ => {
-                self.checkpoint
+                self.durability
+                    .checkpoint
                     .dirty_leaves
                     .insert((object, index / LEAF_POINTERS as u32));
                 let old = if object >= OBJECT_MAP {
-                    self.volumes.set_map_pointer(object, index, pointer)
+                    self.map.volumes.set_map_pointer(object, index, pointer)
                 } else {
-                    self.checkpoint.set_table_pointer(object, index, pointer)
+                    self.durability
+                        .checkpoint
+                        .set_table_pointer(object, index, pointer)
                 };
-                self.checkpoint.retire(old);
+                self.durability.checkpoint.retire(old);
             }
         }
     }
 
     /// Waits until everything that the image can show is durable; then wants the root written.
     fn checkpoint_sync(&mut self, out: &mut Outbox) {
-        let Some(building) = self.checkpoint.building.as_ref() else {
+        let Some(building) = self.durability.checkpoint.building.as_ref() else {
             return;
         };
         let (contained, moves, last_page) = (
@@ -740,11 +760,11 @@ impl Engine {
             building.contained_moves,
             building.last_page,
         );
-        let durable = self.lsns.durable() >= contained
-            && self.cleaner.numbers.durable() >= moves
+        let durable = self.durability.lsns.durable() >= contained
+            && self.space.cleaner.numbers.durable() >= moves
             && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
-            if self.lsns.committed() < contained {
+            if self.durability.lsns.committed() < contained {
                 // A trim or a volume operation in an open batch, or with several streams the write
                 // of another one.
                 if self.users_are_written() {
@@ -752,10 +772,10 @@ impl Engine {
                 }
                 return;
             }
-            self.flush.request();
+            self.durability.flush.request();
             return self.flush_round_check(out);
         }
-        let Some(building) = self.checkpoint.building.take() else {
+        let Some(building) = self.durability.checkpoint.building.take() else {
             return;
         };
         let mut flushed_seq = [BatchSeq(0); MAX_STREAMS];
@@ -763,15 +783,15 @@ impl Engine {
             flushed_seq[id] = self.stream(id).durable;
         }
         let root = CheckpointRoot {
-            id: self.checkpoint.current,
+            id: self.durability.checkpoint.current,
             lsn: building.lsn,
             epoch: self.pool.superblock.epoch,
             replay: building.replay,
             flushed_seq,
-            flushed_through: self.lsns.durable(),
+            flushed_through: self.durability.lsns.durable(),
             list: building.top.last().copied().unwrap_or_default(),
             list_pages: (building.list.len() + building.top.len()) as u32,
-            last_volume: self.volumes.last_id,
+            last_volume: self.map.volumes.last_id,
         };
         let older = self.pool.superblock.checkpoints[0];
         self.pool.superblock.checkpoints = [Some(root), older];
@@ -782,32 +802,32 @@ impl Engine {
                 .retain(|f| f.epoch > older.epoch);
         }
         for pointer in std::mem::replace(
-            &mut self.checkpoint.list,
+            &mut self.durability.checkpoint.list,
             [building.list, building.top].concat(),
         ) {
-            self.checkpoint.retire(pointer);
+            self.durability.checkpoint.retire(pointer);
         }
-        let ticket = self.superblock_writer.request();
-        self.checkpoint.stage = Stage::Root { ticket: ticket };
+        let ticket = self.durability.superblock_writer.request();
+        self.durability.checkpoint.stage = Stage::Root { ticket: ticket };
         self.superblock_step(out);
     }
 
     /// The root is durable: what only the dropped root could reach is dead.
     fn end_checkpoint(&mut self) {
         let retired = std::mem::replace(
-            &mut self.checkpoint.retired,
-            std::mem::take(&mut self.checkpoint.retiring),
+            &mut self.durability.checkpoint.retired,
+            std::mem::take(&mut self.durability.checkpoint.retiring),
         );
         for address in retired {
-            self.segments.remove_live(
+            self.space.segments.remove_live(
                 self.pool.codec.segment(address),
                 FULL_BLOCK_UNITS,
                 Lsn(0),
                 BatchSeq(0),
             );
         }
-        self.checkpoint.stage = Stage::Idle;
-        self.checkpoint.kept_oldest = self
+        self.durability.checkpoint.stage = Stage::Idle;
+        self.durability.checkpoint.kept_oldest = self
             .pool
             .superblock
             .checkpoints
@@ -817,11 +837,12 @@ impl Engine {
             .min()
             .unwrap_or(0);
         // What is young no more is a candidate at once: others look before segments are freed.
-        self.segments
-            .set_oldest_checkpoint(self.checkpoint.kept_oldest);
-        self.checkpoint.completed = self.checkpoint.current;
-        self.checkpoint.last_bytes =
-            self.counters.checkpoint_log_bytes - self.checkpoint.bytes_at_begin;
-        self.counters.checkpoints += 1;
+        self.space
+            .segments
+            .set_oldest_checkpoint(self.durability.checkpoint.kept_oldest);
+        self.durability.checkpoint.completed = self.durability.checkpoint.current;
+        self.durability.checkpoint.last_bytes =
+            self.observe.counters.checkpoint_log_bytes - self.durability.checkpoint.bytes_at_begin;
+        self.observe.counters.checkpoints += 1;
     }
 }

@@ -307,7 +307,7 @@ impl Engine {
     /// True if something waits for room in the log.
     pub(crate) fn wants_room(&self) -> bool {
         self.admission.wants_room()
-            || self.control.is_waiting()
+            || self.admin.control.is_waiting()
             || !self.is_settled_after_start()
             || self.is_refusing_data()
     }
@@ -315,14 +315,22 @@ impl Engine {
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
         if self.pool.read_only
-            || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle())
+            || (self.admin.control.shutting_down()
+                && !self.wants_room()
+                && self.durability.checkpoint.is_idle())
         {
-            self.cleaner.again = false;
+            self.space.cleaner.again = false;
             return;
         }
-        self.cleaner.again = false;
+        self.space.cleaner.again = false;
         self.take_victims();
-        let victims: Vec<u32> = self.cleaner.victims.iter_mut().map(|(at, _)| at).collect();
+        let victims: Vec<u32> = self
+            .space
+            .cleaner
+            .victims
+            .iter_mut()
+            .map(|(at, _)| at)
+            .collect();
         for at in &victims {
             self.read_victim(*at, out);
         }
@@ -331,8 +339,8 @@ impl Engine {
         for at in victims {
             self.end_victim(at);
         }
-        if self.cleaner.is_idle() {
-            self.ledger.end_victims();
+        if self.space.cleaner.is_idle() {
+            self.space.ledger.end_victims();
         }
         self.hurry(out);
     }
@@ -340,15 +348,15 @@ impl Engine {
     /// Starts reading the ends of the victim's next batches.
     fn read_victim(&mut self, at: u32, out: &mut Outbox) {
         loop {
-            let waiting = self.cleaner.waiting_blocks();
-            let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            let waiting = self.space.cleaner.waiting_blocks();
+            let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
                 return;
             };
             if victim.is_searching() {
                 return self.search_map(at, out);
             }
             let segment = victim.segment;
-            let s = self.segments.get(segment);
+            let s = self.space.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
             if victim.next_row >= s.filled_rows
                 || busy >= VICTIM_BATCHES_AHEAD
@@ -380,7 +388,7 @@ impl Engine {
 
     /// Reads the tail and `head_rows` rows of the first `head_columns` columns of a batch.
     fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -429,7 +437,7 @@ impl Engine {
         bytes: Option<Payload>,
         out: &mut Outbox,
     ) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -462,7 +470,7 @@ impl Engine {
             _ => None,
         };
         let current = decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, out));
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         if current {
@@ -509,7 +517,7 @@ impl Engine {
                 }
                 _ => continue,
             };
-            if let Some(checksum) = self.volumes.shown(key.volume(), key.lba(), address) {
+            if let Some(checksum) = self.map.volumes.shown(key.volume(), key.lba(), address) {
                 if checksum != payload.checksum {
                     return false;
                 }
@@ -571,7 +579,7 @@ impl Engine {
     }
 
     fn read_run(&mut self, at: u32, run: Run, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
@@ -602,7 +610,7 @@ impl Engine {
         bytes: Option<Payload>,
         out: &mut Outbox,
     ) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Some(run) = victim.runs.remove(run) else {
@@ -635,9 +643,10 @@ impl Engine {
                 // anew elsewhere.)
                 let is_missed = run.blocks.iter().any(|b| {
                     b.key.volume() != VolumeId::INDEX
-                        && self.volumes.shows(b.key.volume(), b.key.lba(), b.from)
+                        && self.map.volumes.shows(b.key.volume(), b.key.lba(), b.from)
                 });
-                self.cleaner
+                self.space
+                    .cleaner
                     .victims
                     .get_mut(at)
                     .into_iter()
@@ -651,6 +660,7 @@ impl Engine {
             for block in run.blocks {
                 if last
                     && self
+                        .map
                         .volumes
                         .shows(block.key.volume(), block.key.lba(), block.from)
                 {
@@ -662,7 +672,7 @@ impl Engine {
                     }
                 }
             }
-            if let Some(victim) = self.cleaner.victims.get_mut(at) {
+            if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
                 (victim.lost_users, victim.lost_index) =
                     (victim.lost_users || of_users, victim.lost_index || of_index);
             }
@@ -692,10 +702,10 @@ impl Engine {
     /// Ends a victim whose moves have all committed, or goes another way to what is left of it.
     fn end_victim(&mut self, at: u32) {
         let committed = CLEANED_STREAMS.map(|id| self.stream(id).committed);
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
-        let s = self.segments.get(victim.segment);
+        let s = self.space.segments.get(victim.segment);
         if victim.reading(s.filled_rows)
             || victim.ready > 0
             || victim
@@ -719,7 +729,7 @@ impl Engine {
         let (is_left, is_checkpoint) =
             (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
-            self.cleaner.again = true;
+            self.space.cleaner.again = true;
             return;
         }
         if is_left && is_checkpoint && missed {
@@ -730,30 +740,31 @@ impl Engine {
         let takes = self.in_parts(moved);
         self.admission.pace.earn_rest(&gain);
         if !tried {
-            self.cleaner.gains.spend(1);
+            self.space.cleaner.gains.spend(1);
         }
-        self.cleaner.victims.remove(at);
-        let left_bytes = self.segments.live_bytes(segment);
+        self.space.cleaner.victims.remove(at);
+        let left_bytes = self.space.segments.live_bytes(segment);
         self.reshape
             .victim_ended(segment, left_bytes, self.pool.now_ns);
-        let clock = self.counters.log_bytes / BLOCK_BYTES;
+        let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay
             // until they are overwritten.
-            self.segments.set_aside(segment, tried);
+            self.space.segments.set_aside(segment, tried);
             if tried && moved > 0 {
                 // It died by itself: nothing is moved.
-                self.segments.touch(segment);
+                self.space.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
-                self.cleaner.backlog = (self.cleaner.backlog + takes).min(2 * FUTILE_BACKLOG);
+                self.space.cleaner.backlog =
+                    (self.space.cleaner.backlog + takes).min(2 * FUTILE_BACKLOG);
             }
             // There may be other victims, and nothing else may come.
-            self.cleaner.again = true;
+            self.space.cleaner.again = true;
         } else {
-            self.cleaner.backlog = self.cleaner.backlog.saturating_sub(gives);
-            self.segments.end_cleaning(segment, clock);
-            self.counters.segments_cleaned += 1;
+            self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(gives);
+            self.space.segments.end_cleaning(segment, clock);
+            self.observe.counters.segments_cleaned += 1;
         }
     }
 
@@ -761,21 +772,23 @@ impl Engine {
     /// elsewhere if it is still in use. True if it is.
     pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, address: Address) -> bool {
         if object < OBJECT_MAP {
-            return self.checkpoint.rewrite(object, index, address);
+            return self.durability.checkpoint.rewrite(object, index, address);
         }
         let volume = windrow_types::VolumeId(object - OBJECT_MAP);
         let slot = self
+            .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.slot(u64::from(index)));
         let used = slot.filter(|slot| {
-            self.volumes
+            self.map
+                .volumes
                 .arena
                 .meta(*slot)
                 .is_some_and(|m| m.pointer.present && m.pointer.address == address)
         });
         if let Some(slot) = used {
-            self.volumes.arena.mark_dirty(slot);
+            self.map.volumes.arena.mark_dirty(slot);
         }
         used.is_some()
     }

@@ -113,7 +113,7 @@ impl Engine {
         let id = request.id;
         // (A pool that waits for a mute member would never come to its end.)
         let lets_go = request.command.lets_go();
-        if self.pool.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
+        if self.pool.stopped.is_some() || (self.admin.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
         let writes = !matches!(
@@ -129,11 +129,11 @@ impl Engine {
         }
         if request.command.takes_lsn()
             && (self.admission.is_held_up()
-                || self.ranges.holds_walks()
-                || self.ranges.is_full()
+                || self.map.ranges.holds_walks()
+                || self.map.ranges.is_full()
                 || self.room_units() == 0)
         {
-            return self.control.waiting.push_back(request);
+            return self.admin.control.waiting.push_back(request);
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has
         // to wait, or a part would be refused. What comes later does not pass by what waits: of two
@@ -147,23 +147,24 @@ impl Engine {
         let waits = || {
             self.admission.is_held_up()
                 || self
+                    .admin
                     .control
                     .waiting
                     .iter()
                     .any(|waiting| changes_plan(&waiting.command))
         };
-        if self.reduction.waits_for_reduction(&request.command)
+        if self.admin.reduction.waits_for_reduction(&request.command)
             || (changes_plan(&request.command) && waits())
         {
-            return self.control.waiting.push_back(request);
+            return self.admin.control.waiting.push_back(request);
         }
         // Rounds of the journal reckon with the devices that there were when they began.
         if let Control::Member { member, change } = &request.command
             && (matches!(change, MemberChange::Serve { .. })
                 || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
-            && !self.journal.journal_may_change()
+            && !self.durability.journal.journal_may_change()
         {
-            return self.control.waiting.push_back(request);
+            return self.admin.control.waiting.push_back(request);
         }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => {
@@ -191,12 +192,15 @@ impl Engine {
             Control::Grow { members } => self.grow(id, members, out),
             Control::Remove { member } => self.remove_member(id, member, out),
             Control::Checkpoint => {
-                self.checkpoint.request();
-                self.control.checkpoints.push((id, self.checkpoint.begun));
+                self.durability.checkpoint.request();
+                self.admin
+                    .control
+                    .checkpoints
+                    .push((id, self.durability.checkpoint.begun));
                 Ok(())
             }
             Control::WallClock { unix_s } => {
-                self.wall.set(unix_s, self.pool.now_ns);
+                self.observe.wall.set(unix_s, self.pool.now_ns);
                 control_answer(id, Ok(ControlReply::Done), out);
                 Ok(())
             }
@@ -209,7 +213,7 @@ impl Engine {
             }
             Control::Member { member, change } => self.member_change(id, member, change, out),
             Control::Shutdown { export } => {
-                self.control.shutdown = Some((id, export, Stage::Draining));
+                self.admin.control.shutdown = Some((id, export, Stage::Draining));
                 Ok(())
             }
         };
@@ -227,30 +231,31 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         check_size(size_bytes)?;
-        if self.volumes.by_name(&name).is_some() {
+        if self.map.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
-        if self.volumes.is_full() {
+        if self.map.volumes.is_full() {
             return Err(ControlError::NoSpace(format!(
                 "the pool has {MAX_VOLUMES} volumes, the most that there can be"
             )));
         }
-        if self.volumes.lacks_table_page() {
+        if self.map.volumes.lacks_table_page() {
             return Err(ControlError::NoSpace(
                 "maps take all of the pages that the pool has for tables".into(),
             ));
         }
-        let volume = VolumeId(self.volumes.last_id + 1);
+        let volume = VolumeId(self.map.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
             return Err(ControlError::NoSpace(
                 "the pool has given all numbers of volumes".into(),
             ));
         }
-        let lsn = self.lsns.take(1);
-        self.checkpoint.note_applied(lsn);
-        self.volumes
+        let lsn = self.durability.lsns.take(1);
+        self.durability.checkpoint.note_applied(lsn);
+        self.map
+            .volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
-        self.volumes.count_table_pages();
+        self.map.volumes.count_table_pages();
         self.queue_record(
             Entry::Volume {
                 volume,
@@ -280,6 +285,7 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_size(size_bytes)?;
         let old = self
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?
@@ -289,12 +295,13 @@ impl Engine {
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
-        let lsn = self.lsns.take(1);
-        self.volumes
+        let lsn = self.durability.lsns.take(1);
+        self.map
+            .volumes
             .change(volume, |record| record.size_bytes = size_bytes);
-        self.checkpoint.note_applied(lsn);
+        self.durability.checkpoint.note_applied(lsn);
         if size_bytes < old {
-            self.volumes.note_cut();
+            self.map.volumes.note_cut();
             self.begin_range(
                 volume,
                 Lba(size_bytes / BLOCK_BYTES),
@@ -329,8 +336,11 @@ impl Engine {
         volume: VolumeId,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        let lsn = self.lsns.take(1);
+        self.map
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?;
+        let lsn = self.durability.lsns.take(1);
         self.begin_delete(volume, lsn);
         self.queue_record(
             Entry::Volume {
@@ -359,14 +369,17 @@ impl Engine {
         sync: SyncMode,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        self.map
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?;
         if self.journals().areas().next().is_none() {
             // The format has the operation only together with the journal's flag.
             return Err(ControlError::Invalid(
                 "the pool was made without a journal: its flushes can not be set".into(),
             ));
         }
-        self.volumes.change(volume, |record| record.sync = sync);
+        self.map.volumes.change(volume, |record| record.sync = sync);
         self.log_change(id, volume, VolumeChange::SetSync(sync), out);
         Ok(())
     }
@@ -379,19 +392,23 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_name(&name)?;
-        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        if self.volumes.by_name(&name).is_some() {
+        self.map
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?;
+        if self.map.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
         if !self.may_compress(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
-            self.control.waiting.push_back(ControlRequest {
+            self.admin.control.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeRename { volume, name },
             });
             return Ok(());
         }
-        self.volumes
+        self.map
+            .volumes
             .change(volume, |record| record.name.clone_from(&name));
         self.log_change(id, volume, VolumeChange::Rename { name }, out);
         Ok(())
@@ -406,8 +423,8 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         self.pool.superblock.pool_name = name;
-        let ticket = self.superblock_writer.request();
-        self.control.when_recorded(id, ticket);
+        let ticket = self.durability.superblock_writer.request();
+        self.admin.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -421,8 +438,8 @@ impl Engine {
         change: VolumeChange,
         out: &mut Outbox,
     ) {
-        let lsn = self.lsns.take(1);
-        self.checkpoint.note_applied(lsn);
+        let lsn = self.durability.lsns.take(1);
+        self.durability.checkpoint.note_applied(lsn);
         self.queue_record(
             Entry::Volume {
                 volume,
@@ -448,11 +465,14 @@ impl Engine {
         compression: Compression,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        self.map
+            .volumes
+            .active(volume)
+            .ok_or(ControlError::NoVolume)?;
         // Also for "off": the format has the operation only with the flag for it.
         if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
             // The format has the operation only behind a durable flag.
-            self.control.waiting.push_back(ControlRequest {
+            self.admin.control.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeCompression {
                     volume,
@@ -461,7 +481,8 @@ impl Engine {
             });
             return Ok(());
         }
-        self.volumes
+        self.map
+            .volumes
             .change(volume, |record| record.compression = compression);
         self.log_change(id, volume, VolumeChange::SetCompression(compression), out);
         Ok(())
@@ -473,12 +494,13 @@ impl Engine {
         let features = &mut self.pool.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
-            let ticket = self.superblock_writer.request();
-            self.control.compressed_ticket = ticket;
+            let ticket = self.durability.superblock_writer.request();
+            self.admin.control.compressed_ticket = ticket;
             self.superblock_step(out);
         }
-        self.superblock_writer
-            .has_recorded(self.control.compressed_ticket)
+        self.durability
+            .superblock_writer
+            .has_recorded(self.admin.control.compressed_ticket)
     }
 
     fn volume_dedup(
@@ -489,6 +511,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         let now = self
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?
@@ -498,7 +521,7 @@ impl Engine {
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing where there has never been anything else.
             self.flush_through(
-                self.lsns.last(),
+                self.durability.lsns.last(),
                 Waiter::Control {
                     id,
                     reply: ControlReply::Done,
@@ -509,13 +532,15 @@ impl Engine {
         }
         if !self.may_share(out)? {
             // The format has the operation only behind a durable flag.
-            self.control.waiting.push_back(ControlRequest {
+            self.admin.control.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeDedup { volume, dedup },
             });
             return Ok(());
         }
-        self.volumes.change(volume, |record| record.dedup = dedup);
+        self.map
+            .volumes
+            .change(volume, |record| record.dedup = dedup);
         self.log_change(id, volume, VolumeChange::SetDedup(dedup), out);
         Ok(())
     }
@@ -535,8 +560,8 @@ impl Engine {
             if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
                 self.take_plan(plan);
             }
-            let ticket = self.superblock_writer.request();
-            self.control.shared_ticket = ticket;
+            let ticket = self.durability.superblock_writer.request();
+            self.admin.control.shared_ticket = ticket;
             self.superblock_step(out);
         }
         if !self.shares() {
@@ -546,8 +571,9 @@ impl Engine {
         }
         self.make_index();
         Ok(self
+            .durability
             .superblock_writer
-            .has_recorded(self.control.shared_ticket))
+            .has_recorded(self.admin.control.shared_ticket))
     }
 
     /// True if the data in the pool leaves room for what these further flags take.
@@ -595,11 +621,12 @@ impl Engine {
         self.take_plan(plan);
         self.take_policy(policy);
         self.report_promises(out);
-        self.segments
+        self.space
+            .segments
             .set_rule(crate::recover::victim_rule(&properties));
         self.pool.superblock.properties = properties;
-        let ticket = self.superblock_writer.request();
-        self.control.when_recorded(id, ticket);
+        let ticket = self.durability.superblock_writer.request();
+        self.admin.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -607,15 +634,15 @@ impl Engine {
     /// Answers what has come true; goes on with a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.reduction_step(out);
-        let completed = self.checkpoint.completed;
-        self.control.recorded.retain(|(id, ticket)| {
-            let ready = self.superblock_writer.has_recorded(*ticket);
+        let completed = self.durability.checkpoint.completed;
+        self.admin.control.recorded.retain(|(id, ticket)| {
+            let ready = self.durability.superblock_writer.has_recorded(*ticket);
             if ready {
                 control_answer(*id, Ok(ControlReply::Done), out);
             }
             !ready
         });
-        self.control.checkpoints.retain(|(id, begun)| {
+        self.admin.control.checkpoints.retain(|(id, begun)| {
             let ready = completed > *begun;
             if ready {
                 control_answer(*id, Ok(ControlReply::Done), out);
@@ -626,11 +653,11 @@ impl Engine {
             control_answer(id, Ok(ControlReply::Done), out);
         }
         self.switch_step(out);
-        let members_waited = self.control.members_wait();
-        for request in std::mem::take(&mut self.control.waiting) {
+        let members_waited = self.admin.control.members_wait();
+        for request in std::mem::take(&mut self.admin.control.waiting) {
             self.control_request(request, out);
         }
-        if members_waited && !self.control.members_wait() {
+        if members_waited && !self.admin.control.members_wait() {
             // No round of the journal began meanwhile, and what was refused is followed by nothing.
             self.flush_round_check(out);
         }
@@ -638,7 +665,7 @@ impl Engine {
     }
 
     fn shutdown_step(&mut self, out: &mut Outbox) {
-        let Some((id, export, stage)) = self.control.shutdown else {
+        let Some((id, export, stage)) = self.admin.control.shutdown else {
             return;
         };
         if self.pool.read_only {
@@ -649,7 +676,7 @@ impl Engine {
         }
         match stage {
             Stage::Draining => {
-                if !self.admission.is_idle() || !self.reads.is_empty() {
+                if !self.admission.is_idle() || !self.reads.reads.is_empty() {
                     return;
                 }
                 self.close_index(out);
@@ -658,22 +685,22 @@ impl Engine {
                     .iter()
                     .all(|id| self.stream(*id).open.is_empty());
                 let quiet = sealed
-                    && self.streams.iter().all(|s| s.in_flight.is_empty())
-                    && self.pending.is_empty();
+                    && self.log.streams.iter().all(|s| s.in_flight.is_empty())
+                    && self.log.pending.is_empty();
                 if quiet
                     && self.fetches_are_answered()
-                    && self.verifications.is_empty()
-                    && self.scrub.is_at_rest()
-                    && self.rebuild.is_at_rest()
-                    && self.flush.is_idle()
-                    && self.checkpoint.is_idle()
+                    && self.integrity.verifications.is_empty()
+                    && self.integrity.scrub.is_at_rest()
+                    && self.integrity.rebuild.is_at_rest()
+                    && self.durability.flush.is_idle()
+                    && self.durability.checkpoint.is_idle()
                 {
-                    self.checkpoint.request();
-                    self.control.shutdown = Some((
+                    self.durability.checkpoint.request();
+                    self.admin.control.shutdown = Some((
                         id,
                         export,
                         Stage::Checkpoint {
-                            after: self.checkpoint.begun,
+                            after: self.durability.checkpoint.begun,
                         },
                     ));
                     self.checkpoint_step(out);
@@ -682,26 +709,29 @@ impl Engine {
             Stage::Checkpoint { after } => {
                 // Another host may write as soon as it is exported: a discard that is still on its
                 // way would take that from under it. (No further one is sent.)
-                let has_ended = !export || self.members.changes_have_ended();
-                if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
+                let has_ended = !export || self.drives.members.changes_have_ended();
+                if self.durability.checkpoint.completed > after
+                    && self.durability.checkpoint.is_idle()
+                    && has_ended
+                {
                     // Nothing to replay from here on; who may open it next is a matter of the host
                     // alone.
                     self.pool.superblock.state = PoolState::Exported;
                     if export {
                         self.pool.superblock.host = windrow_types::Uuid::default();
                     }
-                    let ticket = self.superblock_writer.request();
-                    self.control.shutdown = Some((id, export, Stage::Superblock { ticket }));
+                    let ticket = self.durability.superblock_writer.request();
+                    self.admin.control.shutdown = Some((id, export, Stage::Superblock { ticket }));
                     self.superblock_step(out);
                 }
             }
             Stage::Superblock { ticket } => {
                 // A member that has left meanwhile has given rise to a further one, and of one that
                 // hangs the last one is on its way.
-                let has_ended = self.superblock_writer.has_recorded_all()
-                    && (!export || self.members.changes_have_ended());
-                if self.superblock_writer.has_recorded(ticket) && has_ended {
-                    self.control.shutdown = None;
+                let has_ended = self.durability.superblock_writer.has_recorded_all()
+                    && (!export || self.drives.members.changes_have_ended());
+                if self.durability.superblock_writer.has_recorded(ticket) && has_ended {
+                    self.admin.control.shutdown = None;
                     control_answer(id, Ok(ControlReply::Done), out);
                     self.stop(StopReason::Shutdown, out);
                 }
@@ -711,7 +741,7 @@ impl Engine {
 
     /// Ends the pool with what its members hold.
     fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
-        self.control.shutdown = None;
+        self.admin.control.shutdown = None;
         control_answer(id, Ok(ControlReply::Done), out);
         self.stop(StopReason::Shutdown, out);
     }
@@ -720,32 +750,32 @@ impl Engine {
     /// start replays the log. Such a pool cannot be exported.
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
-            self.control.shutdown = None;
+            self.admin.control.shutdown = None;
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
         // (What was acknowledged may still be in the open batch.)
         self.seal_users(Lsn(u64::MAX), out);
-        if self.lsns.durable() == self.lsns.last() {
+        if self.durability.lsns.durable() == self.durability.lsns.last() {
             return self.end_as_is(id, out);
         }
-        self.flush.request();
+        self.durability.flush.request();
         self.flush_round_check(out);
     }
 
     /// The pool has stopped: whoever waits is refused.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
-        let waiting = std::mem::take(&mut self.control);
+        let waiting = std::mem::take(&mut self.admin.control);
         if let Some(id) = self.reshape.give_up_coming() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        for (id, _) in std::mem::take(&mut self.exchanges.settling) {
+        for (id, _) in std::mem::take(&mut self.drives.exchanges.settling) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        if let Some(id) = self.exchanges.give_up_waiting_switch() {
+        if let Some(id) = self.drives.exchanges.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        for id in self.survey.give_up() {
+        for id in self.integrity.survey.give_up() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         let ids = waiting.shutdown.map(|s| s.0).into_iter();

@@ -280,31 +280,38 @@ impl Engine {
     /// doubling, is worth a checkpoint: a daemon that is killed must not forget that data is
     /// damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
-        let is_new = self.damage.note(key, self.wall.unix_s(self.pool.now_ns));
+        let is_new = self
+            .integrity
+            .damage
+            .note(key, self.observe.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
         is_new
     }
 
     /// Adds a block that is lost with shared content: a notice of its own names it.
     pub(crate) fn note_reference_lost(&mut self, key: BlockKey) {
-        self.damage
-            .note_named(key, self.wall.unix_s(self.pool.now_ns));
+        self.integrity
+            .damage
+            .note_named(key, self.observe.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
     }
 
     fn keep_damage(&mut self) {
-        let known = self.damage.known.blocks;
-        if known > 2 * self.damage.kept && !self.pool.read_only && !self.control.shutting_down() {
-            self.damage.kept = known;
-            self.checkpoint.request();
+        let known = self.integrity.damage.known.blocks;
+        if known > 2 * self.integrity.damage.kept
+            && !self.pool.read_only
+            && !self.admin.control.shutting_down()
+        {
+            self.integrity.damage.kept = known;
+            self.durability.checkpoint.request();
         }
     }
 
     /// Forgets what a completed scrub has not found again, when the references to lost content are
     /// named.
     pub(crate) fn damage_step(&mut self) {
-        if self.damage.completing && self.survey.is_idle() {
-            let before = std::mem::take(&mut self.damage);
+        if self.integrity.damage.completing && self.integrity.survey.is_idle() {
+            let before = std::mem::take(&mut self.integrity.damage);
             let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX {
                 before.seen_more
             } else {
@@ -316,7 +323,7 @@ impl Engine {
                 before.since_unix_s
             };
             let known = before.seen.clone();
-            self.damage = Damage {
+            self.integrity.damage = Damage {
                 known,
                 named: before.named,
                 seen: before.seen,

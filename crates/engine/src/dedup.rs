@@ -249,7 +249,8 @@ impl Engine {
     /// of the first stream of users: what lies behind the gap is void or comes again from the
     /// journal, and its ids would be given twice.
     pub(crate) fn dedup_of(&self, volume: VolumeId) -> Dedup {
-        self.volumes
+        self.map
+            .volumes
             .get(volume)
             .filter(|_| self.is_further_durable())
             .map_or(Dedup::Off, |v| v.record.dedup)
@@ -266,9 +267,9 @@ impl Engine {
         if self.shared.index.is_missing() {
             self.make_index();
         }
-        let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
+        let wanted = self.map.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
         let end = wanted.div_ceil(MAP_PAGE_ENTRIES as u64);
-        let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(VolumeId::SHARED) else {
             return false;
         };
         let shared = &mut self.shared;
@@ -343,9 +344,10 @@ impl Engine {
         let known = known.or_else(|| {
             self.shared
                 .pages
-                .find_unwritten(fingerprint, &self.shared.index, &self.volumes.ids)
+                .find_unwritten(fingerprint, &self.shared.index, &self.map.volumes.ids)
         });
-        let Some(id) = known.filter(|id| !self.is_lost(*id) && self.volumes.ids.refer(*id)) else {
+        let Some(id) = known.filter(|id| !self.is_lost(*id) && self.map.volumes.ids.refer(*id))
+        else {
             return self.becomes_content(number, volume, lsn, Some(fingerprint), payload);
         };
         if fingerprint & 1 == 1 && self.is_trusted(id) {
@@ -367,32 +369,33 @@ impl Engine {
     /// whoever writes its bytes again, to make it good, must not be given a reference to it.
     fn is_trusted(&self, id: u32) -> bool {
         let proven = self
+            .map
             .volumes
             .ids
             .slot(id)
             .is_some_and(|slot| self.shared.index.is_proven(slot));
-        let last = self.lsns.last().0;
+        let last = self.durability.lsns.last().0;
         // The life is the low half of an order that is not above the last one.
-        let age = (last as u32).wrapping_sub(self.volumes.ids.incarnation(id));
+        let age = (last as u32).wrapping_sub(self.map.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
     }
 
     /// The content of an id was read, and is what the index says.
     fn prove(&mut self, id: u32) {
-        if let Some(slot) = self.volumes.ids.slot(id) {
+        if let Some(slot) = self.map.volumes.ids.slot(id) {
             self.shared.index.prove(slot);
         }
     }
 
     /// The content of an id could not be had: nothing is to refer to it any more.
     fn distrust(&mut self, id: u32) {
-        if let Some(slot) = self.volumes.ids.take_slot(id) {
+        if let Some(slot) = self.map.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
         if self.shared.lost.len() < SURVEY_LOST_MAX {
             self.shared
                 .lost
-                .insert((id, self.volumes.ids.incarnation(id)));
+                .insert((id, self.map.volumes.ids.incarnation(id)));
         }
     }
 
@@ -403,8 +406,8 @@ impl Engine {
             && self
                 .shared
                 .lost
-                .contains(&(id, self.volumes.ids.incarnation(id)));
-        if lost && let Some(slot) = self.volumes.ids.take_slot(id) {
+                .contains(&(id, self.map.volumes.ids.incarnation(id)));
+        if lost && let Some(slot) = self.map.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
         lost
@@ -444,13 +447,13 @@ impl Engine {
         payload: Payload,
     ) {
         self.shared.undecided -= 1;
-        let id = self.volumes.ids.take(lsn);
+        let id = self.map.volumes.ids.take(lsn);
         if let Some(fingerprint) = fingerprint {
             let (slot, former) = self.shared.index.insert(fingerprint, id);
-            self.volumes.ids.set_slot(id, slot);
+            self.map.volumes.ids.set_slot(id, slot);
             if let Some(former) = former {
                 self.shared.sums.evicted += 1;
-                self.volumes.ids.take_slot(former);
+                self.map.volumes.ids.take_slot(former);
             }
         }
         if fingerprint.is_some_and(|fingerprint| fingerprint & 1 == 0) {
@@ -458,7 +461,7 @@ impl Engine {
         }
         self.admission
             .set_sharing(number, Sharing::Content { id, fingerprint });
-        if let Some(codec) = self.volumes.packs(volume) {
+        if let Some(codec) = self.map.volumes.packs(volume) {
             self.admission.compress_queued(number, codec, payload);
         }
     }
@@ -470,18 +473,21 @@ impl Engine {
         let id = if key.volume() == VolumeId::SHARED {
             Some(key.lba())
         } else {
-            self.volumes
+            self.map
+                .volumes
                 .get(key.volume())
-                .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id())
+                .and_then(|v| v.map.get(&self.map.volumes.arena, key.lba()).shared_id())
         };
         let Some(id) = id
-            .filter(|id| self.volumes.ids.references(*id) > 0)
+            .filter(|id| self.map.volumes.ids.references(*id) > 0)
             .map(|id| id.0 as u32)
         else {
             return;
         };
         self.distrust(id);
-        self.survey.name(id, self.volumes.ids.incarnation(id));
+        self.integrity
+            .survey
+            .name(id, self.map.volumes.ids.incarnation(id));
     }
 
     /// One reference less. The last one makes the content a hole. What the maps do not show any
@@ -489,18 +495,20 @@ impl Engine {
     /// the place is not written again, and only a block with a higher order gets the id. `by`: the
     /// order at work, if it is not counted as applied yet.
     pub(crate) fn release_content(&mut self, id: u32, by: Lsn) {
-        if !self.volumes.ids.release(id) {
+        if !self.map.volumes.ids.release(id) {
             return;
         }
-        let applied = by.max(self.checkpoint.applied()).max(self.shared.base);
-        if let Some(slot) = self.volumes.ids.take_slot(id) {
+        let applied = by
+            .max(self.durability.checkpoint.applied())
+            .max(self.shared.base);
+        if let Some(slot) = self.map.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
-        if let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) {
+        if let Some((v, arena)) = self.map.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
-            self.volumes.release_space(0, weight(&old));
+            self.map.volumes.release_space(0, weight(&old));
             if old.has_payload() {
-                self.segments.remove_live(
+                self.space.segments.remove_live(
                     self.pool.codec.segment(old.address()),
                     old.length_units(),
                     applied,
@@ -509,9 +517,10 @@ impl Engine {
             }
         }
         // Nobody refers to it any more, lost or not.
-        self.damage
+        self.integrity
+            .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
-        self.volumes.ids.free(id, applied);
+        self.map.volumes.ids.free(id, applied);
     }
 
     /// What is shared now.
@@ -520,11 +529,13 @@ impl Engine {
         let (index_hooks, index_pages_max) = self.shared.pages.sizes();
         let (index_pages_scanned, index_pages_to_scan) = self.shared.pages.scanned();
         let content = self
+            .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
         DedupStatus {
             referred_bytes: self
+                .map
                 .volumes
                 .iter()
                 .map(|v| v.map.shared_blocks)
@@ -534,13 +545,13 @@ impl Engine {
             stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
             index_entries,
             index_entries_max,
-            index_pages: self.volumes.index_pages_mapped(),
+            index_pages: self.map.volumes.index_pages_mapped(),
             index_pages_max,
             index_hooks,
             index_pages_scanned,
             index_pages_to_scan,
             index_bytes: self.shared.index.bytes() + self.shared.pages.bytes(),
-            ids_bytes: self.volumes.ids.bytes(),
+            ids_bytes: self.map.volumes.ids.bytes(),
             sums: self.shared.sums,
         }
     }
@@ -555,13 +566,13 @@ impl Engine {
     /// The ids that blocks of a volume refer to (tests).
     #[doc(hidden)]
     pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
-        let Some(v) = self.volumes.get(volume) else {
+        let Some(v) = self.map.volumes.get(volume) else {
             return Vec::new();
         };
         blocks
             .map(|lba| {
                 v.map
-                    .get(&self.volumes.arena, Lba(lba))
+                    .get(&self.map.volumes.arena, Lba(lba))
                     .shared_id()
                     .map(|id| id.0)
             })
@@ -571,9 +582,9 @@ impl Engine {
     /// Checks at rest that the references are those of the maps, and that content is there for
     /// each.
     pub(crate) fn check_references(&self) -> Result<(), String> {
-        let mut counted = vec![0u32; self.volumes.ids.end() as usize];
-        for v in self.volumes.iter() {
-            for entry in v.map.entries(&self.volumes.arena) {
+        let mut counted = vec![0u32; self.map.volumes.ids.end() as usize];
+        for v in self.map.volumes.iter() {
+            for entry in v.map.entries(&self.map.volumes.arena) {
                 let Some(id) = entry.shared_id() else {
                     continue;
                 };
@@ -586,7 +597,7 @@ impl Engine {
                         ));
                     }
                 }
-                if self.volumes.content_of(entry).is_none() {
+                if self.map.volumes.content_of(entry).is_none() {
                     return Err(format!(
                         "volume {} refers to content {id}, which is not there",
                         v.record.id
@@ -596,22 +607,23 @@ impl Engine {
         }
         let in_use = counted.iter().filter(|count| **count > 0).count() as u64;
         let known = self
+            .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.mapped_blocks);
-        if in_use != self.volumes.ids.in_use() || known != in_use {
+        if in_use != self.map.volumes.ids.in_use() || known != in_use {
             return Err(format!(
                 "{in_use} contents are referred to, {} are counted, {known} are in the map",
-                self.volumes.ids.in_use()
+                self.map.volumes.ids.in_use()
             ));
         }
         let wrong = (0..)
             .zip(&counted)
-            .find(|(id, count)| self.volumes.ids.references(Lba(*id)) != **count);
+            .find(|(id, count)| self.map.volumes.ids.references(Lba(*id)) != **count);
         wrong.map_or(Ok(()), |(id, count)| {
             Err(format!(
                 "content {id} has {count} references, {} are counted",
-                self.volumes.ids.references(Lba(id))
+                self.map.volumes.ids.references(Lba(id))
             ))
         })
     }

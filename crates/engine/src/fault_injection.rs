@@ -35,6 +35,6 @@ impl Engine {
     /// Plants a bug.
     #[doc(hidden)]
     pub fn inject(&mut self, bug: InjectedFault) {
-        self.fault = bug;
+        self.observe.fault = bug;
     }
 }

@@ -150,7 +150,7 @@ pub(crate) struct Fetch {
 impl Engine {
     /// Starts a fetch.
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
-        self.segments.get_mut(spec.segment).pins += 1;
+        self.space.segments.get_mut(spec.segment).pins += 1;
         let (member, _) = self
             .pool
             .zones
@@ -161,8 +161,8 @@ impl Engine {
             spec.is_of_user() && !spec.singly,
             spec.singly,
         );
-        let serial = self.slow.next_serial();
-        let fetch = self.fetches.insert(Fetch {
+        let serial = self.reads.slow.next_serial();
+        let fetch = self.reads.fetches.insert(Fetch {
             spec,
             member,
             stage: Stage::Direct,
@@ -170,7 +170,7 @@ impl Engine {
             direct_since_ns: None,
             since_ns: None,
             own_is_bad: false,
-            came: self.members.list[member.index()].came,
+            came: self.drives.members.list[member.index()].came,
             under_way: 0,
             serial,
         });
@@ -187,7 +187,7 @@ impl Engine {
         let is_passed_over = is_watched && is_held && self.is_passed_over(fetch, member);
         if !is_held || is_passed_over {
             if is_watched {
-                self.slow.watch_again(Watch {
+                self.reads.slow.watch_again(Watch {
                     was_late: true,
                     ..watch
                 });
@@ -196,8 +196,11 @@ impl Engine {
         }
         self.read_own(fetch, out);
         if is_watched {
-            self.slow.begin(watch);
-            if self.slow.is_slow(member) && self.can_ask_more(fetch) && self.slow.take_budget() {
+            self.reads.slow.begin(watch);
+            if self.reads.slow.is_slow(member)
+                && self.can_ask_more(fetch)
+                && self.reads.slow.take_budget()
+            {
                 self.ask_more(fetch, out);
             }
         }
@@ -208,21 +211,21 @@ impl Engine {
     fn is_passed_over(&mut self, at: u32, member: MemberId) -> bool {
         let is_bounded = self.pool.superblock.properties.read_latency_bound_ms > 0;
         let is_passed_over =
-            is_bounded && self.slow.has_many_outstanding(member) && self.can_ask_more(at);
+            is_bounded && self.reads.slow.has_many_outstanding(member) && self.can_ask_more(at);
         if is_passed_over {
-            self.slow.pass_over(member);
-            self.members.note_late_read(member);
+            self.reads.slow.pass_over(member);
+            self.drives.members.note_late_read(member);
         }
         is_passed_over
     }
 
     /// Reads the fetch's own column.
     fn read_own(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.direct_since_ns = Some(self.pool.now_ns);
-        let came = self.members.list[fetch.member.index()].came;
+        let came = self.drives.members.list[fetch.member.index()].came;
         // (What another device in its place has done before says nothing of this one.)
         fetch.own_is_bad &= came == std::mem::replace(&mut fetch.came, came);
         let own = fetch.spec.column;
@@ -231,7 +234,7 @@ impl Engine {
 
     /// Reads a column of it.
     fn read_column(&mut self, at: u32, column: Column, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.under_way += 1;
@@ -268,7 +271,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let now_ns = self.pool.now_ns;
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.under_way -= 1;
@@ -277,7 +280,7 @@ impl Engine {
         }
         fetch.gathered.ended(Column(column));
         if matches!(fetch.stage, Stage::Answered) {
-            self.slow.pay(member);
+            self.reads.slow.pay(member);
         }
         if column != fetch.spec.column.0 {
             return self.other_read_done(at, column, buf, out);
@@ -285,17 +288,19 @@ impl Engine {
         let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
         if fetch.spec.is_of_user() {
             // (What a member that is out never answered says nothing of how fast it is.)
-            if self.members.is_online(member) {
-                self.slow.end(member, since_ns, now_ns);
+            if self.drives.members.is_online(member) {
+                self.reads.slow.end(member, since_ns, now_ns);
             }
-            self.stages.record(Times::ReadMember, since_ns, now_ns);
+            self.observe
+                .stages
+                .record(Times::ReadMember, since_ns, now_ns);
         }
         self.direct_read_done(at, buf, out);
     }
 
     /// The read of the fetch's own column has ended, in time or late.
     fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         match (&fetch.stage, buf.map(Buf::freeze)) {
@@ -317,30 +322,33 @@ impl Engine {
     /// more.
     fn drop_answered(&mut self, at: u32) {
         if self
+            .reads
             .fetches
             .get_mut(at)
             .is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered))
         {
-            self.fetches.remove(at);
+            self.reads.fetches.remove(at);
         }
     }
 
     /// True if nobody waits for a fetch. What a member never answers stays.
     pub(crate) fn fetches_are_answered(&self) -> bool {
-        self.fetches
+        self.reads
+            .fetches
             .iter()
             .all(|fetch| matches!(fetch.stage, Stage::Answered))
     }
 
     /// True if a user waits for it.
     pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
-        self.fetches
+        self.reads
+            .fetches
             .get(at)
             .is_some_and(|fetch| fetch.spec.is_of_user())
     }
 
     fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         let pieces = &fetch.spec.pieces;
@@ -366,14 +374,15 @@ impl Engine {
 
     /// A verify job has run.
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else {
             return;
         };
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
-            self.stages
+            self.observe
+                .stages
                 .record(Times::ReadVerify, since_ns, self.pool.now_ns);
         }
         if good {
@@ -401,12 +410,13 @@ impl Engine {
     }
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.stage = Stage::Answered;
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
-            self.stages
+            self.observe
+                .stages
                 .record(Times::ReadRebuild, since_ns, self.pool.now_ns);
         }
         let (segment, goal, row, coming) = (
@@ -424,7 +434,7 @@ impl Engine {
         self.drop_answered(at);
         for column in coming {
             let (member, _) = self.pool.zones.locate(segment).address(row, column);
-            self.slow.owe(member);
+            self.reads.slow.owe(member);
         }
         if let Some((further, spec)) = spec {
             match further {
@@ -438,10 +448,10 @@ impl Engine {
                 ),
             }
             // Only now: what goes on has it pinned.
-            self.segments.unpin(segment);
+            self.space.segments.unpin(segment);
             return;
         }
-        self.segments.unpin(segment);
+        self.space.segments.unpin(segment);
         self.fetched(goal, bytes.ok_or_else(|| vec![0]), out);
     }
 

@@ -149,10 +149,10 @@ impl FlushState {
 impl Engine {
     /// A flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
-        if self.pool.read_only || self.volumes.sync_of(volume) == SyncMode::Disabled {
+        if self.pool.read_only || self.map.volumes.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
         }
-        let horizon = self.lsns.last();
+        let horizon = self.durability.lsns.last();
         self.flush_through(horizon, Waiter::Request { id, lsns: None }, out);
     }
 
@@ -167,41 +167,44 @@ impl Engine {
             since_ns: Some(self.pool.now_ns),
         };
         self.listen();
-        if horizon <= self.durable_lsn() && !self.members.unrecorded_loss {
+        if horizon <= self.durable_lsn() && !self.drives.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
         // Horizons are given in ascending order, but a FUA write answers for its own order only.
         let at = self
+            .durability
             .flush
             .waiters
             .iter()
             .rposition(|w| w.horizon <= horizon)
             .map_or(0, |i| i + 1);
-        self.flush.waiters.insert(at, waiting);
+        self.durability.flush.waiters.insert(at, waiting);
         self.place(out);
         self.flush_round_check(out);
     }
 
     /// Flushes what has been at risk for as long as the pool allows.
     pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
-        let (newest, durable_lsn) = (self.lsns.last(), self.durable_lsn());
+        let (newest, durable_lsn) = (self.durability.lsns.last(), self.durable_lsn());
         if newest <= durable_lsn || self.pool.read_only {
-            self.flush.aging = None;
+            self.durability.flush.aging = None;
             return;
         }
         let (through, since_ns) = self
+            .durability
             .flush
             .aging
             .filter(|(through, _)| *through > durable_lsn)
             .unwrap_or((newest, self.pool.now_ns));
-        self.flush.aging = Some((through, since_ns));
+        self.durability.flush.aging = Some((through, since_ns));
         if self
             .aged_flush_ns()
             .is_some_and(|due| self.pool.now_ns >= due)
         {
-            self.flush.aging = Some((newest, self.pool.now_ns));
+            self.durability.flush.aging = Some((newest, self.pool.now_ns));
             // (One at a time: a member that hangs answers none of them.)
             if !self
+                .durability
                 .flush
                 .waiters
                 .iter()
@@ -215,7 +218,8 @@ impl Engine {
     /// When data at risk is flushed, if no flush comes before.
     pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
         let age_ms = u64::from(self.pool.superblock.properties.flush_age_ms);
-        self.flush
+        self.durability
+            .flush
             .aging
             .filter(|_| age_ms > 0)
             .map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
@@ -227,18 +231,19 @@ impl Engine {
             return;
         }
         self.end_journal_round(out);
-        if !self.members.unrecorded_loss {
+        if !self.drives.members.unrecorded_loss {
             // Who came while a loss was put on record may have been promised everything before.
             self.answer_waiters(out);
         }
-        let newest = self.flush.waiters.back().map(|w| w.horizon);
+        let newest = self.durability.flush.waiters.back().map(|w| w.horizon);
         if let Some(horizon) = newest {
             self.serve_waiters(horizon, out);
         }
         let log_needs = self.log_needs();
-        if let Some(needed) =
-            log_needs.or(newest.filter(|horizon| self.journal.is_served_by_log(*horizon)))
+        if let Some(needed) = log_needs
+            .or(newest.filter(|horizon| self.durability.journal.is_served_by_log(*horizon)))
             && !self
+                .durability
                 .flush
                 .waiters
                 .front()
@@ -246,42 +251,45 @@ impl Engine {
         {
             self.seal_users(needed, out);
         }
-        if self.flush.round.is_some() || self.members.unrecorded_loss {
+        if self.durability.flush.round.is_some() || self.drives.members.unrecorded_loss {
             return;
         }
-        let committed = self.lsns.committed();
-        let waited =
-            |w: &Waiting| w.horizon <= committed && self.journal.is_served_by_log(w.horizon);
-        let due = self.flush.waiters.front().is_some_and(waited)
+        let committed = self.durability.lsns.committed();
+        let waited = |w: &Waiting| {
+            w.horizon <= committed && self.durability.journal.is_served_by_log(w.horizon)
+        };
+        let due = self.durability.flush.waiters.front().is_some_and(waited)
             || log_needs.is_some_and(|needed| needed <= committed);
-        let much = self.counters.log_bytes - self.flush.log_bytes_at_round >= UNFLUSHED_LOG_BYTES;
-        if !due && !self.flush.wanted && !much {
+        let much = self.observe.counters.log_bytes - self.durability.flush.log_bytes_at_round
+            >= UNFLUSHED_LOG_BYTES;
+        if !due && !self.durability.flush.wanted && !much {
             return;
         }
         self.begin_round(out);
     }
 
     fn begin_round(&mut self, out: &mut Outbox) {
-        self.flush.wanted = false;
-        self.flush.begun += 1;
-        self.rebuild_round_begins(self.flush.begun);
-        self.flush.log_bytes_at_round = self.counters.log_bytes;
+        self.durability.flush.wanted = false;
+        self.durability.flush.begun += 1;
+        self.rebuild_round_begins(self.durability.flush.begun);
+        self.durability.flush.log_bytes_at_round = self.observe.counters.log_bytes;
         let dirty: Vec<MemberId> = self
+            .drives
             .members
             .online_members()
             .into_iter()
-            .filter(|m| self.members.list[m.index()].dirty)
+            .filter(|m| self.drives.members.list[m.index()].dirty)
             .collect();
-        self.note_round_for(self.lsns.committed());
-        self.flush.round = Some(Round {
-            through: self.lsns.committed(),
-            seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
+        self.note_round_for(self.durability.lsns.committed());
+        self.durability.flush.round = Some(Round {
+            through: self.durability.lsns.committed(),
+            seqs: STREAMS.map(|s| self.log.streams[stream_slot(s)].committed),
             moves: self.moves_committed_through(),
             left: dirty.len() as u32,
             since_ns: (!dirty.is_empty()).then_some(self.pool.now_ns),
         });
         for member in &dirty {
-            self.members.set_dirty(*member, false);
+            self.drives.members.set_dirty(*member, false);
             self.send(*member, MemberOp::Flush, Purpose::Flush, out);
         }
         if dirty.is_empty() {
@@ -291,7 +299,7 @@ impl Engine {
 
     /// A member flush of the round has ended.
     pub(crate) fn flush_done(&mut self, _member: MemberId, _failed: bool, out: &mut Outbox) {
-        let Some(round) = self.flush.round.as_mut() else {
+        let Some(round) = self.durability.flush.round.as_mut() else {
             return;
         };
         round.left -= 1;
@@ -303,27 +311,28 @@ impl Engine {
     /// Ends the round, unless a loss must be recorded first (the superblock writer calls
     /// `flush_round_check` again then).
     fn end_round(&mut self, out: &mut Outbox) {
-        if self.members.unrecorded_loss || self.pool.stopped.is_some() {
+        if self.drives.members.unrecorded_loss || self.pool.stopped.is_some() {
             // The round proves nothing about the member that failed; with the loss on record the
             // others carry the data. A new round is cheap and has no doubt in it.
-            self.flush.round = None;
-            self.flush.wanted = true;
+            self.durability.flush.round = None;
+            self.durability.flush.wanted = true;
             return;
         }
-        let Some(round) = self.flush.round.take() else {
+        let Some(round) = self.durability.flush.round.take() else {
             return;
         };
         if let Some(since_ns) = round.since_ns {
-            self.stages
+            self.observe
+                .stages
                 .record(Stage::LogFlush, since_ns, self.pool.now_ns);
         }
-        self.flush.ended = self.flush.begun;
-        self.lsns.set_durable(round.through);
+        self.durability.flush.ended = self.durability.flush.begun;
+        self.durability.lsns.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
             let s = self.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
-        self.cleaner.numbers.note_durable(round.moves);
+        self.space.cleaner.numbers.note_durable(round.moves);
         self.answer_waiters(out);
         self.checkpoint_step(out);
         // The round may have had nothing to flush: then no other event comes for whoever waited for
@@ -336,12 +345,13 @@ impl Engine {
     pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
         let durable_lsn = self.durable_lsn();
         while self
+            .durability
             .flush
             .waiters
             .front()
             .is_some_and(|w| w.horizon <= durable_lsn)
         {
-            if let Some(waiting) = self.flush.waiters.pop_front() {
+            if let Some(waiting) = self.durability.flush.waiters.pop_front() {
                 self.answer_waiting(waiting, out);
             }
         }
@@ -350,6 +360,7 @@ impl Engine {
     /// A round begins that is for the waiters up to this order.
     pub(crate) fn note_round_for(&mut self, through: Lsn) {
         for waiting in self
+            .durability
             .flush
             .waiters
             .iter_mut()
@@ -358,7 +369,8 @@ impl Engine {
             if let Some(since_ns) = waiting.since_ns.take()
                 && matches!(waiting.waiter, Waiter::Request { .. })
             {
-                self.stages
+                self.observe
+                    .stages
                     .record(Stage::FlushWait, since_ns, self.pool.now_ns);
             }
         }
@@ -367,10 +379,11 @@ impl Engine {
     /// Answers a waiter. Volume operations wait here too, but are no flushes of a user.
     fn answer_waiting(&mut self, waiting: Waiting, out: &mut Outbox) {
         if matches!(waiting.waiter, Waiter::Request { .. }) {
-            self.counters.flushes += 1;
+            self.observe.counters.flushes += 1;
             // What it asked for was durable before a round began for it.
             if let Some(since_ns) = waiting.since_ns {
-                self.stages
+                self.observe
+                    .stages
                     .record(Stage::FlushWait, since_ns, self.pool.now_ns);
             }
         }

@@ -280,43 +280,45 @@ impl Engine {
     /// Bound of reads now; `None`: late reads are nobody's business.
     fn late_after_ns(&self) -> Option<u64> {
         let floor_ms = self.pool.superblock.properties.read_latency_bound_ms;
-        (floor_ms > 0).then(|| self.slow.bound_ns(floor_ms))
+        (floor_ms > 0).then(|| self.reads.slow.bound_ns(floor_ms))
     }
 
     /// Looks for late reads, and goes around their members.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
         while self
+            .reads
             .slow
             .watched
             .front()
             .is_some_and(|watch| !self.is_watched(watch))
         {
-            self.slow.watched.pop_front();
+            self.reads.slow.watched.pop_front();
         }
-        if self.slow.watched.len() > 2 * self.fetches.len() + WATCHES_KEPT {
+        if self.reads.slow.watched.len() > 2 * self.reads.fetches.len() + WATCHES_KEPT {
             // Behind one that waits for long those that are answered would pile up.
-            let mut watched = std::mem::take(&mut self.slow.watched);
+            let mut watched = std::mem::take(&mut self.reads.slow.watched);
             watched.retain(|watch| self.is_watched(watch));
-            self.slow.watched = watched;
+            self.reads.slow.watched = watched;
         }
         self.end_slow_span(out);
         let Some(bound) = self.late_after_ns() else {
             return;
         };
         while let Some(watch) = self
+            .reads
             .slow
             .watched
             .front()
             .copied()
             .filter(|watch| watch.since_ns + bound <= self.pool.now_ns)
         {
-            self.slow.watched.pop_front();
+            self.reads.slow.watched.pop_front();
             if self.is_watched(&watch) {
                 if !watch.was_late && self.waits_for_own(watch.fetch) {
-                    self.slow.member(watch.member).span_late += 1;
-                    self.members.note_late_read(watch.member);
+                    self.reads.slow.member(watch.member).span_late += 1;
+                    self.drives.members.note_late_read(watch.member);
                 }
-                self.slow.quarantine(watch, self.pool.now_ns);
+                self.reads.slow.quarantine(watch, self.pool.now_ns);
             }
         }
         self.go_around(out);
@@ -326,21 +328,21 @@ impl Engine {
     /// nothing from it.
     fn go_around(&mut self, out: &mut Outbox) {
         let mut is_used_up = false;
-        for _ in 0..self.slow.aside.len() {
-            let Some(watch) = self.slow.aside.pop_front() else {
+        for _ in 0..self.reads.slow.aside.len() {
+            let Some(watch) = self.reads.slow.aside.pop_front() else {
                 return;
             };
             if !self.is_watched(&watch) {
                 continue;
             }
             if self.can_ask_more(watch.fetch) {
-                if !self.slow.has_many_outstanding(watch.member) {
-                    is_used_up = is_used_up || !self.slow.may_go_around(self.pool.now_ns);
-                    if is_used_up && !self.slow.is_any_passed_over() {
-                        return self.slow.aside.push_front(watch);
+                if !self.reads.slow.has_many_outstanding(watch.member) {
+                    is_used_up = is_used_up || !self.reads.slow.may_go_around(self.pool.now_ns);
+                    if is_used_up && !self.reads.slow.is_any_passed_over() {
+                        return self.reads.slow.aside.push_front(watch);
                     }
                     if is_used_up {
-                        self.slow.aside.push_back(watch);
+                        self.reads.slow.aside.push_back(watch);
                         continue;
                     }
                 }
@@ -348,7 +350,7 @@ impl Engine {
             }
             // What it waits for now may keep it waiting, too; and if nobody could help, there may
             // be somebody then.
-            self.slow.watch_again(Watch {
+            self.reads.slow.watch_again(Watch {
                 since_ns: self.pool.now_ns,
                 ..watch
             });
@@ -357,11 +359,11 @@ impl Engine {
 
     /// At the end of a span members become slow, or cease to be.
     fn end_slow_span(&mut self, out: &mut Outbox) {
-        if self.pool.now_ns < self.slow.span_ends_ns {
+        if self.pool.now_ns < self.reads.slow.span_ends_ns {
             return;
         }
-        self.slow.span_ends_ns = self.pool.now_ns + SLOW_SPAN_NS;
-        for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.slow.members) {
+        self.reads.slow.span_ends_ns = self.pool.now_ns + SLOW_SPAN_NS;
+        for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.reads.slow.members) {
             let (reads, late) = (tempo.span_reads, tempo.span_late);
             if tempo.end_span() {
                 out.notices.push(if tempo.slow {
@@ -379,8 +381,10 @@ impl Engine {
 
     /// When the oldest read on its way is late, or one that waits for the budget has its turn.
     pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
-        let turn = (!self.slow.aside.is_empty()).then_some(self.slow.turn_ns + AROUND_EVERY_NS);
+        let turn = (!self.reads.slow.aside.is_empty())
+            .then_some(self.reads.slow.turn_ns + AROUND_EVERY_NS);
         let late = self
+            .reads
             .slow
             .watched
             .front()

@@ -228,14 +228,15 @@ impl Engine {
     /// a journal.
     pub fn durable_lsns(&self) -> (Lsn, Lsn) {
         (
-            self.lsns.used(self.lsns.durable()),
-            self.lsns.used(self.durable_lsn()),
+            self.durability.lsns.used(self.durability.lsns.durable()),
+            self.durability.lsns.used(self.durable_lsn()),
         )
     }
 
     /// True if the member is in service, and not being rebuilt.
     pub fn is_whole(&self, member: MemberId) -> bool {
-        self.members
+        self.drives
+            .members
             .list
             .get(member.index())
             .is_some_and(|m| m.online && !m.rebuilding)
@@ -243,7 +244,8 @@ impl Engine {
 
     /// True if the journal in use is the one on devices of its own.
     pub fn uses_journal_devices(&self) -> bool {
-        self.journal
+        self.durability
+            .journal
             .ring()
             .is_some_and(|ring| self.pool.superblock.journals.devices() & ring.area.members != 0)
     }
@@ -253,20 +255,26 @@ impl Engine {
     /// When the last device is gone, the log must have what was promised on it.
     pub(crate) fn choose_journal(&mut self) {
         let at = self
+            .durability
             .journal
             .rings
             .iter()
             .position(|ring| self.is_usable(ring))
-            .unwrap_or(self.journal.rings.len());
-        if at == self.journal.at || self.journal.round.is_some() {
+            .unwrap_or(self.durability.journal.rings.len());
+        if at == self.durability.journal.at || self.durability.journal.round.is_some() {
             return;
         }
-        if at > self.journal.at {
-            self.journal.by_log = self.journal.by_log.max(self.journal.durable_lsn);
-            self.journal.left = self.journal.durable_lsn;
+        if at > self.durability.journal.at {
+            self.durability.journal.by_log = self
+                .durability
+                .journal
+                .by_log
+                .max(self.durability.journal.durable_lsn);
+            self.durability.journal.left = self.durability.journal.durable_lsn;
         }
-        self.journal.at = at;
-        self.journal
+        self.durability.journal.at = at;
+        self.durability
+            .journal
             .rings
             .get_mut(at)
             .into_iter()
@@ -277,6 +285,7 @@ impl Engine {
     fn is_usable(&self, ring: &Ring) -> bool {
         !ring.unfit
             && self
+                .drives
                 .members
                 .online_members()
                 .iter()
@@ -285,10 +294,10 @@ impl Engine {
 
     /// For `status`.
     pub(crate) fn journal_status(&self) -> JournalStatus {
-        let Some(ring) = self.journal.ring() else {
+        let Some(ring) = self.durability.journal.ring() else {
             return JournalStatus::default();
         };
-        let (area, chunks_used) = (&ring.area, ring.used(self.lsns.durable()));
+        let (area, chunks_used) = (&ring.area, ring.used(self.durability.lsns.durable()));
         let external = self.uses_journal_devices();
         JournalStatus {
             bytes: area.capacity_bytes(),
@@ -296,20 +305,23 @@ impl Engine {
             external,
             chunks: area.chunks,
             chunks_used,
-            ..self.journal.sums
+            ..self.durability.journal.sums
         }
     }
 
     /// Every order up to this one is durable, in the log or in the journal: what flushes are
     /// answered by.
     pub(crate) fn durable_lsn(&self) -> Lsn {
-        self.lsns.durable().max(self.journal.durable_lsn)
+        self.durability
+            .lsns
+            .durable()
+            .max(self.durability.journal.durable_lsn)
     }
 
     /// Forgets what is durable, and everything if no flushes come any more.
     pub(crate) fn trim_backlog(&mut self) {
         let durable_lsn = self.durable_lsn();
-        let backlog = &mut self.journal.backlog;
+        let backlog = &mut self.durability.journal.backlog;
         if backlog.listening && self.pool.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
             backlog.clear();
         }
@@ -319,16 +331,16 @@ impl Engine {
     /// A flush has come: what is admitted from now on is kept. What was admitted before is taken
     /// from the open batch, as far as it is there.
     pub(crate) fn listen(&mut self) {
-        if self.journal.rings.is_empty() {
+        if self.durability.journal.rings.is_empty() {
             return;
         }
-        self.journal.backlog.flushed_ns = self.pool.now_ns;
-        if self.journal.backlog.listening {
+        self.durability.journal.backlog.flushed_ns = self.pool.now_ns;
+        if self.durability.journal.backlog.listening {
             return;
         }
-        self.journal.backlog.clear();
-        self.journal.backlog.listening = true;
-        let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
+        self.durability.journal.backlog.clear();
+        self.durability.journal.backlog.listening = true;
+        let open = &self.log.streams[crate::stream_slot(STREAM_USER)].open;
         let shares = open
             .items
             .iter()
@@ -357,12 +369,17 @@ impl Engine {
                 self.decompressed(payload.clone(), compressed)
             });
             match payload {
-                Some(None) => return self.journal.backlog.clear(),
-                payload => self.journal.backlog.push(entry, payload.flatten()),
+                Some(None) => return self.durability.journal.backlog.clear(),
+                payload => self
+                    .durability
+                    .journal
+                    .backlog
+                    .push(entry, payload.flatten()),
             }
         }
         for placing in &self.admission.placing {
-            self.journal
+            self.durability
+                .journal
                 .backlog
                 .push(placing.entry(), placing.payload().cloned());
         }
@@ -371,14 +388,16 @@ impl Engine {
     /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for
     /// others.
     pub(crate) fn serve_waiters(&mut self, horizon: Lsn, out: &mut Outbox) {
-        if self.journal.round.is_some()
-            || self.control.members_wait()
-            || self.members.unrecorded_loss
+        if self.durability.journal.round.is_some()
+            || self.admin.control.members_wait()
+            || self.drives.members.unrecorded_loss
         {
             return;
         }
         self.choose_journal();
-        if horizon > self.durable_lsn() && self.lsns.durable() >= self.journal.by_log {
+        if horizon > self.durable_lsn()
+            && self.durability.lsns.durable() >= self.durability.journal.by_log
+        {
             self.serve(horizon, out);
         }
     }
@@ -386,16 +405,21 @@ impl Engine {
     /// What the log is to make durable: for the waiters that it serves, for what was readmitted,
     /// for chunks to be won back, for members that are to be whole. `None`: nothing.
     pub(crate) fn log_needs(&mut self) -> Option<Lsn> {
-        let durable = self.lsns.durable();
-        if self.journal.rings.is_empty() {
+        let durable = self.durability.lsns.durable();
+        if self.durability.journal.rings.is_empty() {
             return None;
         }
         let (mut half, mut most) = (false, false);
-        if let Some(ring) = self.journal.ring() {
+        if let Some(ring) = self.durability.journal.ring() {
             let used = ring.used(durable);
             // Packed records hold more than their bytes; of what they hold no more than one block
             // for each order.
-            let blocks = self.journal.durable_lsn.0.saturating_sub(durable.0);
+            let blocks = self
+                .durability
+                .journal
+                .durable_lsn
+                .0
+                .saturating_sub(durable.0);
             let much = (u64::from(used) * u64::from(ring.area.chunk_bytes))
                 .max(blocks * BLOCK_BYTES)
                 > JOURNAL_LIVE_BYTES_MAX / 2;
@@ -404,9 +428,9 @@ impl Engine {
                 much || 4 * used > 3 * ring.area.chunks,
             );
         }
-        if self.lsns.committed() > durable {
+        if self.durability.lsns.committed() > durable {
             if half {
-                self.flush.request();
+                self.durability.flush.request();
             }
         } else if most && self.waits_for_open_batch() {
             // The oldest chunk waits for that.
@@ -416,14 +440,14 @@ impl Engine {
                 .map(|(_, last)| last)
                 .max()
                 .unwrap_or_default();
-            self.journal.by_log = self.journal.by_log.max(open);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(open);
         }
-        (self.journal.by_log > durable).then_some(self.journal.by_log)
+        (self.durability.journal.by_log > durable).then_some(self.durability.journal.by_log)
     }
 
     /// True if what is not committed begins in an open batch of users, not in one on its way.
     fn waits_for_open_batch(&self) -> bool {
-        let next = self.lsns.committed().next();
+        let next = self.durability.lsns.committed().next();
         self.users_are_written()
             || USER_STREAMS.iter().any(|id| {
                 self.stream(*id)
@@ -435,26 +459,34 @@ impl Engine {
 
     /// False as long as what was readmitted at the start is not durable in the log.
     pub(crate) fn is_settled_after_start(&self) -> bool {
-        self.lsns.durable() >= self.journal.settle
+        self.durability.lsns.durable() >= self.durability.journal.settle
     }
 
     /// A member has come back, or another one is in its place: the records that were written before
     /// have no copy on it.
     pub(crate) fn journal_lost_copies(&mut self) {
-        if !self.journal.rings.is_empty() {
-            self.journal.whole_from = self.lsns.last();
+        if !self.durability.journal.rings.is_empty() {
+            self.durability.journal.whole_from = self.durability.lsns.last();
         }
         // What is written from now on must not be reached through records that the newcomer does
         // not have.
-        self.journal.rings.iter_mut().for_each(Ring::leave_chunk);
+        self.durability
+            .journal
+            .rings
+            .iter_mut()
+            .for_each(Ring::leave_chunk);
     }
 
     /// True if no record that is needed was written before the last member came back. If not, it
     /// asks for that.
     pub(crate) fn journal_is_whole(&mut self) -> bool {
-        let whole = self.lsns.durable() >= self.journal.whole_from;
+        let whole = self.durability.lsns.durable() >= self.durability.journal.whole_from;
         if !whole {
-            self.journal.by_log = self.journal.by_log.max(self.journal.whole_from);
+            self.durability.journal.by_log = self
+                .durability
+                .journal
+                .by_log
+                .max(self.durability.journal.whole_from);
         }
         whole
     }
@@ -464,12 +496,20 @@ impl Engine {
     pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
         let is_device = self.pool.superblock.journals.devices() >> member.0 & 1 == 1;
         // A round that is under way decides later that its journal is left.
-        let undecided = self.journal.round.is_some()
+        let undecided = self.durability.journal.round.is_some()
             && self
+                .durability
                 .journal
                 .ring()
                 .is_some_and(|ring| !self.is_usable(ring));
-        is_device && (undecided || self.lsns.durable() < self.journal.left.max(self.journal.settle))
+        is_device
+            && (undecided
+                || self.durability.lsns.durable()
+                    < self
+                        .durability
+                        .journal
+                        .left
+                        .max(self.durability.journal.settle))
     }
 
     /// When the open batch of a stream is to be sealed at the latest: what is promised is not at
@@ -482,7 +522,7 @@ impl Engine {
         }
         let durable_lsn = open
             .lsns
-            .is_some_and(|(_, last)| last <= self.journal.durable_lsn);
+            .is_some_and(|(_, last)| last <= self.durability.journal.durable_lsn);
         let latest = open.since_ns + age * PROMISED_AGE;
         if durable_lsn {
             latest

@@ -20,6 +20,7 @@ pub mod api;
 mod background;
 mod checkpoint;
 mod clean;
+mod components;
 mod control;
 mod damage;
 mod dedup;
@@ -78,7 +79,6 @@ pub use windrow_policy::kind::PlacementKind;
 pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
 
-use lsn::LsnClock;
 use std::collections::VecDeque;
 use windrow_io::{Completion, Reply, RequestError, RequestId};
 use windrow_types::{BatchSeq, Lsn, MAX_STREAMS};
@@ -101,42 +101,18 @@ pub struct Engine {
     pool: pool::Pool,
     memory: pool::Memory,
 
-    members: member::Members,
-    superblock_writer: member::SuperblockWriter,
-    segments: segment::Segments,
-    volumes: volume::Volumes,
-    pending: pending::Pending,
-    lsns: LsnClock,
-    streams: Vec<stream::Stream>,
+    drives: components::Drives,
+    map: components::Map,
+    log: components::Log,
+    space: components::Space,
+    durability: components::Durability,
+    reads: components::Reads,
     admission: write::Admission,
-    ranges: ranges::Ranges,
     shared: dedup::Shared,
-    fetches: slab::Slab<fetch::Fetch>,
-    splits: slab::Slab<fetch::Split>,
-    reads: slab::Slab<read::ReadRequest>,
-    flush: flush::FlushState,
-    journal: journal::Journal,
-    cleaner: clean::Cleaner,
-    checkpoint: checkpoint::CheckpointState,
-    ledger: reserve::Ledger,
-    control: control::ControlState,
-    reduction: reduction::ReductionState,
-    verifications: slab::Slab<verification::Verification>,
-    scrub: scrub::Scrub,
-    rebuild: rebuild::Rebuild,
-    exchanges: member::Exchanges,
-    users: background::Users,
-    slow: hedge::HedgedReads,
-    scheduler: member::Schedule,
-    stages: stages::Stages,
-    wall: background::WallClock,
     reshape: reshape::Reshape,
-    policy: policy::Policy,
-    counters: status::Counters,
-    warmth: warm::Warmth,
-    survey: survey::Survey,
-    damage: damage::Damage,
-    fault: InjectedFault,
+    integrity: components::Integrity,
+    admin: components::Admin,
+    observe: components::Observe,
 }
 
 impl Engine {
@@ -257,9 +233,10 @@ impl Engine {
                         .any(|zone| zone.members >> at & 1 == 1)
                 };
                 let is_lost = |at: &usize| {
-                    !self.members.list[*at].online || self.members.list[*at].rebuilding
+                    !self.drives.members.list[*at].online
+                        || self.drives.members.list[*at].rebuilding
                 };
-                let lost: Vec<String> = (0..self.members.list.len())
+                let lost: Vec<String> = (0..self.drives.members.list.len())
                     .filter(|at| has_data(at) && is_lost(at))
                     .map(|at| at.to_string())
                     .collect();
@@ -306,7 +283,7 @@ impl Engine {
         for id in self.admission.take_begun() {
             self.fail(id, RequestError::Stopped, out);
         }
-        for waiter in self.flush.take_waiters() {
+        for waiter in self.durability.flush.take_waiters() {
             waiter.fail(out);
         }
         self.control_refuse(out);
@@ -315,7 +292,7 @@ impl Engine {
     /// What a batch header says of durability.
     pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
         let mut seqs = [BatchSeq(0); MAX_STREAMS];
-        for stream in &self.streams {
+        for stream in &self.log.streams {
             seqs[stream.id] = stream.durable;
         }
         seqs
@@ -323,32 +300,38 @@ impl Engine {
 
     /// The stream with index `id`.
     pub(crate) fn stream_mut(&mut self, id: usize) -> &mut stream::Stream {
-        &mut self.streams[stream_slot(id)]
+        &mut self.log.streams[stream_slot(id)]
     }
 
     pub(crate) fn stream(&self, id: usize) -> &stream::Stream {
-        &self.streams[stream_slot(id)]
+        &self.log.streams[stream_slot(id)]
     }
 
     /// When the driver must send a tick at the latest.
     fn next_wake(&self) -> Option<u64> {
-        if self.ranges.has_walks() || !self.survey.is_idle() {
+        if self.map.ranges.has_walks() || !self.integrity.survey.is_idle() {
             return Some(self.pool.now_ns);
         }
         let open = self
+            .log
             .streams
             .iter()
             .filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
         let due = open.map(|s| self.open_batch_due_ns(s.id));
         // What is overdue could not be sealed and waits for a completion, not for time.
         due.filter(|due| *due > self.pool.now_ns)
-            .chain(self.scrub.wake_at_ns(self.pool.now_ns))
-            .chain(self.rebuild.wake_at_ns(self.pool.now_ns))
-            .chain(self.cleaner.cleaning_goes_on().then_some(self.pool.now_ns))
+            .chain(self.integrity.scrub.wake_at_ns(self.pool.now_ns))
+            .chain(self.integrity.rebuild.wake_at_ns(self.pool.now_ns))
+            .chain(
+                self.space
+                    .cleaner
+                    .cleaning_goes_on()
+                    .then_some(self.pool.now_ns),
+            )
             .chain(self.reshape.wake_at_ns(self.pool.now_ns))
             .chain(self.slow_wake_ns())
-            .chain(self.members.hang_wake_ns())
-            .chain(self.journal.wake_at_ns())
+            .chain(self.drives.members.hang_wake_ns())
+            .chain(self.durability.journal.wake_at_ns())
             .chain(self.aged_flush_ns())
             .min()
     }

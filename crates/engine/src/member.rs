@@ -234,28 +234,28 @@ impl Engine {
     /// True if what the member holds of the segment is there and counts.
     #[inline]
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
-        let m = &self.members.list[member.index()];
-        m.online && !(m.rebuilding && self.segments.get(segment).stale >> member.0 & 1 == 1)
+        let m = &self.drives.members.list[member.index()];
+        m.online && !(m.rebuilding && self.space.segments.get(segment).stale >> member.0 & 1 == 1)
     }
 
     /// A member command has ended.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
-        let Some(under_way) = self.members.in_flight.remove(done.tag.0 as u32) else {
+        let Some(under_way) = self.drives.members.in_flight.remove(done.tag.0 as u32) else {
             return self.stop(
                 StopReason::Internal("a member command came back twice"),
                 out,
             );
         };
-        self.scheduler.leave_lane(done.member, &under_way);
+        self.drives.scheduler.leave_lane(done.member, &under_way);
         let purpose = under_way.purpose;
-        self.members.list[done.member.index()].in_flight -= 1;
+        self.drives.members.list[done.member.index()].in_flight -= 1;
         if purpose.is_disowned() {
-            self.members.list[done.member.index()].disowned -= 1;
+            self.drives.members.list[done.member.index()].disowned -= 1;
             return;
         }
         let failed = done.result.is_err();
         if let Err(error) = done.result {
-            self.members.list[done.member.index()].stats.errors += 1;
+            self.drives.members.list[done.member.index()].stats.errors += 1;
             let is_read = purpose.is_read();
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
@@ -283,13 +283,13 @@ impl Engine {
                 column,
             } => {
                 if !failed {
-                    self.members.list[member.index()].dirty = true;
+                    self.drives.members.list[member.index()].dirty = true;
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
             // (A shadow that failed is none any more: the member has the column.)
             Purpose::ShadowWrite { stream, seq, .. } => {
-                self.members.list[member.index()].dirty |= !failed;
+                self.drives.members.list[member.index()].dirty |= !failed;
                 self.batch_column_ended(stream, seq, out);
             }
             Purpose::Fetch { fetch, column, row } => {
@@ -308,7 +308,7 @@ impl Engine {
                 out,
             ),
             Purpose::Rebuild { column } => {
-                self.members.list[member.index()].dirty |= !failed;
+                self.drives.members.list[member.index()].dirty |= !failed;
                 self.column_piece_written(column, failed, out);
             }
             Purpose::Flush => self.flush_done(member, failed, out),
@@ -318,7 +318,7 @@ impl Engine {
             Purpose::Label(step) => {
                 self.label_step_done(member, step, buf.filter(|_| !failed), failed, out)
             }
-            Purpose::Discard { segment } => self.segments.discard_done(segment),
+            Purpose::Discard { segment } => self.space.segments.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
     }
@@ -332,19 +332,20 @@ impl Engine {
         error: String,
         out: &mut Outbox,
     ) {
-        if !self.members.list[member.index()].online {
+        if !self.drives.members.list[member.index()].online {
             return;
         }
-        self.members.list[member.index()].online = false;
-        self.members.list[member.index()].rebuilding = false;
+        self.drives.members.list[member.index()].online = false;
+        self.drives.members.list[member.index()].rebuilding = false;
         let has_failed = matches!(change, Change::InjectedFault | Change::CutShort);
         let why = if has_failed {
             error.clone()
         } else {
             "taken out of service by the administrator".to_owned()
         };
-        self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.pool.now_ns)));
-        self.scheduler.cancel_held(member);
+        self.drives.members.list[member.index()].left =
+            Some((why, self.observe.wall.unix_s(self.pool.now_ns)));
+        self.drives.scheduler.cancel_held(member);
         self.drop_shadow_with(member, out);
         out.notices.push(if has_failed {
             Notice::MemberFailed { member, error }
@@ -358,13 +359,13 @@ impl Engine {
         }
         let changed = self.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
-        if !redundancy_holds(&self.pool.zones, &self.members.list) {
+        if !redundancy_holds(&self.pool.zones, &self.drives.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
         self.choose_journal();
-        self.members.unrecorded_loss = true;
-        let ticket = self.superblock_writer.request();
-        self.members.list[member.index()].lost_ticket = ticket;
+        self.drives.members.unrecorded_loss = true;
+        let ticket = self.durability.superblock_writer.request();
+        self.drives.members.list[member.index()].lost_ticket = ticket;
         self.superblock_step(out);
     }
 

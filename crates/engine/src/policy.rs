@@ -273,8 +273,8 @@ impl Engine {
             properties,
             plan,
             segment_blocks,
-            self.segments.count(),
-            self.volumes.arena.max_pages(),
+            self.space.segments.count(),
+            self.map.volumes.arena.max_pages(),
             self.pool.limits.placement_bytes,
         )
     }
@@ -282,10 +282,10 @@ impl Engine {
     /// Puts a policy in force; what the present one has learnt stays if it is the same. Else the
     /// marks of segments go: they say nothing to another placement.
     pub(crate) fn take_policy(&mut self, policy: Policy) {
-        if !self.policy.is_like(&policy) {
-            self.segments.forget_marks();
-            self.policy = Policy {
-                last_further: self.policy.last_further,
+        if !self.space.policy.is_like(&policy) {
+            self.space.segments.forget_marks();
+            self.space.policy = Policy {
+                last_further: self.space.policy.last_further,
                 ..policy
             };
         }
@@ -295,6 +295,7 @@ impl Engine {
     fn policy_block(&self, key: BlockKey) -> Option<u32> {
         let page = MAP_PAGE_ENTRIES as u64;
         let slot = self
+            .map
             .volumes
             .get(key.volume())?
             .map
@@ -302,31 +303,31 @@ impl Engine {
         let block = u64::from(slot.0) * page + key.lba().0 % page;
         u32::try_from(block)
             .ok()
-            .filter(|block| *block < self.policy.blocks)
+            .filter(|block| *block < self.space.policy.blocks)
     }
 
     /// The stream that a user's block is meant for. Told to the placement once for each block.
     pub(crate) fn stream_of_user(&mut self, key: BlockKey, pending: PendingSlot) -> usize {
-        if let Some(stream) = self.policy.next_user {
+        if let Some(stream) = self.space.policy.next_user {
             return stream;
         }
-        self.segments.advance_user_clock();
-        if self.policy.is_idle() {
-            self.policy.next_user = Some(STREAM_USER);
+        self.space.segments.advance_user_clock();
+        if self.space.policy.is_idle() {
+            self.space.policy.next_user = Some(STREAM_USER);
             return STREAM_USER;
         }
-        let now = self.segments.user_clock();
+        let now = self.space.segments.user_clock();
         self.survey_segments(now);
         let class = match self.policy_block(key) {
             Some(block) => {
                 self.note_death(key, block, Some(pending), false);
-                self.policy.placement.user(block, now)
+                self.space.policy.placement.user(block, now)
             }
-            None if self.policy.blocks == 0 => self.policy.placement.user(0, now),
-            None => self.policy.classes.class_of_user(0),
+            None if self.space.policy.blocks == 0 => self.space.policy.placement.user(0, now),
+            None => self.space.policy.classes.class_of_user(0),
         };
-        let stream = USER_STREAMS[usize::from(self.policy.classes.user(class))];
-        self.policy.next_user = Some(stream);
+        let stream = USER_STREAMS[usize::from(self.space.policy.classes.user(class))];
+        self.space.policy.next_user = Some(stream);
         stream
     }
 
@@ -356,26 +357,27 @@ impl Engine {
     /// The block whose stream was asked for has been placed in `stream`.
     pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, lsn: Lsn) {
         if stream != STREAM_USER {
-            self.policy.last_further = lsn;
+            self.space.policy.last_further = lsn;
         }
-        let meant = self.policy.next_user.take();
+        let meant = self.space.policy.next_user.take();
         if meant.is_some_and(|meant| meant != stream) {
-            self.policy.note_overflow();
+            self.space.policy.note_overflow();
         }
         self.note_placed(key, stream);
     }
 
     /// A block was put into the open segment of a stream.
     pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize) {
-        self.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
-        if self.policy.kind == PlacementKind::Hotness
-            && self.policy.blocks > 0
+        self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
+        if self.space.policy.kind == PlacementKind::Hotness
+            && self.space.policy.blocks > 0
             && let Some(block) = self.policy_block(key)
         {
             let segment = self.stream(stream).position.segment;
-            self.policy
+            self.space
+                .policy
                 .placement
-                .placed(block, segment.0, self.segments.user_clock());
+                .placed(block, segment.0, self.space.segments.user_clock());
         }
     }
 
@@ -387,34 +389,42 @@ impl Engine {
         pending: Option<PendingSlot>,
         trimmed: bool,
     ) {
-        if !self.policy.placement.watches_deaths() {
+        if !self.space.policy.placement.watches_deaths() {
             return;
         }
         // A version on its way has no place yet that anybody knows of; the one in the map was told
         // dead when that one came.
-        let flying = pending.is_some_and(|slot| self.pending.record(slot).in_flight > 1);
+        let flying = pending.is_some_and(|slot| self.log.pending.record(slot).in_flight > 1);
         let entry = self
+            .map
             .volumes
             .get(key.volume())
-            .map(|v| v.map.get(&self.volumes.arena, key.lba()));
+            .map(|v| v.map.get(&self.map.volumes.arena, key.lba()));
         let place = entry
             .filter(|entry| entry.has_payload() && !flying)
-            .map(|entry| self.segments.spot(self.pool.codec.segment(entry.address())));
+            .map(|entry| {
+                self.space
+                    .segments
+                    .spot(self.pool.codec.segment(entry.address()))
+            });
         if place.is_some() || flying {
             let place = place.unwrap_or(Place {
                 segment: 0,
                 tag: 0,
                 age: 0,
             });
-            self.policy
-                .placement
-                .died(block, self.segments.user_clock(), place, trimmed);
+            self.space.policy.placement.died(
+                block,
+                self.space.segments.user_clock(),
+                place,
+                trimmed,
+            );
         }
     }
 
     /// A block has been trimmed, or holds nothing but zeroes or ones now.
     pub(crate) fn note_trim(&mut self, key: BlockKey, pending: Option<PendingSlot>) {
-        if self.policy.blocks > 0
+        if self.space.policy.blocks > 0
             && let Some(block) = self.policy_block(key)
         {
             self.note_death(key, block, pending, true);
@@ -423,48 +433,61 @@ impl Engine {
 
     /// A block of a trimmed range has left its place in `segment`.
     pub(crate) fn note_range_death(&mut self, key: BlockKey, segment: SegmentId) {
-        if self.policy.blocks > 0
-            && self.policy.placement.watches_deaths()
+        if self.space.policy.blocks > 0
+            && self.space.policy.placement.watches_deaths()
             && let Some(block) = self.policy_block(key)
-            && self.pending.find(key).is_none()
+            && self.log.pending.find(key).is_none()
         {
-            let place = self.segments.spot(segment);
-            self.policy
+            let place = self.space.segments.spot(segment);
+            self.space
+                .policy
                 .placement
-                .died(block, self.segments.user_clock(), place, true);
+                .died(block, self.space.segments.user_clock(), place, true);
         }
     }
 
     /// The stream that a block moved out of `from` is meant for.
     pub(crate) fn stream_of_moved(&mut self, key: BlockKey, from: SegmentId) -> usize {
-        if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
+        if self.space.policy.classes.moved == 1 && self.space.policy.blocks == 0 {
             return STREAM_CLEANED;
         }
-        let (now, place) = (self.segments.user_clock(), self.segments.spot(from));
+        let (now, place) = (
+            self.space.segments.user_clock(),
+            self.space.segments.spot(from),
+        );
         let class = match self.policy_block(key) {
-            Some(block) => self.policy.placement.moved(block, now, place),
-            None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
+            Some(block) => self.space.policy.placement.moved(block, now, place),
+            None if self.space.policy.blocks == 0 => {
+                self.space.policy.placement.moved(0, now, place)
+            }
             None => self
+                .space
                 .policy
                 .classes
-                .class_of_moved(self.policy.classes.moved - 1),
+                .class_of_moved(self.space.policy.classes.moved - 1),
         };
-        CLEANED_STREAMS[usize::from(self.policy.classes.moved(class))]
+        CLEANED_STREAMS[usize::from(self.space.policy.classes.moved(class))]
     }
 
     /// A victim was chosen, at this price.
     pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
-        if self.policy.is_idle() {
+        if self.space.policy.is_idle() {
             return;
         }
-        let (place, now) = (self.segments.spot(segment), self.segments.user_clock());
-        let s = self.segments.get(segment);
+        let (place, now) = (
+            self.space.segments.spot(segment),
+            self.space.segments.user_clock(),
+        );
+        let s = self.space.segments.get(segment);
         let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
         if is_data(s.stream) {
-            self.policy.placement.chosen(price);
-            self.policy.placement.victim(place, live, opened, now);
-            if self.policy.placement.surveys_victims() {
-                self.policy.placement.survey(now, &Look(&self.segments));
+            self.space.policy.placement.chosen(price);
+            self.space.policy.placement.victim(place, live, opened, now);
+            if self.space.policy.placement.surveys_victims() {
+                self.space
+                    .policy
+                    .placement
+                    .survey(now, &Look(&self.space.segments));
             }
         }
     }
@@ -472,12 +495,15 @@ impl Engine {
     /// Now and then the placement looks at all segments: about eight times while a segment's worth
     /// is written for each eighth of them.
     fn survey_segments(&mut self, now: u32) {
-        self.policy.survey_in -= 1;
-        if self.policy.survey_in == 0 {
-            let blocks = self.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
-            let pause = u64::from((self.segments.count() / 8).max(1)) * (blocks / 8).max(1);
-            self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
-            self.policy.placement.survey(now, &Look(&self.segments));
+        self.space.policy.survey_in -= 1;
+        if self.space.policy.survey_in == 0 {
+            let blocks = self.space.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
+            let pause = u64::from((self.space.segments.count() / 8).max(1)) * (blocks / 8).max(1);
+            self.space.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
+            self.space
+                .policy
+                .placement
+                .survey(now, &Look(&self.space.segments));
         }
     }
 
@@ -493,7 +519,8 @@ impl Engine {
     ) -> Takes {
         loop {
             let s = self.stream(stream);
-            if s.position.segment == SegmentId::NONE || s.usable_from > self.checkpoint.kept_oldest
+            if s.position.segment == SegmentId::NONE
+                || s.usable_from > self.durability.checkpoint.kept_oldest
             {
                 return Takes::No;
             }
@@ -523,10 +550,10 @@ impl Engine {
     }
 
     fn reserve_for_extra(&mut self, stream: usize) -> bool {
-        if self.segments.free_count() <= self.floor(STREAM_USER) {
+        if self.space.segments.free_count() <= self.floor(STREAM_USER) {
             return false;
         }
-        let Some(next) = self.segments.reserve() else {
+        let Some(next) = self.space.segments.reserve() else {
             return false;
         };
         let s = self.stream_mut(stream);
@@ -537,30 +564,35 @@ impl Engine {
 
     /// Opens the further streams that the policy wants.
     pub(crate) fn open_streams(&mut self) {
-        if !self.policy.opens
+        if !self.space.policy.opens
             || self.pool.read_only
-            || self.control.shutting_down()
+            || self.admin.control.shutting_down()
             || !self.is_settled_after_start()
         {
             return;
         }
         let mut ready = true;
         let one = self.wants_one_user_stream();
-        for id in self.policy.extra().filter(|id| !(one && is_user(*id))) {
+        for id in self
+            .space
+            .policy
+            .extra()
+            .filter(|id| !(one && is_user(*id)))
+        {
             if self.stream(id).position.segment == SegmentId::NONE {
-                if self.segments.free_count() <= self.floor(STREAM_USER) + 1 {
+                if self.space.segments.free_count() <= self.floor(STREAM_USER) + 1 {
                     ready = false;
                     continue;
                 }
-                let Some(segment) = self.segments.reserve() else {
+                let Some(segment) = self.space.segments.reserve() else {
                     return;
                 };
                 // Software that knows three streams only must not open the pool. The flag is in
                 // force with the root that names the stream.
                 self.pool.superblock.features.incompatible |= Features::STREAMS;
-                self.segments.open(segment, id);
-                self.scrub.forget_segment(segment);
-                let usable_from = self.checkpoint.current() + 1;
+                self.space.segments.open(segment, id);
+                self.integrity.scrub.forget_segment(segment);
+                let usable_from = self.durability.checkpoint.current() + 1;
                 let s = self.stream_mut(id);
                 s.position = StreamPosition {
                     segment,
@@ -570,14 +602,14 @@ impl Engine {
                 };
                 s.usable_from = usable_from;
             }
-            if self.stream(id).usable_from > self.checkpoint.kept_oldest {
+            if self.stream(id).usable_from > self.durability.checkpoint.kept_oldest {
                 ready = false;
-                if self.checkpoint.is_idle() {
-                    self.checkpoint.request();
+                if self.durability.checkpoint.is_idle() {
+                    self.durability.checkpoint.request();
                 }
             }
         }
-        self.policy.opens = !ready;
+        self.space.policy.opens = !ready;
     }
 
     /// Streams of users' writes that are used.
@@ -585,7 +617,7 @@ impl Engine {
         if self.wants_one_user_stream() {
             1
         } else {
-            self.policy.classes.users
+            self.space.policy.classes.users
         }
     }
 
@@ -597,7 +629,7 @@ impl Engine {
     /// True if everything in further streams of users is durable: then a power cut leaves no gap in
     /// the orders of the first one.
     pub(crate) fn is_further_durable(&self) -> bool {
-        self.policy.last_further <= self.lsns.durable()
+        self.space.policy.last_further <= self.durability.lsns.durable()
     }
 
     /// True if further streams of users hold orders that are not settled.
@@ -616,7 +648,7 @@ impl Engine {
 
     /// The last order up to which everything is committed: what lies before whatever is not.
     pub(crate) fn committed_through(&self) -> Lsn {
-        let mut first = self.lsns.last().next();
+        let mut first = self.durability.lsns.last().next();
         for id in USER_STREAMS {
             let s = self.stream(id);
             let flying = s.in_flight.iter().find_map(|batch| batch.lsns);
@@ -641,7 +673,7 @@ impl Engine {
 
     /// Forgets where batches lie whose orders are all committed.
     pub(crate) fn settle_unsettled(&mut self) {
-        let committed = self.lsns.committed();
+        let committed = self.durability.lsns.committed();
         for id in USER_STREAMS {
             let s = self.stream_mut(id);
             while s
@@ -657,7 +689,7 @@ impl Engine {
     /// An open batch of users that holds back the orders of too many others is sealed: until it is
     /// committed, all of them have to be replayed.
     pub(crate) fn seal_slow_streams(&mut self, newest: Lsn, out: &mut Outbox) {
-        if self.policy.classes.users == 1 {
+        if self.space.policy.classes.users == 1 {
             return;
         }
         for id in USER_STREAMS {
@@ -709,6 +741,8 @@ impl Engine {
             .filter_map(|id| self.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
-        windrow_types::BatchSeq(flying.map_or(self.cleaner.numbers.given().0, |first| first - 1))
+        windrow_types::BatchSeq(
+            flying.map_or(self.space.cleaner.numbers.given().0, |first| first - 1),
+        )
     }
 }

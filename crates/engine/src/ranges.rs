@@ -107,26 +107,28 @@ impl Engine {
         if first >= end {
             return;
         }
-        self.damage.clear(volume, first, end);
-        self.checkpoint.note_applied(lsn);
+        self.integrity.damage.clear(volume, first, end);
+        self.durability.checkpoint.note_applied(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
-        self.pending.for_range(volume, first, end, |key, record| {
-            in_flight.push(key);
-            freed += u64::from(record.newest.is_data());
-            record.newest = match state {
-                RangeState::Hole => Content::Hole,
-                RangeState::Zero => Content::Zero,
-            };
-            record.installed = lsn;
-        });
+        self.log
+            .pending
+            .for_range(volume, first, end, |key, record| {
+                in_flight.push(key);
+                freed += u64::from(record.newest.is_data());
+                record.newest = match state {
+                    RangeState::Hole => Content::Hole,
+                    RangeState::Zero => Content::Zero,
+                };
+                record.installed = lsn;
+            });
         let units = freed * u64::from(FULL_BLOCK_UNITS);
-        self.volumes.release_space(freed, units);
+        self.map.volumes.release_space(freed, units);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
             return self.apply_small(volume, first.0, end.0, lsn, state);
         }
-        self.ranges.walks.push_back(Walk {
+        self.map.ranges.walks.push_back(Walk {
             volume,
             lsn,
             state,
@@ -154,7 +156,7 @@ impl Engine {
     /// Walks the page of `lba` now if a walk has not reached it yet.
     #[inline]
     pub(crate) fn settle_range(&mut self, volume: VolumeId, lba: Lba) {
-        if !self.ranges.walks.is_empty() {
+        if !self.map.ranges.walks.is_empty() {
             self.settle_page(volume, lba);
         }
     }
@@ -162,13 +164,13 @@ impl Engine {
     fn settle_page(&mut self, volume: VolumeId, lba: Lba) {
         let page = MAP_PAGE_ENTRIES as u64;
         let (low, high) = (lba.0 / page * page, lba.0 / page * page + page);
-        for at in 0..self.ranges.walks.len() {
-            let walk = &self.ranges.walks[at];
+        for at in 0..self.map.ranges.walks.len() {
+            let walk = &self.map.ranges.walks[at];
             if walk.volume != volume {
                 continue;
             }
             let (lsn, state) = (walk.lsn, walk.state);
-            while let Some((first, end)) = self.ranges.walks[at].take(low, high) {
+            while let Some((first, end)) = self.map.ranges.walks[at].take(low, high) {
                 self.apply_to_page(volume, first, end, lsn, state);
             }
         }
@@ -184,7 +186,7 @@ impl Engine {
         state: RangeState,
     ) {
         let index = first / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
             return;
         };
         let entry = match state {
@@ -203,7 +205,7 @@ impl Engine {
             return;
         }
         for lba in first..end {
-            let Some((v, arena)) = self.volumes.get_mut(volume) else {
+            let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
                 return;
             };
             if v.map.get(arena, Lba(lba)) == entry {
@@ -212,19 +214,26 @@ impl Engine {
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
                 let segment = self.pool.codec.segment(old.address());
-                self.segments
+                self.space
+                    .segments
                     .remove_live(segment, old.length_units(), lsn, BatchSeq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
             }
             if let Some(id) = old.shared_id() {
                 self.release_content(id.0 as u32, lsn);
             }
-            if old.is_data() && self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
-                self.volumes.release_space(1, weight(&old));
+            if old.is_data()
+                && self
+                    .log
+                    .pending
+                    .get(BlockKey::new(volume, Lba(lba)))
+                    .is_none()
+            {
+                self.map.volumes.release_space(1, weight(&old));
             }
         }
         // (A survey may have found references to lost content here since the range came.)
-        self.damage.clear(volume, Lba(first), Lba(end));
+        self.integrity.damage.clear(volume, Lba(first), Lba(end));
         self.drop_page_if_empty(volume, index);
     }
 
@@ -239,10 +248,10 @@ impl Engine {
     /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that
     /// was trimmed will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
-        if self.fault == InjectedFault::KeptPages && index % 2 == 1 {
+        if self.observe.fault == InjectedFault::KeptPages && index % 2 == 1 {
             return;
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
             return;
         };
         let Some(slot) = v.map.slot(index) else {
@@ -254,41 +263,45 @@ impl Engine {
         let first = index * MAP_PAGE_ENTRIES as u64;
         let mut waited_for = false;
         let last = Lba(first + MAP_PAGE_ENTRIES as u64);
-        self.pending
+        self.log
+            .pending
             .for_range(volume, Lba(first), last, |_, record| {
                 waited_for |= !matches!(record.newest, Content::Hole)
             });
         if waited_for {
             return;
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
             return;
         };
         if let Some(pointer) = v.map.drop_page(arena, index)
             && pointer.present
         {
-            self.volumes.dropped.push((volume, index as u32, pointer));
+            self.map
+                .volumes
+                .dropped
+                .push((volume, index as u32, pointer));
         }
     }
 
     /// A bounded step of every walk.
     pub(crate) fn walk_ranges(&mut self) {
-        if self.ranges.is_idle() {
+        if self.map.ranges.is_idle() {
             return;
         }
         let mut budget = WALK_PAGES_PER_STEP;
         while budget > 0 {
-            let Some(walk) = self.ranges.walks.front_mut() else {
+            let Some(walk) = self.map.ranges.walks.front_mut() else {
                 break;
             };
             let Some((first, end)) = walk.left.pop_first() else {
-                self.ranges.walks.pop_front();
+                self.map.ranges.walks.pop_front();
                 continue;
             };
             let (volume, lsn, state) = (walk.volume, walk.lsn, walk.state);
             let page = MAP_PAGE_ENTRIES as u64;
             // Skip to the first page that exists: only zeroed ranges need pages of their own.
-            let start = match (state, self.volumes.get(volume)) {
+            let start = match (state, self.map.volumes.get(volume)) {
                 (RangeState::Hole, Some(v)) => v
                     .map
                     .next_page(first / page, end.div_ceil(page))
@@ -298,7 +311,7 @@ impl Engine {
             };
             let stop = end.min((start / page + 1) * page);
             if stop < end
-                && let Some(walk) = self.ranges.walks.front_mut()
+                && let Some(walk) = self.map.ranges.walks.front_mut()
             {
                 walk.left.insert(stop, end);
             }
@@ -312,18 +325,18 @@ impl Engine {
 
     /// Forgets deleted volumes whose walk is done.
     fn finish_deletes(&mut self) {
-        if !self.checkpoint.is_idle() {
+        if !self.durability.checkpoint.is_idle() {
             // The image being written may have its table page before and its leaves after: it must
             // not lose a volume between them.
             return;
         }
         let mut at = 0;
-        while at < self.ranges.deleting.len() {
-            let volume = self.ranges.deleting[at];
-            let walking = self.ranges.walks.iter().any(|w| w.volume == volume);
+        while at < self.map.ranges.deleting.len() {
+            let volume = self.map.ranges.deleting[at];
+            let walking = self.map.ranges.walks.iter().any(|w| w.volume == volume);
             let mut in_flight = false;
             if !walking {
-                self.pending.for_range(
+                self.log.pending.for_range(
                     volume,
                     Lba(0),
                     Lba(1 << crate::limits::LBA_BITS),
@@ -335,14 +348,15 @@ impl Engine {
                 continue;
             }
             self.drop_remaining_pages(volume);
-            self.volumes.remove(volume);
-            self.ranges.deleting.remove(at);
+            self.map.volumes.remove(volume);
+            self.map.ranges.deleting.remove(at);
         }
     }
 
     fn drop_remaining_pages(&mut self, volume: VolumeId) {
         let mut next = 0;
         while let Some(index) = self
+            .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.next_page(next, u64::from(u32::MAX)))
@@ -354,13 +368,14 @@ impl Engine {
 
     /// Begins the background work of a deleted volume.
     pub(crate) fn begin_delete(&mut self, volume: VolumeId, lsn: Lsn) {
-        let Some(v) = self.volumes.get(volume) else {
+        let Some(v) = self.map.volumes.get(volume) else {
             return;
         };
         let end = Lba(v.blocks().max(1));
-        self.volumes
+        self.map
+            .volumes
             .change(volume, |record| record.state = VolumeState::Deleting);
         self.begin_range(volume, Lba(0), end, lsn, RangeState::Hole);
-        self.ranges.deleting.push(volume);
+        self.map.ranges.deleting.push(volume);
     }
 }

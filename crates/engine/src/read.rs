@@ -162,10 +162,14 @@ impl Engine {
         length: u32,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self.volumes.check_range(volume, offset, u64::from(length)) {
+        if let Err(error) = self
+            .map
+            .volumes
+            .check_range(volume, offset, u64::from(length))
+        {
             return self.fail(id, error, out);
         }
-        self.counters.user_read_bytes += u64::from(length);
+        self.observe.counters.user_read_bytes += u64::from(length);
         let first = offset / BLOCK_BYTES;
         let end = (offset + u64::from(length)).div_ceil(BLOCK_BYTES);
         let mut parts: Vec<Part> = Vec::with_capacity(1);
@@ -224,7 +228,7 @@ impl Engine {
             return self.finish_read(read, out);
         }
         read.left = runs.len() as u32;
-        let at = self.reads.insert(read);
+        let at = self.reads.reads.insert(read);
         for (part, run) in runs {
             self.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
         }
@@ -237,22 +241,23 @@ impl Engine {
         lba: Lba,
         parts: &mut Vec<Part>,
     ) -> Result<(), RequestError> {
-        if let Some(record) = self.pending.get(BlockKey::new(volume, lba)) {
+        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
             let content = record.newest.clone();
             self.push_content(content, parts);
             return Ok(());
         }
         self.settle_range(volume, lba);
         let entry = self
+            .map
             .volumes
             .get(volume)
-            .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+            .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba));
         match entry.state() {
             Some(BlockState::Hole) => self.push_content(Content::Hole, parts),
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
             Some(BlockState::Ones) => self.push_content(Content::Ones, parts),
             Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts),
-            Some(BlockState::Shared) => match self.volumes.content_of(entry) {
+            Some(BlockState::Shared) => match self.map.volumes.content_of(entry) {
                 Some(content) => self.push_mapped(lba, content, parts),
                 None => return Err(RequestError::Io),
             },
@@ -325,14 +330,18 @@ impl Engine {
     /// Column, row and end of the batch of a data block.
     pub(crate) fn locate_block(&self, segment: SegmentId, block: u64) -> (Column, u32, u32) {
         let shape = self.pool.zones.shape(segment);
-        let (start, rows) = self.segments.get(segment).batch_at(shape.row_hint(block));
+        let (start, rows) = self
+            .space
+            .segments
+            .get(segment)
+            .batch_at(shape.row_hint(block));
         let (column, row) = shape.locate(start, rows, block);
         (column, row, start + rows)
     }
 
     /// Part of a read has come, or blocks of it can not be had.
     pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
-        let Some(read) = self.reads.get_mut(at) else {
+        let Some(read) = self.reads.reads.get_mut(at) else {
             return;
         };
         let info = &mut read.infos[part as usize];
@@ -366,7 +375,7 @@ impl Engine {
             Ok(bytes) => {
                 let end = Lba(first.0 + (bytes.len() / BLOCK_SIZE) as u64);
                 read.parts[part as usize] = Some(bytes);
-                self.damage.clear(volume, first, end);
+                self.integrity.damage.clear(volume, first, end);
             }
             Err(lost) => {
                 let addresses: Vec<(BlockKey, Address)> = lost
@@ -388,7 +397,7 @@ impl Engine {
                 }
             }
         }
-        if ended && let Some(read) = self.reads.remove(at) {
+        if ended && let Some(read) = self.reads.reads.remove(at) {
             self.finish_read(read, out);
         }
     }
@@ -397,19 +406,20 @@ impl Engine {
     fn is_newest(&mut self, key: BlockKey, address: Address) -> bool {
         self.settle_range(key.volume(), key.lba());
         let of = |volume, lba| {
-            self.volumes
+            self.map
+                .volumes
                 .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba))
+                .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba))
         };
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
-        self.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
+        self.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
     }
 
     /// Part of a read has been unpacked.
     pub(crate) fn part_decompressed(&mut self, work: UnpackWork, out: &mut Outbox) {
         if work.decompressed.is_err()
-            && let Some(read) = self.reads.get_mut(work.read)
+            && let Some(read) = self.reads.reads.get_mut(work.read)
         {
             read.infos[work.part as usize].compressed = work.pieces;
         }
@@ -453,7 +463,7 @@ impl Engine {
         let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else {
             return;
         };
-        let Some(read) = self.reads.get_mut(read) else {
+        let Some(read) = self.reads.reads.get_mut(read) else {
             return;
         };
         let (volume, info) = (read.volume, &read.infos[part as usize]);
@@ -513,7 +523,7 @@ impl Engine {
         max_extents: u32,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self.volumes.check_range(volume, offset, length) {
+        if let Err(error) = self.map.volumes.check_range(volume, offset, length) {
             return self.fail(id, error, out);
         }
         // The client asks on from where the answer ends.
@@ -547,7 +557,7 @@ impl Engine {
     /// State of a block and for how many blocks at least it goes on (whole missing pages are
     /// skipped).
     fn status_at(&mut self, volume: VolumeId, lba: Lba) -> (ExtentState, u64) {
-        if let Some(record) = self.pending.get(BlockKey::new(volume, lba)) {
+        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
             let state = match record.newest {
                 Content::Data(_) | Content::Ones => ExtentState::Data,
                 Content::Zero => ExtentState::Zero,
@@ -556,7 +566,7 @@ impl Engine {
             return (state, 1);
         }
         self.settle_range(volume, lba);
-        let Some(v) = self.volumes.get(volume) else {
+        let Some(v) = self.map.volumes.get(volume) else {
             return (ExtentState::Hole, 1);
         };
         let page = MAP_PAGE_ENTRIES as u64;
@@ -568,7 +578,7 @@ impl Engine {
                 .unwrap_or(v.blocks().div_ceil(page));
             return (ExtentState::Hole, next * page - lba.0);
         }
-        let state = match v.map.get(&self.volumes.arena, lba).state() {
+        let state = match v.map.get(&self.map.volumes.arena, lba).state() {
             Some(BlockState::Hole) => ExtentState::Hole,
             Some(BlockState::Zero) => ExtentState::Zero,
             _ => ExtentState::Data,

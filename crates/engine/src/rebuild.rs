@@ -151,7 +151,7 @@ impl Engine {
     /// After a start from checkpoint `root`: which segments are stale on the members that are
     /// rebuilt.
     pub(crate) fn settle_stale(&mut self, root: u64) {
-        let members = self.members.rebuilding();
+        let members = self.drives.members.rebuilding();
         let mut since_known = 0u64;
         for record in (0..64).filter(|m| members >> m & 1 == 1) {
             let record_of = &mut self.pool.superblock.members[record];
@@ -162,7 +162,7 @@ impl Engine {
         }
         for id in self.pool.zones.clone().segments() {
             let on = self.members_of(id);
-            let s = self.segments.get(id);
+            let s = self.space.segments.get(id);
             // Since when a member may have missed something says more than a list that is not
             // there.
             let missed = |m: &usize| {
@@ -175,12 +175,12 @@ impl Engine {
             } else {
                 0
             };
-            self.segments.get_mut(id).stale = stale;
+            self.space.segments.get_mut(id).stale = stale;
             if stale != 0 {
-                self.segments.mark_dirty(id);
+                self.space.segments.mark_dirty(id);
             }
         }
-        self.rebuild.active = members != 0;
+        self.integrity.rebuild.active = members != 0;
     }
 
     /// Members that hold a part of a segment, as a bit mask: of a zone with more members than
@@ -193,35 +193,36 @@ impl Engine {
     }
 
     fn is_stale(&self, segment: SegmentId) -> bool {
-        let s = self.segments.get(segment);
+        let s = self.space.segments.get(segment);
         let used = s.state.holds_batches() && s.filled_rows > 0;
-        used && s.stale & self.members.rebuilding() != 0
+        used && s.stale & self.drives.members.rebuilding() != 0
     }
 
     /// Goes on with the rebuild.
     pub(crate) fn rebuild_step(&mut self, out: &mut Outbox) {
-        if !self.rebuild.active || self.pool.read_only {
+        if !self.integrity.rebuild.active || self.pool.read_only {
             return;
         }
-        let members = self.members.rebuilding();
+        let members = self.drives.members.rebuilding();
         self.announce_rebuilding(members, out);
         if !self.whole_members(out) {
             return;
         }
-        let members = self.members.rebuilding();
-        self.rebuild
+        let members = self.drives.members.rebuilding();
+        self.integrity
+            .rebuild
             .meter
-            .note(self.pool.now_ns, self.rebuild.sums.written_bytes);
+            .note(self.pool.now_ns, self.integrity.rebuild.sums.written_bytes);
         self.note_flushed();
-        let stop = members == 0 || self.control.shutting_down();
+        let stop = members == 0 || self.admin.control.shutting_down();
         loop {
             self.close_rebuilt(stop);
-            if stop && members == 0 && self.rebuild.current.is_empty() {
+            if stop && members == 0 && self.integrity.rebuild.current.is_empty() {
                 // The last of them has failed.
-                self.rebuild = Rebuild {
+                self.integrity.rebuild = Rebuild {
                     sums: RebuildStatus {
                         members: Vec::new(),
-                        ..self.rebuild.sums.clone()
+                        ..self.integrity.rebuild.sums.clone()
                     },
                     ..Rebuild::default()
                 };
@@ -231,17 +232,22 @@ impl Engine {
                 return;
             }
             match self.next_to_rebuild() {
-                Some(at) if self.rebuild.current[at].row >= self.rebuild.current[at].end => {}
+                Some(at)
+                    if self.integrity.rebuild.current[at].row
+                        >= self.integrity.rebuild.current[at].end => {}
                 Some(_)
                     if !self
+                        .integrity
                         .rebuild
                         .throttle
-                        .may_begin(self.pool.now_ns, &self.users) =>
+                        .may_begin(self.pool.now_ns, &self.observe.users) =>
                 {
                     return;
                 }
                 Some(at) => self.rebuild_batch(at, out),
-                None if !self.rebuild.current.is_empty() || self.end_of_queue(out) => return,
+                None if !self.integrity.rebuild.current.is_empty() || self.end_of_queue(out) => {
+                    return;
+                }
                 None => {}
             }
         }
@@ -252,8 +258,8 @@ impl Engine {
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
         self.journal_lost_copies();
         // The wish that follows puts it on record that it takes part.
-        self.rebuild.joined_ticket = self.superblock_writer.next_ticket();
-        let rebuild = &mut self.rebuild;
+        self.integrity.rebuild.joined_ticket = self.durability.superblock_writer.next_ticket();
+        let rebuild = &mut self.integrity.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
         let current = rebuild
@@ -277,32 +283,33 @@ impl Engine {
 
     /// Says who is rebuilt and was not before, and how much there is to do.
     fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
-        self.rebuild
+        self.integrity
+            .rebuild
             .sums
             .members
             .retain(|member| members >> member.0 & 1 == 1);
         let new: Vec<MemberId> = (0..64)
             .filter(|m| members >> m & 1 == 1)
             .map(MemberId)
-            .filter(|m| !self.rebuild.sums.members.contains(m))
+            .filter(|m| !self.integrity.rebuild.sums.members.contains(m))
             .collect();
         if new.is_empty() {
             return;
         }
-        self.rebuild.sums.members.extend(&new);
-        self.rebuild.retry_at_ns = 0;
-        self.rebuild.failed.clear();
-        self.rebuild.remaining.clear();
+        self.integrity.rebuild.sums.members.extend(&new);
+        self.integrity.rebuild.retry_at_ns = 0;
+        self.integrity.rebuild.failed.clear();
+        self.integrity.rebuild.remaining.clear();
         self.fill_queue();
         // (A copy of a member in service misses nothing: nothing is said of it before it is
         // complete.)
         for member in new
             .into_iter()
-            .filter(|member| self.exchanges.shadowed_by(*member).is_none())
+            .filter(|member| self.drives.exchanges.shadowed_by(*member).is_none())
         {
             let stale =
-                |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
-            let segments = self.rebuild.queue.iter().filter(stale).count() as u32;
+                |(s, _): &&(SegmentId, u64)| self.space.segments.get(*s).stale >> member.0 & 1 == 1;
+            let segments = self.integrity.rebuild.queue.iter().filter(stale).count() as u32;
             out.notices
                 .push(Notice::MemberRebuilding { member, segments });
         }
@@ -312,6 +319,7 @@ impl Engine {
     /// hand.
     fn next_to_rebuild(&mut self) -> Option<usize> {
         if let Some(at) = self
+            .integrity
             .rebuild
             .current
             .iter()
@@ -319,17 +327,17 @@ impl Engine {
         {
             return Some(at);
         }
-        while let Some((segment, bytes)) = self.rebuild.queue.pop() {
-            self.rebuild.queued_bytes -= bytes;
+        while let Some((segment, bytes)) = self.integrity.rebuild.queue.pop() {
+            self.integrity.rebuild.queued_bytes -= bytes;
             if self.is_stale(segment) {
-                self.segments.get_mut(segment).pins += 1;
+                self.space.segments.get_mut(segment).pins += 1;
                 let (end, remaining) = (
                     self.committed_rows(segment),
-                    self.rebuild.remaining.get(&segment).copied(),
+                    self.integrity.rebuild.remaining.get(&segment).copied(),
                 );
                 let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment));
-                let (members, again) = (self.members.rebuilding(), remaining.is_some());
-                self.rebuild.current.push(Current {
+                let (members, again) = (self.drives.members.rebuilding(), remaining.is_some());
+                self.integrity.rebuild.current.push(Current {
                     segment,
                     row: 0,
                     end,
@@ -340,7 +348,7 @@ impl Engine {
                     damaged: false,
                     again,
                 });
-                return Some(self.rebuild.current.len() - 1);
+                return Some(self.integrity.rebuild.current.len() - 1);
             }
         }
         None
@@ -348,26 +356,28 @@ impl Engine {
 
     /// Bytes of members to be rebuilt of a segment.
     fn stale_bytes(&self, segment: SegmentId) -> u64 {
-        let members = (self.segments.get(segment).stale & self.members.rebuilding()).count_ones();
+        let members = (self.space.segments.get(segment).stale & self.drives.members.rebuilding())
+            .count_ones();
         u64::from(self.committed_rows(segment)) * u64::from(members) * BLOCK_BYTES
     }
 
     /// Begins with the next batch of a segment at hand.
     fn rebuild_batch(&mut self, at: usize, out: &mut Outbox) {
-        let segment = self.rebuild.current[at].segment;
+        let segment = self.integrity.rebuild.current[at].segment;
         let (row, rows) = self
+            .space
             .segments
             .get(segment)
-            .batch_at(self.rebuild.current[at].row);
-        self.rebuild.current[at].row = row + rows;
+            .batch_at(self.integrity.rebuild.current[at].row);
+        self.integrity.rebuild.current[at].row = row + rows;
         let read = self.verify(VerifyGoal::Rebuild, segment, row, rows, out);
         if read == 0 {
             // No column is there.
-            self.rebuild.current[at].damaged = true;
+            self.integrity.rebuild.current[at].damaged = true;
             return;
         }
-        self.rebuild.sums.read_bytes += read;
-        self.rebuild.current[at].verifications += 1;
+        self.integrity.rebuild.sums.read_bytes += read;
+        self.integrity.rebuild.current[at].verifications += 1;
         let properties = &self.pool.superblock.properties;
         let of_member = u64::from(rows) * BLOCK_BYTES;
         let (bound, floor) = (
@@ -375,7 +385,8 @@ impl Engine {
             time_at(of_member, properties.rebuild_rate_min.max(1)),
         );
         let bytes = self.batch_bytes(segment, rows);
-        self.rebuild
+        self.integrity
+            .rebuild
             .throttle
             .begin(self.pool.now_ns, bytes, bound, floor);
     }
@@ -392,27 +403,40 @@ impl Engine {
                 && current.verifications == 0
                 && current.writes == 0
         };
-        for current in self.rebuild.current.extract_if(.., is_closed) {
-            self.segments.unpin(current.segment);
+        for current in self.integrity.rebuild.current.extract_if(.., is_closed) {
+            self.space.segments.unpin(current.segment);
             if current.damaged {
-                self.rebuild.failed.push(current.segment);
-                self.rebuild.failed_bytes += current.left_bytes;
-                self.rebuild
+                self.integrity.rebuild.failed.push(current.segment);
+                self.integrity.rebuild.failed_bytes += current.left_bytes;
+                self.integrity
+                    .rebuild
                     .remaining
                     .insert(current.segment, current.left_bytes);
             } else if current.row >= current.end && !stop {
-                if self.rebuild.remaining.remove(&current.segment).is_some() {
-                    self.rebuild.sums.written_bytes += current.left_bytes;
+                if self
+                    .integrity
+                    .rebuild
+                    .remaining
+                    .remove(&current.segment)
+                    .is_some()
+                {
+                    self.integrity.rebuild.sums.written_bytes += current.left_bytes;
                 }
-                self.rebuild
+                self.integrity
+                    .rebuild
                     .unflushed
                     .push((current.segment, current.members));
             }
         }
         // A member that flushes serves nobody meanwhile: beside users it is asked to seldom.
-        let is_due = !self.users.are_about(self.pool.now_ns)
-            || self.pool.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
-        if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
+        let is_due = !self.observe.users.are_about(self.pool.now_ns)
+            || self.pool.now_ns
+                >= self
+                    .integrity
+                    .rebuild
+                    .round_ns
+                    .saturating_add(REBUILD_FLUSH_NS);
+        if self.integrity.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
             self.flush_rebuilt();
         }
     }
@@ -429,21 +453,23 @@ impl Engine {
     ) {
         // One that came in after the segment was begun gets it later.
         let members = self
+            .integrity
             .rebuild
             .current
             .iter()
             .find(|current| current.segment == segment)
             .map_or(0, |current| current.members);
-        let stale = self.segments.get(segment).stale & self.members.rebuilding() & members;
+        let stale =
+            self.space.segments.get(segment).stale & self.drives.members.rebuilding() & members;
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
             _ if self.pool.stopped.is_some() => {}
             // What is on the member now may be the only good copy of a part: nothing that is not
             // verified is written over it.
-            _ if damaged => self.rebuild.sums.damaged_batches += 1,
+            _ if damaged => self.integrity.rebuild.sums.damaged_batches += 1,
             None => {}
-            Some(_) if self.fault == InjectedFault::HollowRebuild && row == 0 => {}
+            Some(_) if self.observe.fault == InjectedFault::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self
@@ -454,7 +480,7 @@ impl Engine {
                     let target = if stale >> member.0 & 1 == 1 {
                         member
                     } else {
-                        self.exchanges.shadow_of(member).unwrap_or(member)
+                        self.drives.exchanges.shadow_of(member).unwrap_or(member)
                     };
                     if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
@@ -470,10 +496,12 @@ impl Engine {
                 }
             }
         }
-        self.rebuild
+        self.integrity
+            .rebuild
             .throttle
             .end(self.pool.now_ns, self.batch_bytes(segment, rows));
         if let Some(current) = self
+            .integrity
             .rebuild
             .current
             .iter_mut()
@@ -483,7 +511,7 @@ impl Engine {
             current.writes += writes;
             current.damaged |= damaged;
             if !current.again {
-                self.rebuild.sums.written_bytes += written_bytes;
+                self.integrity.rebuild.sums.written_bytes += written_bytes;
                 current.left_bytes = current.left_bytes.saturating_sub(written_bytes);
             }
         }
@@ -493,19 +521,21 @@ impl Engine {
     /// rates as if it were all on one.
     pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
         let bytes = u64::from(blocks) * BLOCK_BYTES;
-        self.rebuild.sums.read_bytes += bytes;
+        self.integrity.rebuild.sums.read_bytes += bytes;
         let properties = &self.pool.superblock.properties;
-        self.rebuild
+        self.integrity
+            .rebuild
             .throttle
             .charge(time_at(bytes, properties.rebuild_rate), 0);
     }
 
     /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
-        let stale = self.segments.get(segment).stale & self.members.rebuilding();
+        let stale = self.space.segments.get(segment).stale & self.drives.members.rebuilding();
         let is_stale = |c: &u8| {
             stale
                 & self
+                    .drives
                     .exchanges
                     .stale_bits_of(self.pool.zones.locate(segment).address(row, Column(*c)).0)
                 != 0
@@ -517,8 +547,8 @@ impl Engine {
 
     /// Asks for a round of flushes that covers what has been rebuilt.
     fn flush_rebuilt(&mut self) {
-        if !self.rebuild.unflushed.is_empty() {
-            self.flush.request();
+        if !self.integrity.rebuild.unflushed.is_empty() {
+            self.durability.flush.request();
         }
     }
 
@@ -526,7 +556,7 @@ impl Engine {
     /// for.
     pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
         self.note_flushed();
-        let rebuild = &mut self.rebuild;
+        let rebuild = &mut self.integrity.rebuild;
         rebuild.round_ns = self.pool.now_ns;
         let mut segments = rebuild
             .flushing
@@ -540,16 +570,20 @@ impl Engine {
 
     /// What a flush covers is whole.
     fn note_flushed(&mut self) {
-        let ended = self.flush.last_ended();
-        let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended)
+        let ended = self.durability.flush.last_ended();
+        let Some((segments, _)) = self
+            .integrity
+            .rebuild
+            .flushing
+            .take_if(|(_, round)| *round <= ended)
         else {
             return;
         };
-        let rebuilding = self.members.rebuilding();
+        let rebuilding = self.drives.members.rebuilding();
         for (segment, members) in segments {
-            self.rebuild.sums.segments_done += 1;
-            self.segments.get_mut(segment).stale &= !(members & rebuilding);
-            self.segments.mark_dirty(segment);
+            self.integrity.rebuild.sums.segments_done += 1;
+            self.space.segments.get_mut(segment).stale &= !(members & rebuilding);
+            self.space.segments.mark_dirty(segment);
         }
     }
 
@@ -557,12 +591,13 @@ impl Engine {
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
         let at_hand: Vec<SegmentId> = self
+            .integrity
             .rebuild
             .current
             .iter()
             .map(|current| current.segment)
             .collect();
-        for segment in (0..self.segments.count())
+        for segment in (0..self.space.segments.count())
             .map(SegmentId)
             .filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment))
         {
@@ -573,45 +608,55 @@ impl Engine {
                 .count();
             stale.push((
                 lost,
-                u64::MAX - self.segments.get(segment).last_checkpoint,
+                u64::MAX - self.space.segments.get(segment).last_checkpoint,
                 segment,
             ));
         }
         stale.sort_unstable_by_key(|(lost, age, segment)| {
             (*lost, *age, std::cmp::Reverse(segment.0))
         });
-        self.rebuild
+        self.integrity
+            .rebuild
             .remaining
             .retain(|segment, _| stale.iter().any(|(_, _, other)| other == segment));
         let bytes = |segment| {
-            self.rebuild
+            self.integrity
+                .rebuild
                 .remaining
                 .get(&segment)
                 .copied()
                 .unwrap_or_else(|| self.stale_bytes(segment))
         };
-        self.rebuild.queue = stale
+        self.integrity.rebuild.queue = stale
             .into_iter()
             .map(|(_, _, segment)| (segment, bytes(segment)))
             .collect();
-        self.rebuild.queued_bytes = self.rebuild.queue.iter().map(|(_, bytes)| bytes).sum();
-        self.rebuild.failed_bytes = 0;
-        self.rebuild.sums.segments_total =
-            self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
+        self.integrity.rebuild.queued_bytes = self
+            .integrity
+            .rebuild
+            .queue
+            .iter()
+            .map(|(_, bytes)| bytes)
+            .sum();
+        self.integrity.rebuild.failed_bytes = 0;
+        self.integrity.rebuild.sums.segments_total =
+            self.integrity.rebuild.sums.segments_done + self.integrity.rebuild.queue.len() as u32;
     }
 
     /// Nothing is left in the queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
         self.flush_rebuilt();
-        if self.rebuild.flushing.is_some() || !self.rebuild.unflushed.is_empty() {
+        if self.integrity.rebuild.flushing.is_some() || !self.integrity.rebuild.unflushed.is_empty()
+        {
             return true;
         }
         let is_left = self
+            .integrity
             .rebuild
             .failed
             .iter()
             .any(|segment| self.is_stale(*segment));
-        if is_left && self.pool.now_ns < self.rebuild.retry_at_ns {
+        if is_left && self.pool.now_ns < self.integrity.rebuild.retry_at_ns {
             self.empty_failed();
             self.leave_failed(out);
             self.hurry_failed();
@@ -619,51 +664,63 @@ impl Engine {
         }
         self.fill_queue();
         let all_failed = self
+            .integrity
             .rebuild
             .queue
             .iter()
-            .all(|(segment, _)| self.rebuild.failed.contains(segment))
-            && !self.rebuild.queue.is_empty();
-        if all_failed && self.rebuild.retry_at_ns == 0 {
+            .all(|(segment, _)| self.integrity.rebuild.failed.contains(segment))
+            && !self.integrity.rebuild.queue.is_empty();
+        if all_failed && self.integrity.rebuild.retry_at_ns == 0 {
             // All that is left could not be had: the members stay as they are, and it is tried
             // again after a while.
-            self.rebuild.retry_at_ns = self.pool.now_ns + REBUILD_RETRY_NS;
-            self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
-            self.rebuild.queue.clear();
-            self.rebuild.hurried = 0;
+            self.integrity.rebuild.retry_at_ns = self.pool.now_ns + REBUILD_RETRY_NS;
+            self.integrity.rebuild.failed_bytes =
+                std::mem::take(&mut self.integrity.rebuild.queued_bytes);
+            self.integrity.rebuild.queue.clear();
+            self.integrity.rebuild.hurried = 0;
             self.hurry_failed();
-            self.rebuild.to_empty = self.rebuild.failed.clone();
+            self.integrity.rebuild.to_empty = self.integrity.rebuild.failed.clone();
             self.empty_failed();
             return true;
         }
-        (self.rebuild.retry_at_ns, self.rebuild.hurries) = (0, false);
-        self.rebuild.failed.clear();
-        if !self.rebuild.queue.is_empty() {
+        (
+            self.integrity.rebuild.retry_at_ns,
+            self.integrity.rebuild.hurries,
+        ) = (0, false);
+        self.integrity.rebuild.failed.clear();
+        if !self.integrity.rebuild.queue.is_empty() {
             return false;
         }
         // A generation that calls it whole must not be the first one that it gets: if the power
         // goes while that is written, its own superblock is too old for it to count, and a journal
         // device that does not count though it should is waited for.
         if !self
+            .durability
             .superblock_writer
-            .has_recorded(self.rebuild.joined_ticket)
+            .has_recorded(self.integrity.rebuild.joined_ticket)
             || !self.journal_is_whole()
         {
             return true;
         }
-        if let Some(spare) = self.shadow_is_rebuilt(&self.rebuild.sums.members.clone(), out) {
-            self.rebuild.sums.members.retain(|member| *member != spare);
-            if self.rebuild.sums.members.is_empty() {
-                self.rebuild.active = false;
+        if let Some(spare) =
+            self.shadow_is_rebuilt(&self.integrity.rebuild.sums.members.clone(), out)
+        {
+            self.integrity
+                .rebuild
+                .sums
+                .members
+                .retain(|member| *member != spare);
+            if self.integrity.rebuild.sums.members.is_empty() {
+                self.integrity.rebuild.active = false;
                 return true;
             }
         }
-        for member in self.rebuild.sums.members.clone() {
+        for member in self.integrity.rebuild.sums.members.clone() {
             let changed = self.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
         }
-        let ticket = self.superblock_writer.request();
-        self.rebuild.recording = Some(ticket);
+        let ticket = self.durability.superblock_writer.request();
+        self.integrity.rebuild.recording = Some(ticket);
         self.superblock_step(out);
         true
     }
@@ -672,11 +729,11 @@ impl Engine {
     /// might never choose them, and what is left of them keeps the members from being whole. What
     /// lives there and can not be had stays, and so does its segment.
     fn empty_failed(&mut self) {
-        while self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
-            let Some(segment) = self.rebuild.to_empty.pop() else {
+        while self.space.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
+            let Some(segment) = self.integrity.rebuild.to_empty.pop() else {
                 return;
             };
-            if self.is_stale(segment) && self.segments.take_candidate(segment) {
+            if self.is_stale(segment) && self.space.segments.take_candidate(segment) {
                 self.begin_victim(segment);
             }
         }
@@ -689,23 +746,28 @@ impl Engine {
     fn hurry_failed(&mut self) {
         let waits = |segment: &&SegmentId| {
             self.is_stale(**segment)
-                && (self.segments.get(**segment).state == SegmentState::Dead
-                    || self.segments.waits_for_checkpoint(**segment))
+                && (self.space.segments.get(**segment).state == SegmentState::Dead
+                    || self.space.segments.waits_for_checkpoint(**segment))
         };
-        self.rebuild.hurries = self.rebuild.failed.iter().any(|segment| waits(&segment));
-        if !self.rebuild.hurries {
+        self.integrity.rebuild.hurries = self
+            .integrity
+            .rebuild
+            .failed
+            .iter()
+            .any(|segment| waits(&segment));
+        if !self.integrity.rebuild.hurries {
             return;
         }
         // (Each is counted once, however long it takes to begin. What supersedes the dead is
         // durable with it.)
-        let next = self.checkpoint.begun + 1;
-        if self.checkpoint.is_idle()
-            && self.rebuild.hurried < REBUILD_CHECKPOINTS
-            && self.rebuild.hurried_for != next
+        let next = self.durability.checkpoint.begun + 1;
+        if self.durability.checkpoint.is_idle()
+            && self.integrity.rebuild.hurried < REBUILD_CHECKPOINTS
+            && self.integrity.rebuild.hurried_for != next
         {
-            self.rebuild.hurried += 1;
-            self.rebuild.hurried_for = next;
-            self.checkpoint.request();
+            self.integrity.rebuild.hurried += 1;
+            self.integrity.rebuild.hurried_for = next;
+            self.durability.checkpoint.request();
         }
     }
 
@@ -713,10 +775,10 @@ impl Engine {
     /// that is written, and where users write nothing it would never be full: the members would not
     /// be whole before that (simulator, seed 9971860).
     fn leave_failed(&mut self, out: &mut Outbox) {
-        if self.has_room_for_repairs() && !self.control.shutting_down() {
-            let failed = std::mem::take(&mut self.rebuild.failed);
+        if self.has_room_for_repairs() && !self.admin.control.shutting_down() {
+            let failed = std::mem::take(&mut self.integrity.rebuild.failed);
             self.leave_segments(&failed, out);
-            self.rebuild.failed = failed;
+            self.integrity.rebuild.failed = failed;
         }
     }
 
@@ -724,31 +786,33 @@ impl Engine {
     /// would be rebuilt again. False: it is not yet.
     fn whole_members(&mut self, out: &mut Outbox) -> bool {
         if self
+            .integrity
             .rebuild
             .recording
-            .is_some_and(|ticket| !self.superblock_writer.has_recorded(ticket))
+            .is_some_and(|ticket| !self.durability.superblock_writer.has_recorded(ticket))
         {
             return false;
         }
-        if self.rebuild.recording.take().is_some() {
+        if self.integrity.rebuild.recording.take().is_some() {
             let is_whole = |member: &MemberId| {
                 self.pool.superblock.members[member.index()].state == MemberState::Online
             };
             let (whole, others): (Vec<_>, Vec<_>) = self
+                .integrity
                 .rebuild
                 .sums
                 .members
                 .iter()
                 .partition(|member| is_whole(member));
-            self.rebuild.sums.members = others;
+            self.integrity.rebuild.sums.members = others;
             for member in whole {
-                self.members.set_rebuilding(member, false);
+                self.drives.members.set_rebuilding(member, false);
                 out.notices.push(Notice::MemberRebuilt { member });
                 self.recheck_quarantined();
             }
-            self.rebuild.active = self.members.rebuilding() != 0;
-            self.rebuild.remaining.clear();
+            self.integrity.rebuild.active = self.drives.members.rebuilding() != 0;
+            self.integrity.rebuild.remaining.clear();
         }
-        self.rebuild.active
+        self.integrity.rebuild.active
     }
 }

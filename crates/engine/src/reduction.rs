@@ -109,15 +109,15 @@ impl Engine {
     /// True if the charge is what counts.
     fn counts_charge(&self) -> bool {
         self.pool.superblock.properties.reduction == Reduction::Capacity
-            || self.reduction.change.is_some()
+            || self.admin.reduction.change.is_some()
     }
 
     /// What counts against usable space, in bytes.
     pub fn used_bytes(&self) -> u64 {
         if self.counts_charge() {
-            self.volumes.charge() * ADDRESS_UNIT as u64
+            self.map.volumes.charge() * ADDRESS_UNIT as u64
         } else {
-            self.volumes.used_blocks() * BLOCK_BYTES
+            self.map.volumes.used_blocks() * BLOCK_BYTES
         }
     }
 
@@ -125,24 +125,24 @@ impl Engine {
     /// index of deduplication beyond those that the plan leaves room for (a larger pool wrote them;
     /// a start gives them up).
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
-        self.used_bytes() + self.volumes.index_pages_beyond(plan) * BLOCK_BYTES
+        self.used_bytes() + self.map.volumes.index_pages_beyond(plan) * BLOCK_BYTES
     }
 
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
-        let beyond = self.volumes.index_pages_beyond(&self.pool.plan);
+        let beyond = self.map.volumes.index_pages_beyond(&self.pool.plan);
         let units_max = (self.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
-        let fits_charge = need.units == 0 || self.volumes.charge() + need.units <= units_max;
-        let blocks_max = match &self.reduction.change {
+        let fits_charge = need.units == 0 || self.map.volumes.charge() + need.units <= units_max;
+        let blocks_max = match &self.admin.reduction.change {
             Some(change) => change.blocks_max,
             None => (self.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
         let fits_blocks =
-            need.blocks == 0 || self.volumes.used_blocks() + need.blocks <= blocks_max;
+            need.blocks == 0 || self.map.volumes.used_blocks() + need.blocks <= blocks_max;
         match (
             self.pool.superblock.properties.reduction,
-            &self.reduction.change,
+            &self.admin.reduction.change,
         ) {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,
@@ -153,7 +153,7 @@ impl Engine {
     /// A plan for the way that is set, bounded by the one before as long as it is not known which a
     /// start would find.
     pub(crate) fn bounded_by_change(&self, plan: PoolPlan) -> PoolPlan {
-        let Some(Change { before, .. }) = self.reduction.change.as_deref() else {
+        let Some(Change { before, .. }) = self.admin.reduction.change.as_deref() else {
             return plan;
         };
         let usable_bytes = if self.pool.superblock.properties.reduction == Reduction::Capacity {
@@ -204,8 +204,8 @@ impl Engine {
         if properties.reduction == Reduction::Capacity {
             self.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
-        let ticket = self.superblock_writer.request();
-        self.reduction.change = Some(Box::new(Change {
+        let ticket = self.durability.superblock_writer.request();
+        self.admin.reduction.change = Some(Box::new(Change {
             ticket,
             before,
             blocks_max,
@@ -213,9 +213,10 @@ impl Engine {
         let plan = self.bounded_by_change(plan);
         self.take_plan(plan);
         self.take_policy(policy);
-        self.segments
+        self.space
+            .segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.control.when_recorded(id, ticket);
+        self.admin.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -225,11 +226,11 @@ impl Engine {
         let (way, usable) = (self.pool.superblock.properties.reduction, plan.usable_bytes);
         let (used, what) = match way {
             Reduction::Spare => (
-                self.volumes.used_blocks() * BLOCK_BYTES,
+                self.map.volumes.used_blocks() * BLOCK_BYTES,
                 "bytes of blocks hold data",
             ),
             Reduction::Capacity => (
-                self.volumes.charge() * ADDRESS_UNIT as u64,
+                self.map.volumes.charge() * ADDRESS_UNIT as u64,
                 "bytes are stored or on their way",
             ),
         };
@@ -239,7 +240,7 @@ impl Engine {
                 "{used} {what}, {usable} would be usable with reduction={name}: trim or delete {more} bytes first"
             )));
         }
-        let (pages, most) = (self.volumes.arena.used_pages(), plan.map_pages_max);
+        let (pages, most) = (self.map.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             let text = format!(
                 "the map has {pages} pages, {most} would be allowed with reduction={}: trim or delete something first",
@@ -253,9 +254,14 @@ impl Engine {
     /// The way that was set is in force as soon as the superblock says so.
     pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
         if self
+            .admin
             .reduction
             .change
-            .take_if(|change| self.superblock_writer.has_recorded(change.ticket))
+            .take_if(|change| {
+                self.durability
+                    .superblock_writer
+                    .has_recorded(change.ticket)
+            })
             .is_none()
         {
             return;
@@ -268,7 +274,7 @@ impl Engine {
 
     /// For `status`.
     pub(crate) fn reduction_use(&self) -> ReductionUse {
-        let (blocks, charge) = (self.volumes.used_blocks(), self.volumes.charge());
+        let (blocks, charge) = (self.map.volumes.used_blocks(), self.map.volumes.charge());
         let full = 1.0 - f64::from(self.pool.superblock.properties.spare_per_mille) / 1000.0;
         let room = self.pool.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;

@@ -201,7 +201,7 @@ impl Engine {
 
     fn begin_reshape(&mut self) {
         let layout = self.pool.zones.layout();
-        let older = self.segments.older_count();
+        let older = self.space.segments.older_count();
         self.reshape.active = true;
         self.reshape.leaving = self.pool.zones.leaving();
         self.reshape.total = self
@@ -220,10 +220,10 @@ impl Engine {
 
     /// For `status`.
     pub(crate) fn reshape_status(&self) -> ReshapeStatus {
-        let (state, left) = (&self.reshape, self.segments.older_count());
+        let (state, left) = (&self.reshape, self.space.segments.older_count());
         let damaged = |id: &SegmentId| {
-            self.segments.get(*id).state == SegmentState::Quarantined
-                && !self.segments.waits_for_checkpoint(*id)
+            self.space.segments.get(*id).state == SegmentState::Quarantined
+                && !self.space.segments.waits_for_checkpoint(*id)
         };
         let until = if state.active {
             self.pool.now_ns
@@ -234,14 +234,15 @@ impl Engine {
             active: state.active,
             segments_done: state.total - left.min(state.total),
             segments_total: state.total,
-            segments_damaged: self.segments.older().filter(damaged).count() as u32,
+            segments_damaged: self.space.segments.older().filter(damaged).count() as u32,
             segments_since: state.left_at_begin.saturating_sub(left),
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
             left_bytes: self
+                .space
                 .segments
                 .older()
-                .map(|id| self.segments.live_bytes(id))
+                .map(|id| self.space.segments.live_bytes(id))
                 .sum(),
             bytes_per_second: if state.active {
                 state.meter.rate(self.pool.now_ns, state.moved_bytes)
@@ -257,23 +258,25 @@ impl Engine {
     }
 
     fn reshape_waits_for(&self) -> ReshapeWait {
-        let (state, mut older) = (&self.reshape, self.segments.older());
+        let (state, mut older) = (&self.reshape, self.space.segments.older());
         let is_dead = |id: SegmentId| {
-            matches!(self.segments.get(id).state, SegmentState::Dead)
-                || self.segments.waits_for_checkpoint(id)
+            matches!(self.space.segments.get(id).state, SegmentState::Dead)
+                || self.space.segments.waits_for_checkpoint(id)
         };
-        let is_damaged = |id: SegmentId| self.segments.get(id).state == SegmentState::Quarantined;
-        if !self.rebuild.is_idle() {
+        let is_damaged =
+            |id: SegmentId| self.space.segments.get(id).state == SegmentState::Quarantined;
+        if !self.integrity.rebuild.is_idle() {
             ReshapeWait::Rebuild
         } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.pool.now_ns).is_some()
         {
             ReshapeWait::Nothing
         } else if self
+            .space
             .segments
             .older()
             .all(|id| is_dead(id) || is_damaged(id))
         {
-            if older.any(is_dead) || self.segments.older_count() == 0 {
+            if older.any(is_dead) || self.space.segments.older_count() == 0 {
                 ReshapeWait::Checkpoint
             } else {
                 ReshapeWait::Damage
@@ -296,7 +299,7 @@ impl Engine {
     /// payload, and payload map pages, which cost small segments of the reserve: where a larger map
     /// costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let holdings = self.segments.holdings(&self.pool.zones);
+        let holdings = self.space.segments.holdings(&self.pool.zones);
         let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
         match (plan(u64::MAX), plan(self.pool.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
@@ -400,13 +403,16 @@ impl Engine {
 
     /// The pool has this capacity from now on.
     pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
-        self.checkpoint.set_plan(&plan);
-        self.ledger.allow_checkpoint(plan.checkpoint_segments);
+        self.durability.checkpoint.set_plan(&plan);
+        self.space.ledger.allow_checkpoint(plan.checkpoint_segments);
         self.pool.limits.map_bytes = self
             .reshape
             .map_bytes_wanted
             .min(plan.map_pages_max * BLOCK_BYTES);
-        self.volumes.arena.set_max_bytes(self.pool.limits.map_bytes);
+        self.map
+            .volumes
+            .arena
+            .set_max_bytes(self.pool.limits.map_bytes);
         self.pool.plan = plan;
     }
 
@@ -420,7 +426,7 @@ impl Engine {
         self.reshape
             .meter
             .note(self.pool.now_ns, self.reshape.moved_bytes);
-        let left = self.segments.older_count();
+        let left = self.space.segments.older_count();
         if left != self.reshape.planned_for {
             self.reshape.planned_for = left;
             // Rounding may take a segment more of the reserve than a step brought: what was
@@ -433,7 +439,7 @@ impl Engine {
                 self.take_plan(plan);
             }
         }
-        if self.control.shutting_down() {
+        if self.admin.control.shutting_down() {
             return;
         }
         if left == 0 {
@@ -451,11 +457,11 @@ impl Engine {
     fn leave_older(&mut self, out: &mut Outbox) {
         let held = |id: SegmentId| {
             matches!(
-                self.segments.get(id).state,
+                self.space.segments.get(id).state,
                 SegmentState::Open | SegmentState::Reserved
             )
         };
-        if self.cleaner.victim_count() > 0 || !self.segments.older().all(held) {
+        if self.space.cleaner.victim_count() > 0 || !self.space.segments.older().all(held) {
             return;
         }
         let layout = self.pool.zones.layout();
@@ -475,7 +481,9 @@ impl Engine {
             let stream = self.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
-            older.into_iter().for_each(|id| self.segments.give_back(id));
+            older
+                .into_iter()
+                .for_each(|id| self.space.segments.give_back(id));
         }
         self.ensure_next_segment();
         let of_stream = |id: usize| self.stream(id).position.segment;
@@ -493,12 +501,14 @@ impl Engine {
             let s = self.stream(id);
             let busy = match id {
                 STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
-                STREAM_CLEANED => self.cleaner.has_moves() || self.cleaner.has_repairs(),
-                STREAM_CHECKPOINT => !self.checkpoint.is_idle(),
+                STREAM_CLEANED => {
+                    self.space.cleaner.has_moves() || self.space.cleaner.has_repairs()
+                }
+                STREAM_CHECKPOINT => !self.durability.checkpoint.is_idle(),
                 _ => false,
             };
             let leaves = segments.contains(&s.position.segment);
-            let is_unnamed = s.usable_from > self.checkpoint.kept_oldest;
+            let is_unnamed = s.usable_from > self.durability.checkpoint.kept_oldest;
             if leaves && is_unnamed {
                 // Batches of nothing are batches, too: until all roots that are kept name the
                 // stream, a start takes them for damage (simulator, seed 9837798).
@@ -507,8 +517,8 @@ impl Engine {
                 self.seal_empty(id, out);
             }
         }
-        if has_unnamed && self.checkpoint.is_idle() {
-            self.checkpoint.request();
+        if has_unnamed && self.durability.checkpoint.is_idle() {
+            self.durability.checkpoint.request();
         }
     }
 
@@ -516,15 +526,15 @@ impl Engine {
     fn take_older_victims(&mut self) {
         // (One that can not go on for damage waits for its segments to be emptied, perhaps just by
         // this.)
-        while self.rebuild.is_idle()
-            && self.cleaner.victim_count() < RESTRIPE_VICTIMS
+        while self.integrity.rebuild.is_idle()
+            && self.space.cleaner.victim_count() < RESTRIPE_VICTIMS
             && self.is_clean_enough()
             && self.has_room_to_reshape()
         {
             if !self
                 .reshape
                 .throttle
-                .may_begin(self.pool.now_ns, &self.users)
+                .may_begin(self.pool.now_ns, &self.observe.users)
             {
                 return;
             }
@@ -538,9 +548,9 @@ impl Engine {
                 return;
             }
             self.reshape.queue.pop();
-            let taken = self.segments.take_candidate(segment);
+            let taken = self.space.segments.take_candidate(segment);
             debug_assert!(taken);
-            let bytes = self.segments.live_bytes(segment);
+            let bytes = self.space.segments.live_bytes(segment);
             let of_each = bytes / u64::from(self.pool.zones.shape(segment).data);
             let properties = &self.pool.superblock.properties;
             let (bound, floor) = (
@@ -567,15 +577,17 @@ impl Engine {
 
     /// True if a victim may be begun that needs so many.
     fn has_room_for(&self, segments: u32) -> bool {
-        self.segments.free_count() + 1
-            > self.floor(STREAM_USER) + self.cleaner.segments_needed() + segments
+        self.space.segments.free_count() + 1
+            > self.floor(STREAM_USER) + self.space.cleaner.segments_needed() + segments
     }
 
     /// The next candidate of an older layout; it is the last of the queue.
     fn next_older(&mut self) -> Option<SegmentId> {
         loop {
             match self.reshape.queue.last() {
-                Some(segment) if self.segments.is_candidate(*segment) => return Some(*segment),
+                Some(segment) if self.space.segments.is_candidate(*segment) => {
+                    return Some(*segment);
+                }
                 Some(_) => {
                     self.reshape.queue.pop();
                     continue;
@@ -583,10 +595,10 @@ impl Engine {
                 None => {}
             }
             let seen = (
-                self.segments.older_count(),
-                self.checkpoint.kept_oldest,
-                self.counters.segments_cleaned,
-                self.segments.dead_count(),
+                self.space.segments.older_count(),
+                self.durability.checkpoint.kept_oldest,
+                self.observe.counters.segments_cleaned,
+                self.space.segments.dead_count(),
             );
             if self.reshape.looked == Some(seen) {
                 return None;
@@ -597,10 +609,10 @@ impl Engine {
                 self.pool.zones.zone(id).member_count()
                     > usize::from(self.pool.zones.shape(id).width)
             };
-            let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
+            let live = |id: SegmentId| i64::from(self.space.segments.get(id).weight());
             let cost = |id: SegmentId| {
                 if self.reshape.is_losing_member() {
-                    -self.segments.gain(id)
+                    -self.space.segments.gain(id)
                 } else {
                     live(id)
                 }
@@ -613,9 +625,10 @@ impl Engine {
                 })
             };
             let mut queue: Vec<SegmentId> = self
+                .space
                 .segments
                 .older()
-                .filter(|id| self.segments.is_candidate(*id))
+                .filter(|id| self.space.segments.is_candidate(*id))
                 .collect();
             queue.sort_by_key(key);
             self.reshape.queue = queue;
@@ -636,23 +649,25 @@ impl Engine {
     /// else can be done, a checkpoint in the latter case only.
     fn hurry_reshape(&mut self) {
         let pauses = self.reshape.throttle.wake_at_ns(self.pool.now_ns).is_some();
-        let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_reshape());
-        let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
+        let working =
+            pauses || (self.space.cleaner.victim_count() > 0 && self.has_room_to_reshape());
+        let waiting = self.space.segments.dead_count() - self.space.segments.dead_in_replay_count();
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
             if self.flush_would_free() {
-                self.flush.request();
+                self.durability.flush.request();
             }
         }
-        if self.cleaner.victim_count() == 0
+        if self.space.cleaner.victim_count() == 0
             && self.reshape.queue.is_empty()
-            && self.checkpoint.is_idle()
+            && self.durability.checkpoint.is_idle()
         {
             let waits = self
+                .space
                 .segments
                 .older()
-                .any(|id| self.segments.waits_for_checkpoint(id));
+                .any(|id| self.space.segments.waits_for_checkpoint(id));
             if waits {
-                self.checkpoint.request();
+                self.durability.checkpoint.request();
             }
         }
     }
@@ -663,10 +678,10 @@ impl Engine {
         let emptied_at = *self
             .reshape
             .emptied_at
-            .get_or_insert(self.checkpoint.current());
-        if self.checkpoint.kept_oldest <= emptied_at {
-            if self.checkpoint.is_idle() {
-                self.checkpoint.request();
+            .get_or_insert(self.durability.checkpoint.current());
+        if self.durability.checkpoint.kept_oldest <= emptied_at {
+            if self.durability.checkpoint.is_idle() {
+                self.durability.checkpoint.request();
             }
             return;
         }
@@ -675,12 +690,12 @@ impl Engine {
         }
         self.pool.zones = ZoneMap::new(self.pool.zones.current().cloned().collect());
         self.pool.superblock.zones = self.pool.zones.zones().to_vec();
-        self.segments.lay_over(&self.pool.zones);
+        self.space.segments.lay_over(&self.pool.zones);
         self.reshape.active = false;
         self.reshape.ended_ns = self.pool.now_ns;
         self.reckon_plan();
         out.notices.push(Notice::Reshaped);
-        self.superblock_writer.request();
+        self.durability.superblock_writer.request();
         self.superblock_step(out);
     }
 }

@@ -280,32 +280,32 @@ impl Scrub {
 impl Engine {
     /// A command of the administrator.
     pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
-        let state = self.scrub.sums.state;
+        let state = self.integrity.scrub.sums.state;
         let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
         let under_way = matches!(state, ScrubState::Running | ScrubState::Paused);
         match command {
-            ScrubCommand::Start { .. } if under_way || !self.scrub.is_at_rest() => {
+            ScrubCommand::Start { .. } if under_way || !self.integrity.scrub.is_at_rest() => {
                 return refuse("a scrub is under way");
             }
             ScrubCommand::Start {
                 unix_s,
                 bytes_per_second,
             } => {
-                self.wall.set(unix_s, self.pool.now_ns);
-                let completed_unix_s = self.scrub.sums.completed_unix_s;
+                self.observe.wall.set(unix_s, self.pool.now_ns);
+                let completed_unix_s = self.integrity.scrub.sums.completed_unix_s;
                 let sums = ScrubStatus {
                     started_unix_s: unix_s,
                     bytes_per_second,
                     completed_unix_s,
                     ..ScrubStatus::default()
                 };
-                self.scrub = Scrub {
+                self.integrity.scrub = Scrub {
                     sums,
                     ..Scrub::default()
                 };
                 // Its list is a new one, with all names.
-                self.survey.forget_named();
-                self.damage.scrub_begins();
+                self.integrity.survey.forget_named();
+                self.integrity.damage.scrub_begins();
             }
             ScrubCommand::Pause if state != ScrubState::Running => {
                 return refuse("no scrub is running");
@@ -316,55 +316,65 @@ impl Engine {
             ScrubCommand::Stop if !under_way => return refuse("no scrub is under way"),
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
         }
-        self.scrub.pause_clock(self.pool.now_ns);
-        self.scrub.running_since_ns = self.pool.now_ns;
-        self.scrub.sums.state = match command {
+        self.integrity.scrub.pause_clock(self.pool.now_ns);
+        self.integrity.scrub.running_since_ns = self.pool.now_ns;
+        self.integrity.scrub.sums.state = match command {
             ScrubCommand::Start { .. } | ScrubCommand::Resume => ScrubState::Running,
             ScrubCommand::Pause => ScrubState::Paused,
             ScrubCommand::Stop => ScrubState::Stopped,
         };
         if command == ScrubCommand::Stop {
-            self.scrub.sums.ended_unix_s = self.wall.unix_s(self.pool.now_ns);
-            self.scrub.sums.damaged_batches += self.scrub.doubts.forget();
+            self.integrity.scrub.sums.ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
+            self.integrity.scrub.sums.damaged_batches += self.integrity.scrub.doubts.forget();
         }
         Ok(())
     }
 
     /// Goes on with the scrub.
     pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
-        self.scrub.look_at_ns = 0;
-        if self.control.shutting_down() {
+        self.integrity.scrub.look_at_ns = 0;
+        if self.admin.control.shutting_down() {
             // They are found again after the next start.
-            self.scrub.repairs.clear();
+            self.integrity.scrub.repairs.clear();
         }
         self.feed_repairs();
-        let given_up = self.cleaner.take_given_up();
-        self.scrub.sums.unmoved_blocks += given_up;
-        self.scrub.sums.moved_blocks = self.scrub.sums.moved_blocks.saturating_sub(given_up);
-        if self.scrub.sums.state != ScrubState::Running
+        let given_up = self.space.cleaner.take_given_up();
+        self.integrity.scrub.sums.unmoved_blocks += given_up;
+        self.integrity.scrub.sums.moved_blocks = self
+            .integrity
+            .scrub
+            .sums
+            .moved_blocks
+            .saturating_sub(given_up);
+        if self.integrity.scrub.sums.state != ScrubState::Running
             || self.pool.read_only
-            || self.control.shutting_down()
+            || self.admin.control.shutting_down()
         {
             return;
         }
-        if self.scrub.running_since_ns == 0 {
+        if self.integrity.scrub.running_since_ns == 0 {
             // It goes on after a restart.
-            self.scrub.running_since_ns = self.pool.now_ns;
+            self.integrity.scrub.running_since_ns = self.pool.now_ns;
         }
-        self.scrub.later = false;
+        self.integrity.scrub.later = false;
         // Redundancy that is missing comes before redundancy that may be wrong.
-        if !self.rebuild.is_idle() {
+        if !self.integrity.rebuild.is_idle() {
             return;
         }
-        while self.scrub.throttle.may_begin(self.pool.now_ns, &self.users) {
-            if !self.scrub.repairs.is_empty() || self.cleaner.has_repairs() {
+        while self
+            .integrity
+            .scrub
+            .throttle
+            .may_begin(self.pool.now_ns, &self.observe.users)
+        {
+            if !self.integrity.scrub.repairs.is_empty() || self.space.cleaner.has_repairs() {
                 return self.scrub_waits();
             }
             if !self.read_doubtful(out) {
                 return;
             }
-            if self.scrub.doubts.is_due()
-                && !(self.scrub.may_settle_doubts() && self.settle_doubts(out))
+            if self.integrity.scrub.doubts.is_due()
+                && !(self.integrity.scrub.may_settle_doubts() && self.settle_doubts(out))
             {
                 return;
             }
@@ -372,7 +382,7 @@ impl Engine {
                 Next::Batch { segment, row, rows } => self.scrub_batch(segment, row, rows, out),
                 Next::Later => {
                     // A long stretch of segments without live data: others first.
-                    self.scrub.later = true;
+                    self.integrity.scrub.later = true;
                     return;
                 }
                 Next::End => return self.end_scrub(out),
@@ -383,22 +393,30 @@ impl Engine {
     /// The next batch to be examined.
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
-            let pages_are_written = self.checkpoint.completed >= self.scrub.pages_until;
+            let pages_are_written =
+                self.durability.checkpoint.completed >= self.integrity.scrub.pages_until;
             if pages_are_written
-                && self.scrub.repairs.is_empty()
-                && self.scrub.doubts.is_empty()
+                && self.integrity.scrub.repairs.is_empty()
+                && self.integrity.scrub.doubts.is_empty()
                 && self.repairs_committed()
             {
                 // (Without a rate there is always something under way.)
-                let open = self.scrub.tallies.iter().map(|tally| tally.segment.0).min();
-                self.scrub.settled =
-                    open.map_or(self.scrub.segment, |open| open.min(self.scrub.segment));
+                let open = self
+                    .integrity
+                    .scrub
+                    .tallies
+                    .iter()
+                    .map(|tally| tally.segment.0)
+                    .min();
+                self.integrity.scrub.settled = open.map_or(self.integrity.scrub.segment, |open| {
+                    open.min(self.integrity.scrub.segment)
+                });
             }
-            if self.scrub.segment >= self.segments.count() {
+            if self.integrity.scrub.segment >= self.space.segments.count() {
                 return Next::End;
             }
-            let segment = SegmentId(self.scrub.segment);
-            let s = self.segments.get(segment);
+            let segment = SegmentId(self.integrity.scrub.segment);
+            let s = self.space.segments.get(segment);
             let holds_data = matches!(
                 s.state,
                 SegmentState::Open
@@ -407,22 +425,27 @@ impl Engine {
                     | SegmentState::Quarantined
             );
             let committed = self.committed_rows(segment);
-            if holds_data && s.live_units > 0 && self.scrub.row < committed {
-                let (row, rows) = self.segments.get(segment).batch_at(self.scrub.row);
+            if holds_data && s.live_units > 0 && self.integrity.scrub.row < committed {
+                let (row, rows) = self
+                    .space
+                    .segments
+                    .get(segment)
+                    .batch_at(self.integrity.scrub.row);
                 if row + rows <= committed {
-                    self.scrub.row = row + rows;
+                    self.integrity.scrub.row = row + rows;
                     return Next::Batch { segment, row, rows };
                 }
             }
-            let rows = self.scrub.row;
-            self.scrub
+            let rows = self.integrity.scrub.row;
+            self.integrity
+                .scrub
                 .tallies
                 .iter_mut()
                 .filter(|tally| tally.segment == segment)
                 .for_each(|tally| tally.rows = Some(rows));
             self.close_tally(segment);
-            self.scrub.segment += 1;
-            self.scrub.row = 0;
+            self.integrity.scrub.segment += 1;
+            self.integrity.scrub.row = 0;
         }
         Next::Later
     }
@@ -436,11 +459,13 @@ impl Engine {
         work: VerifyWork,
         out: &mut Outbox,
     ) {
-        self.scrub
+        self.integrity
+            .scrub
             .throttle
             .end(self.pool.now_ns, self.batch_bytes(segment, rows));
-        self.scrub.sums.batches += 1;
+        self.integrity.scrub.sums.batches += 1;
         let tally = self
+            .integrity
             .scrub
             .tallies
             .iter_mut()
@@ -459,12 +484,16 @@ impl Engine {
             }
             // Only the map can tell what lives there.
             None => {
-                self.scrub
+                self.integrity
+                    .scrub
                     .tallies
                     .iter_mut()
                     .filter(|tally| tally.segment == segment)
                     .for_each(|tally| tally.doubted = true);
-                self.scrub.doubts.add(segment, row, rows, Vec::new());
+                self.integrity
+                    .scrub
+                    .doubts
+                    .add(segment, row, rows, Vec::new());
             }
         }
         self.close_tally(segment);
@@ -474,7 +503,12 @@ impl Engine {
     fn close_tally(&mut self, segment: SegmentId) {
         let is_closed =
             |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
-        let closed: Vec<Tally> = self.scrub.tallies.extract_if(.., is_closed).collect();
+        let closed: Vec<Tally> = self
+            .integrity
+            .scrub
+            .tallies
+            .extract_if(.., is_closed)
+            .collect();
         closed
             .into_iter()
             .for_each(|tally| self.compare_live(tally));
@@ -482,23 +516,25 @@ impl Engine {
 
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
         let read = self.verify(VerifyGoal::Scrub, segment, row, rows, out);
-        self.scrub.sums.read_bytes += read;
+        self.integrity.scrub.sums.read_bytes += read;
         if read > 0 {
             let (bytes, bound) = (
                 self.batch_bytes(segment, rows),
-                time_at(read, self.scrub.sums.bytes_per_second),
+                time_at(read, self.integrity.scrub.sums.bytes_per_second),
             );
-            self.scrub
+            self.integrity
+                .scrub
                 .throttle
                 .begin(self.pool.now_ns, bytes, bound, SCRUB_PAUSE_NS);
             match self
+                .integrity
                 .scrub
                 .tallies
                 .iter_mut()
                 .find(|tally| tally.segment == segment)
             {
                 Some(tally) => tally.open += 1,
-                None => self.scrub.tallies.push(Tally {
+                None => self.integrity.scrub.tallies.push(Tally {
                     segment,
                     live: 0,
                     lost: Vec::new(),
@@ -537,10 +573,11 @@ impl Engine {
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => {
-                    let live = self.volumes.shows(volume, lba, address);
+                    let live = self.map.volumes.shows(volume, lba, address);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
-                        self.scrub
+                        self.integrity
+                            .scrub
                             .tallies
                             .iter_mut()
                             .filter(|tally| tally.segment == segment)
@@ -550,7 +587,7 @@ impl Engine {
                         } else {
                             // What is wrong in the block may be its neighbours' alone.
                             let (units, checksum) = (payload.units, payload.checksum);
-                            self.scrub.doubts.read(
+                            self.integrity.scrub.doubts.read(
                                 MappedBlock {
                                     key,
                                     address,
@@ -563,7 +600,7 @@ impl Engine {
                     } else if live {
                         let (checksum, payload) =
                             (payload.checksum, self.verified_payload(found, payload));
-                        self.scrub.repairs.push_back(Repair {
+                        self.integrity.scrub.repairs.push_back(Repair {
                             key,
                             birth,
                             from: address,
@@ -595,10 +632,10 @@ impl Engine {
     /// Counts the wrong blocks of a row, and those of them that could be read for their members as
     /// well.
     fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
-        self.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
+        self.integrity.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
             let (member, _) = self.pool.zones.locate(segment).address(row, Column(column));
-            self.members.note_wrong_blocks(member, 1);
+            self.drives.members.note_wrong_blocks(member, 1);
         }
     }
 
@@ -606,7 +643,10 @@ impl Engine {
     /// list of pages before that was known.
     fn note_rewritten(&mut self, used: bool) {
         if used {
-            (self.scrub.rewritten, self.scrub.pages_until) = (true, self.checkpoint.begun + 1);
+            (
+                self.integrity.scrub.rewritten,
+                self.integrity.scrub.pages_until,
+            ) = (true, self.durability.checkpoint.begun + 1);
         }
     }
 
@@ -615,9 +655,9 @@ impl Engine {
             // Nobody's data.
             return;
         }
-        self.scrub.sums.lost_blocks += 1;
-        if self.scrub.sums.lost.len() < SCRUB_LOST_MAX {
-            self.scrub.sums.lost.push(VolumeBlock {
+        self.integrity.scrub.sums.lost_blocks += 1;
+        if self.integrity.scrub.sums.lost.len() < SCRUB_LOST_MAX {
+            self.integrity.scrub.sums.lost.push(VolumeBlock {
                 volume: key.volume(),
                 lba: key.lba().0,
             });
@@ -627,63 +667,65 @@ impl Engine {
 
     /// Hands repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
-        while self.cleaner.takes_repairs() {
+        while self.space.cleaner.takes_repairs() {
             let Some(Repair {
                 key,
                 birth,
                 from,
                 checksum,
                 payload,
-            }) = self.scrub.repairs.pop_front()
+            }) = self.integrity.scrub.repairs.pop_front()
             else {
                 return;
             };
-            if self.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
-                self.scrub.sums.moved_blocks += 1;
+            if self.map.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
+                self.integrity.scrub.sums.moved_blocks += 1;
                 self.queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
             }
         }
     }
 
     fn scrub_waits(&mut self) {
-        self.scrub.look_at_ns = self.pool.now_ns + SCRUB_PAUSE_NS;
+        self.integrity.scrub.look_at_ns = self.pool.now_ns + SCRUB_PAUSE_NS;
     }
 
     /// True if what it waits for has happened in a later part of the same step of the engine.
     pub(crate) fn scrub_goes_on(&self) -> bool {
-        let is_waiting = self.scrub.sums.state == ScrubState::Running && self.scrub.look_at_ns > 0;
+        let is_waiting = self.integrity.scrub.sums.state == ScrubState::Running
+            && self.integrity.scrub.look_at_ns > 0;
         // (Repairs that others have queued keep it waiting too, and may themselves wait for the
         // members: seed 9850213.)
         is_waiting
-            && self.scrub.repairs.is_empty()
-            && !self.cleaner.has_repairs()
+            && self.integrity.scrub.repairs.is_empty()
+            && !self.space.cleaner.has_repairs()
             && self
+                .integrity
                 .scrub
                 .checkpoint
                 .map_or(self.repairs_committed(), |wanted| {
-                    self.checkpoint.completed >= wanted
+                    self.durability.checkpoint.completed >= wanted
                 })
     }
 
     /// Everything has been examined: ends when all that follows from it is done.
     fn end_scrub(&mut self, out: &mut Outbox) {
-        if !self.scrub.may_settle_doubts() || !self.settle_doubts(out) {
+        if !self.integrity.scrub.may_settle_doubts() || !self.settle_doubts(out) {
             return;
         }
-        if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
+        if !self.integrity.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
             return self.scrub_waits();
         }
         if !self.labels_are_done(out) {
             return;
         }
         if !self.search_given_up(out) {
-            self.scrub.later = true;
+            self.integrity.scrub.later = true;
             return;
         }
-        self.damage.scrub_completed();
-        self.scrub.pause_clock(self.pool.now_ns);
-        let ended_unix_s = self.wall.unix_s(self.pool.now_ns);
-        let sums = &mut self.scrub.sums;
+        self.integrity.damage.scrub_completed();
+        self.integrity.scrub.pause_clock(self.pool.now_ns);
+        let ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
+        let sums = &mut self.integrity.scrub.sums;
         sums.state = ScrubState::Completed;
         // (Not the later of the two: the clock may have been ahead when the one before ended.)
         let completed_unix_s = if ended_unix_s > 0 {
@@ -704,25 +746,25 @@ impl Engine {
         }
         // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the
         // older of the two checkpoints has none of the damaged ones any more, too.
-        self.checkpoint.request();
+        self.durability.checkpoint.request();
     }
 
     /// True if all that was moved is durable in its new place, and so are checkpoint pages that lay
     /// in damaged rows.
     fn repairs_are_in_place(&mut self, out: &mut Outbox) -> bool {
-        if let Some(wanted) = self.scrub.checkpoint {
-            return self.checkpoint.completed >= wanted;
+        if let Some(wanted) = self.integrity.scrub.checkpoint {
+            return self.durability.checkpoint.completed >= wanted;
         }
         if !self.repairs_committed() {
             self.hurry_repairs(out);
             return false;
         }
-        if self.scrub.sums.moved_blocks == 0 && !self.scrub.rewritten {
+        if self.integrity.scrub.sums.moved_blocks == 0 && !self.integrity.scrub.rewritten {
             return true;
         }
         // It waits until all that its pages show is durable.
-        self.checkpoint.request();
-        self.scrub.checkpoint = Some(self.checkpoint.begun + 1);
+        self.durability.checkpoint.request();
+        self.integrity.scrub.checkpoint = Some(self.durability.checkpoint.begun + 1);
         false
     }
 }

@@ -60,16 +60,17 @@ impl Engine {
     /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to
     /// members. After a crash they miss what came after the last checkpoint.
     fn lifetime_counters(&self) -> [u64; 2] {
-        let members = self.members.former.total()
+        let members = self.drives.members.former.total()
             + self
+                .drives
                 .members
                 .list
                 .iter()
                 .map(|m| m.stats.written.total())
                 .sum::<u64>();
         [
-            self.counters.lifetime_user_bytes + self.counters.user_write_bytes,
-            self.counters.lifetime_member_bytes + members,
+            self.observe.counters.lifetime_user_bytes + self.observe.counters.user_write_bytes,
+            self.observe.counters.lifetime_member_bytes + members,
         ]
     }
 
@@ -79,8 +80,10 @@ impl Engine {
             self.admission
                 .reducing
                 .sums
-                .and(&self.counters.lifetime_reduction),
-            self.shared.dedup_sums().and(&self.counters.lifetime_dedup),
+                .and(&self.observe.counters.lifetime_reduction),
+            self.shared
+                .dedup_sums()
+                .and(&self.observe.counters.lifetime_dedup),
         )
     }
 
@@ -89,10 +92,10 @@ impl Engine {
         let mut saved: Vec<u64> = self
             .lifetime_counters()
             .into_iter()
-            .chain(self.scrub.saved(self.pool.now_ns))
+            .chain(self.integrity.scrub.saved(self.pool.now_ns))
             .collect();
         saved.resize(SAVED_DAMAGE, 0);
-        saved.extend(self.damage.saved());
+        saved.extend(self.integrity.damage.saved());
         saved.resize(SAVED_SUMS, 0);
         let (reduction, dedup) = self.lifetime_sums();
         saved.extend(reduction.to_words());
@@ -104,29 +107,30 @@ impl Engine {
     /// Takes over what a checkpoint kept.
     pub(crate) fn restore_counters(&mut self, saved: &[u64]) {
         let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
-        self.counters.lifetime_user_bytes = counter(0);
-        self.counters.lifetime_member_bytes = counter(1);
-        self.counters.lifetime_reduction =
+        self.observe.counters.lifetime_user_bytes = counter(0);
+        self.observe.counters.lifetime_member_bytes = counter(1);
+        self.observe.counters.lifetime_reduction =
             ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
-        self.counters.lifetime_dedup =
+        self.observe.counters.lifetime_dedup =
             DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
-        self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
+        self.integrity.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
         let words = saved
             .get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len()))
             .unwrap_or_default();
-        self.damage = crate::damage::Damage::restored(words);
+        self.integrity.damage = crate::damage::Damage::restored(words);
     }
 
     /// The pool as it is now.
     pub fn status(&self) -> PoolStatus {
-        let mut written = self.members.former;
-        for member in &self.members.list {
+        let mut written = self.drives.members.former;
+        for member in &self.drives.members.list {
             add(&mut written, &member.stats.written);
         }
         let has_place = |record: &MemberRecord| {
             !matches!(record.state, MemberState::Removed | MemberState::Spare)
         };
         let degraded = self
+            .drives
             .members
             .list
             .iter()
@@ -140,7 +144,7 @@ impl Engine {
         let properties = &self.pool.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
         let (lifetime_reduction, lifetime_dedup) = self.lifetime_sums();
-        let segments = self.segments.occupancy(&self.pool.zones);
+        let segments = self.space.segments.occupancy(&self.pool.zones);
         PoolStatus {
             pool: self.pool.superblock.pool,
             name: self.pool.superblock.pool_name.clone(),
@@ -157,60 +161,63 @@ impl Engine {
             epoch: self.pool.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
-            volumes_version: self.volumes.version,
+            volumes_version: self.map.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             placement: crate::PlacementKind::from_code(properties.placement)
                 .map_or("separate", crate::PlacementKind::name),
             user_streams: self.user_streams(),
-            moved_streams: self.policy.moved_streams(),
-            placement_bytes: self.policy.bytes(),
-            further_blocks: self.policy.further,
-            overflowed_blocks: self.policy.overflowed(),
+            moved_streams: self.space.policy.moved_streams(),
+            placement_bytes: self.space.policy.bytes(),
+            further_blocks: self.space.policy.further,
+            overflowed_blocks: self.space.policy.overflowed(),
             victim_policy: crate::recover::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
             plan: self.pool.plan.clone(),
             used_bytes: self.used_bytes(),
             reduction_use: self.reduction_use(),
-            warned_percent: self.counters.filling_reported,
-            free_segments: self.segments.free_count(),
+            warned_percent: self.observe.counters.filling_reported,
+            free_segments: self.space.segments.free_count(),
             data_segments: segments.closed,
-            cleaning_segments: self.cleaner.victim_count(),
+            cleaning_segments: self.space.cleaner.victim_count(),
             data_live_bytes: segments.live_bytes,
             garbage_bytes: segments.garbage_bytes,
             physical_bytes: segments.physical_bytes,
-            map_bytes: self.volumes.arena.bytes(),
-            map_pages: self.volumes.arena.used_pages(),
-            map_pages_max: self.volumes.arena.max_pages(),
-            refused_map_pages: self.counters.refused_map_pages,
+            map_bytes: self.map.volumes.arena.bytes(),
+            map_pages: self.map.volumes.arena.used_pages(),
+            map_pages_max: self.map.volumes.arena.max_pages(),
+            refused_map_pages: self.observe.counters.refused_map_pages,
             refuses_data: self.is_refusing_data(),
-            refused_space: self.counters.refused_space,
+            refused_space: self.observe.counters.refused_space,
             limits: self.pool.limits,
             at_risk_bytes: self.at_risk_bytes(),
             pending_bytes: self.admission.pending_bytes,
-            member_stats: self.members.list.iter().map(|m| m.stats).collect(),
+            member_stats: self.drives.members.list.iter().map(|m| m.stats).collect(),
             written,
-            user_write_bytes: self.counters.user_write_bytes,
-            user_read_bytes: self.counters.user_read_bytes,
-            fill_blocks: self.counters.fill_blocks,
+            user_write_bytes: self.observe.counters.user_write_bytes,
+            user_read_bytes: self.observe.counters.user_read_bytes,
+            fill_blocks: self.observe.counters.fill_blocks,
             reduction: self.admission.reducing.sums,
             dedup: self.dedup_status(),
-            stored_bytes: self.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
-            flushes: self.counters.flushes,
-            checkpoints: self.counters.checkpoints,
-            checkpoints_forced: self.counters.checkpoints_forced,
-            segments_cleaned: self.counters.segments_cleaned,
+            stored_bytes: self.map.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
+            flushes: self.observe.counters.flushes,
+            checkpoints: self.observe.counters.checkpoints,
+            checkpoints_forced: self.observe.counters.checkpoints_forced,
+            segments_cleaned: self.observe.counters.segments_cleaned,
             users_per_1024_gained: self.admission.pace.per_1024(),
-            scrub: self.scrub.status(self.segments.count(), self.pool.now_ns),
-            damage: self.damage.status(DAMAGE_SHOWN_RANGES),
-            rebuild: self.rebuild.status(self.pool.now_ns),
+            scrub: self
+                .integrity
+                .scrub
+                .status(self.space.segments.count(), self.pool.now_ns),
+            damage: self.integrity.damage.status(DAMAGE_SHOWN_RANGES),
+            rebuild: self.integrity.rebuild.status(self.pool.now_ns),
             reshape: self.reshape_status(),
             journal: self.journal_status(),
-            held_commands: self.scheduler.held() as u64,
+            held_commands: self.drives.scheduler.held() as u64,
             stages: Vec::new(),
-            lsn: self.lsns.last(),
-            durable_lsn: self.lsns.used(self.durable_lsn()),
+            lsn: self.durability.lsns.last(),
+            durable_lsn: self.durability.lsns.used(self.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -221,7 +228,7 @@ impl Engine {
     /// What the stages of requests took since start, for [`PoolStatus::stages`]: reckoned from
     /// histograms, so not for those who ask all the time.
     pub fn stage_times(&self) -> Vec<StageTimes> {
-        self.stages.report()
+        self.observe.stages.report()
     }
 
     /// Admitted bytes that a power cut could lose now: those that neither log nor journal has
@@ -238,7 +245,7 @@ impl Engine {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
                 // Whole, but not on record yet.
-                state: if self.members.list[i].rebuilding && record.is_in_use() {
+                state: if self.drives.members.list[i].rebuilding && record.is_in_use() {
                     "rebuilding"
                 } else {
                     slot_state::name(slot_state::slot_state(record))
@@ -257,20 +264,24 @@ impl Engine {
                     &self.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
-                slow: self.slow.is_slow(MemberId(i as u8)),
+                slow: self.reads.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.pool.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
-                unanswered: if self.members.list[i].online {
+                unanswered: if self.drives.members.list[i].online {
                     0
                 } else {
-                    self.members.list[i].in_flight
+                    self.drives.members.list[i].in_flight
                 },
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
                 replaces: self.replaced_by(MemberId(i as u8)),
-                replacement_ready: self.exchanges.is_shadow_ready(MemberId(i as u8)),
-                is_shadow: self.exchanges.shadowed_by(MemberId(i as u8)).is_some(),
+                replacement_ready: self.drives.exchanges.is_shadow_ready(MemberId(i as u8)),
+                is_shadow: self
+                    .drives
+                    .exchanges
+                    .shadowed_by(MemberId(i as u8))
+                    .is_some(),
             })
             .collect()
     }
@@ -278,12 +289,12 @@ impl Engine {
     /// Why a member is out of service, and since when: from this run, or from the superblock.
     fn why_out(&self, member: usize) -> (String, u64) {
         let record = &self.pool.superblock.members[member];
-        if self.members.list[member].online
+        if self.drives.members.list[member].online
             || matches!(record.state, MemberState::Removed | MemberState::Spare)
         {
             return (String::new(), 0);
         }
-        if let Some(left) = &self.members.list[member].left {
+        if let Some(left) = &self.drives.members.list[member].left {
             return left.clone();
         }
         let why = match slot_state::name(slot_state::slot_state(record)) {
@@ -296,7 +307,8 @@ impl Engine {
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        self.volumes
+        self.map
+            .volumes
             .iter()
             .map(|volume| self.status_of(volume))
             .collect()
@@ -304,7 +316,8 @@ impl Engine {
 
     /// A volume that is in use, by its name, as [`Engine::status`] has it.
     pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
-        self.volumes
+        self.map
+            .volumes
             .by_name(name)
             .map(|volume| self.status_of(volume))
     }
@@ -339,33 +352,37 @@ impl Engine {
                 .unwrap_or(0)
         };
         let passed = highest(percent);
-        if passed > self.counters.filling_reported {
+        if passed > self.observe.counters.filling_reported {
             out.notices.push(Notice::Filling { percent: passed });
-            self.counters.filling_reported = passed;
+            self.observe.counters.filling_reported = passed;
         }
-        self.counters.filling_reported = self
+        self.observe.counters.filling_reported = self
+            .observe
             .counters
             .filling_reported
             .min(highest(percent + FILLING_HYSTERESIS));
         let (pages, most) = (
-            self.volumes.arena.used_pages(),
-            self.volumes.arena.max_pages(),
+            self.map.volumes.arena.used_pages(),
+            self.map.volumes.arena.max_pages(),
         );
-        if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported
+        if self.observe.counters.refused_map_pages > 0
+            && pages >= most
+            && !self.observe.counters.map_full_reported
         {
-            self.counters.map_full_reported = true;
+            self.observe.counters.map_full_reported = true;
             out.notices.push(Notice::MapFull {
                 pages: most,
                 by_memory: most < self.pool.plan.map_pages_max,
             });
         }
-        self.counters.map_full_reported &= pages >= most;
+        self.observe.counters.map_full_reported &= pages >= most;
     }
 
     /// Tells when volumes begin to promise more than there is. To be called when one has come, gone
     /// or changed its size, or the usable space has.
     pub(crate) fn report_promises(&mut self, out: &mut Outbox) {
         let active = self
+            .map
             .volumes
             .iter()
             .filter(|v| v.record.state == VolumeState::Active);
@@ -374,20 +391,20 @@ impl Engine {
             self.pool.plan.usable_bytes,
         );
         let is_over = provisioned_bytes > usable_bytes;
-        if is_over && !self.counters.overcommitted_reported {
+        if is_over && !self.observe.counters.overcommitted_reported {
             out.notices.push(Notice::Overcommitted {
                 provisioned_bytes,
                 usable_bytes,
             });
         }
-        self.counters.overcommitted_reported = is_over;
+        self.observe.counters.overcommitted_reported = is_over;
     }
 
     /// Checks what must hold when nothing is under way; the text of the first violation.
     pub fn self_check(&self) -> Result<(), String> {
-        self.segments.self_check()?;
-        self.scheduler.self_check()?;
-        if self.fetches.is_empty() && self.slow.has_outstanding_reads() {
+        self.space.segments.self_check()?;
+        self.drives.scheduler.self_check()?;
+        if self.reads.fetches.is_empty() && self.reads.slow.has_outstanding_reads() {
             return Err("members owe reads, and none is on its way".to_owned());
         }
         // (What a start readmits stays where it is if nothing may be written.)
@@ -399,8 +416,9 @@ impl Engine {
             ));
         }
         self.check_charge()?;
-        let quiet = self.pending.is_empty()
+        let quiet = self.log.pending.is_empty()
             && self
+                .log
                 .streams
                 .iter()
                 .all(|s| s.in_flight.is_empty() && s.open.is_empty());
@@ -411,15 +429,20 @@ impl Engine {
                     self.admission.pending_bytes
                 ));
             }
-            let (mapped, stored) = (self.volumes.mapped_blocks(), self.volumes.stored_units());
-            let live = self.segments.live_units();
-            if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks()) {
-                let used = self.volumes.used_blocks();
+            let (mapped, stored) = (
+                self.map.volumes.mapped_blocks(),
+                self.map.volumes.stored_units(),
+            );
+            let live = self.space.segments.live_units();
+            if self.map.ranges.is_idle()
+                && (stored != live || mapped != self.map.volumes.used_blocks())
+            {
+                let used = self.map.volumes.used_blocks();
                 return Err(format!(
                     "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
                 ));
             }
-            if self.ranges.is_idle() {
+            if self.map.ranges.is_idle() {
                 self.check_references()?;
             }
         }
@@ -429,11 +452,11 @@ impl Engine {
     /// The charge is what the maps and the blocks on their way say (`weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| {
-            self.volumes
-                .get(key.volume())
-                .map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba())))
+            self.map.volumes.get(key.volume()).map_or(0, |v| {
+                weight(&v.map.get(&self.map.volumes.arena, key.lba()))
+            })
         };
-        let pending = self.pending.newest();
+        let pending = self.log.pending.newest();
         let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
             (
                 stands
@@ -446,8 +469,8 @@ impl Engine {
             )
         });
         let (charge, due) = (
-            self.volumes.charge(),
-            self.volumes.mapped_charge() + stands - for_mapped,
+            self.map.volumes.charge(),
+            self.map.volumes.mapped_charge() + stands - for_mapped,
         );
         if charge == due {
             Ok(())
@@ -460,41 +483,42 @@ impl Engine {
 
     /// True if nothing is on its way (between bursts, for tests and leak checks).
     pub fn is_quiet(&self) -> bool {
-        self.pending.is_empty()
+        self.log.pending.is_empty()
             && self.admission.is_idle()
             && self.shared.is_idle()
-            && self.reads.is_empty()
-            && self.fetches.is_empty()
-            && self.flush.is_idle()
-            && self.journal.is_idle()
-            && self.members.commands_have_ended()
-            && self.checkpoint.is_idle()
-            && self.cleaner.is_idle()
-            && self.scrub.is_idle()
-            && self.rebuild.is_idle()
+            && self.reads.reads.is_empty()
+            && self.reads.fetches.is_empty()
+            && self.durability.flush.is_idle()
+            && self.durability.journal.is_idle()
+            && self.drives.members.commands_have_ended()
+            && self.durability.checkpoint.is_idle()
+            && self.space.cleaner.is_idle()
+            && self.integrity.scrub.is_idle()
+            && self.integrity.rebuild.is_idle()
             && self.reshape.is_idle()
-            && self.verifications.is_empty()
-            && self.survey.is_idle()
+            && self.integrity.verifications.is_empty()
+            && self.integrity.survey.is_idle()
             && self.stream(STREAM_USER).open.is_empty()
     }
 
     /// True if no request, read, fetch, examination, flush or member command is in its tables.
     /// Cleaning may rest in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
-        let reading = !(self.reads.is_empty()
-            && self.fetches.is_empty()
-            && self.splits.is_empty()
-            && self.verifications.is_empty());
+        let reading = !(self.reads.reads.is_empty()
+            && self.reads.fetches.is_empty()
+            && self.reads.splits.is_empty()
+            && self.integrity.verifications.is_empty());
         !reading
-            && self.pending.is_empty()
+            && self.log.pending.is_empty()
             && self.admission.is_idle()
-            && self.flush.is_idle()
-            && self.members.commands_have_ended()
+            && self.durability.flush.is_idle()
+            && self.drives.members.commands_have_ended()
     }
 
     /// A volume by name: id and size in bytes.
     pub fn volume(&self, name: &str) -> Option<(windrow_types::VolumeId, u64)> {
-        self.volumes
+        self.map
+            .volumes
             .by_name(name)
             .map(|v| (v.record.id, v.record.size_bytes))
     }
@@ -522,26 +546,26 @@ impl Engine {
                 .map(|id| stream(*id))
                 .collect::<Vec<_>>()
                 .join("; "),
-            self.lsns.committed(),
-            self.lsns.durable(),
+            self.durability.lsns.committed(),
+            self.durability.lsns.durable(),
             self.room_units(),
             self.admission.unsealed_units,
             self.admission.placing.len(),
-            self.segments.free_count(),
-            self.segments.dead_count(),
-            self.segments.quarantined_count(),
+            self.space.segments.free_count(),
+            self.space.segments.dead_count(),
+            self.space.segments.quarantined_count(),
             self.is_futile(),
             self.floor(STREAM_USER),
             self.segments_wanted(),
-            self.segments.wait_for_flush(&self.reuse_horizon()),
+            self.space.segments.wait_for_flush(&self.reuse_horizon()),
             self.admission.pace.describe(),
-            self.cleaner.describe(),
-            self.checkpoint.describe(),
-            self.flush.describe(),
-            self.journal.describe(),
-            self.members.in_flight.len(),
-            self.scheduler.describe(),
-            self.fetches.len(),
+            self.space.cleaner.describe(),
+            self.durability.checkpoint.describe(),
+            self.durability.flush.describe(),
+            self.durability.journal.describe(),
+            self.drives.members.in_flight.len(),
+            self.drives.scheduler.describe(),
+            self.reads.fetches.len(),
             self.pool.stopped,
         )
     }

@@ -115,15 +115,21 @@ impl Survey {
 impl Engine {
     /// Somebody wants to know what each volume keeps for itself.
     pub(crate) fn count_sharing(&mut self, id: ControlId) {
-        self.survey.asked.push(id);
+        self.integrity.survey.asked.push(id);
     }
 
     /// Goes on with a walk, or begins one that is wanted.
     pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
-        if self.survey.is_idle() {
+        if self.integrity.survey.is_idle() {
             return;
         }
-        let Some(mut walk) = self.survey.walk.take().or_else(|| self.begin_survey(out)) else {
+        let Some(mut walk) = self
+            .integrity
+            .survey
+            .walk
+            .take()
+            .or_else(|| self.begin_survey(out))
+        else {
             return;
         };
         let ended = match walk.stage {
@@ -131,7 +137,7 @@ impl Engine {
             Stage::Contents(at) => self.survey_contents(&mut walk, at),
         };
         if !ended {
-            self.survey.walk = Some(walk);
+            self.integrity.survey.walk = Some(walk);
         } else if let Some(count) = walk.count {
             let reply = self.sharing(&count);
             count
@@ -143,11 +149,11 @@ impl Engine {
 
     fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
         let (askers, lost) = (
-            std::mem::take(&mut self.survey.asked),
-            std::mem::take(&mut self.survey.lost),
+            std::mem::take(&mut self.integrity.survey.asked),
+            std::mem::take(&mut self.integrity.survey.lost),
         );
         let mut owners = Vec::new();
-        let end = self.volumes.ids.end();
+        let end = self.map.volumes.ids.end();
         let ids = end.min(SURVEY_IDS) as usize;
         if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
@@ -178,15 +184,16 @@ impl Engine {
     /// length.
     fn sharing_mark(&self) -> (u64, u64) {
         let units = self
+            .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.stored_units);
-        (self.volumes.arena.reference_changes(), units)
+        (self.map.volumes.arena.reference_changes(), units)
     }
 
     /// True if the walk has ended.
     fn survey_pages(&mut self, walk: &mut Walk, at: u32, out: &mut Outbox) -> bool {
-        let end = self.volumes.arena.slots();
+        let end = self.map.volumes.arena.slots();
         let until = end.min(at.saturating_add(SURVEY_PAGES_PER_STEP));
         for slot in at..until {
             self.survey_page(walk, PageSlot(slot), out);
@@ -207,6 +214,7 @@ impl Engine {
 
     fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, out: &mut Outbox) {
         let Some(meta) = self
+            .map
             .volumes
             .arena
             .meta(slot)
@@ -216,7 +224,7 @@ impl Engine {
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let mut lost = Vec::new();
-        for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(self.map.volumes.arena.page(slot)) {
             let Some(id) = entry.shared_id() else {
                 continue;
             };
@@ -232,7 +240,7 @@ impl Engine {
                 };
             }
             if walk.lost.get(&(id.0 as u32)).is_some_and(|incarnation| {
-                *incarnation == self.volumes.ids.incarnation(id.0 as u32)
+                *incarnation == self.map.volumes.ids.incarnation(id.0 as u32)
             }) {
                 walk.references += 1;
                 if walk.references <= SURVEY_NAMED_MAX {
@@ -242,7 +250,7 @@ impl Engine {
                         content: id.0,
                     });
                 }
-                self.scrub.note_reference(volume, lba, id);
+                self.integrity.scrub.note_reference(volume, lba, id);
                 lost.push(Lba(lba));
             }
         }
@@ -258,7 +266,7 @@ impl Engine {
         let Some(count) = &mut walk.count else {
             return true;
         };
-        let Some(shared) = self.volumes.get(VolumeId::SHARED) else {
+        let Some(shared) = self.map.volumes.get(VolumeId::SHARED) else {
             return true;
         };
         let end = count.base + count.owners.len() as u64;
@@ -266,7 +274,10 @@ impl Engine {
         for id in at..until {
             let owner = count.owners[(id - count.base) as usize];
             if !matches!(owner, NOBODY | SEVERAL) {
-                let units = shared.map.get(&self.volumes.arena, Lba(id)).length_units();
+                let units = shared
+                    .map
+                    .get(&self.map.volumes.arena, Lba(id))
+                    .length_units();
                 *count.exclusive.entry(VolumeId(owner)).or_default() += u64::from(units);
             }
         }
@@ -288,7 +299,7 @@ impl Engine {
 
     fn sharing(&self, count: &Count) -> Sharing {
         let bytes = |units: u64| units * ADDRESS_UNIT as u64;
-        let volumes = self.volumes.iter().map(|v| {
+        let volumes = self.map.volumes.iter().map(|v| {
             let exclusive_bytes =
                 bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
             VolumeSharing {

@@ -95,9 +95,9 @@ impl Engine {
         let Verification { segment, rows, .. } = verification;
         let width = self.pool.zones.shape(segment).width;
         let absent = !wanted & (u64::MAX >> (64 - width));
-        self.segments.get_mut(segment).pins += 1;
+        self.space.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
-        let at = self.verifications.insert(Verification {
+        let at = self.integrity.verifications.insert(Verification {
             columns,
             absent,
             ..verification
@@ -112,7 +112,7 @@ impl Engine {
     /// How many of so many rows of a column are read at once. Users who come meanwhile wait for
     /// what is under way.
     fn piece_rows(&self, left: u32) -> u32 {
-        if self.users.are_about(self.pool.now_ns) {
+        if self.observe.users.are_about(self.pool.now_ns) {
             left.min(VERIFY_PIECE_ROWS)
         } else {
             left
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     fn read_piece(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
-        let Some(verification) = self.verifications.get_mut(at) else {
+        let Some(verification) = self.integrity.verifications.get_mut(at) else {
             return;
         };
         verification.left += 1;
@@ -148,7 +148,7 @@ impl Engine {
         buf: Option<Buf>,
         out: &mut Outbox,
     ) {
-        let Some(verification) = self.verifications.get_mut(at) else {
+        let Some(verification) = self.integrity.verifications.get_mut(at) else {
             return;
         };
         let all = verification.rows;
@@ -174,7 +174,7 @@ impl Engine {
             // one.
             self.read_next_piece(at, column, rows.end, out);
         }
-        let Some(verification) = self.verifications.get_mut(at) else {
+        let Some(verification) = self.integrity.verifications.get_mut(at) else {
             return;
         };
         verification.left -= 1;
@@ -210,7 +210,7 @@ impl Engine {
         } else {
             0
         };
-        let stream = StreamId(self.segments.get(segment).stream);
+        let stream = StreamId(self.space.segments.get(segment).stream);
         let work = VerifyWork {
             verification: at,
             pool,
@@ -233,7 +233,7 @@ impl Engine {
 
     /// Goes on with a column that is read in pieces.
     fn read_next_piece(&mut self, at: u32, column: u8, first: u32, out: &mut Outbox) {
-        let Some(verification) = self.verifications.get(at) else {
+        let Some(verification) = self.integrity.verifications.get(at) else {
             return;
         };
         let end = first + self.piece_rows(verification.rows - first);
@@ -246,7 +246,7 @@ impl Engine {
     /// sectors of several members do not add up. Rows that cannot be read are zeroes, which no
     /// checksum takes for anything else.
     fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
-        let Some(verification) = self.verifications.get(at) else {
+        let Some(verification) = self.integrity.verifications.get(at) else {
             return;
         };
         if !self.has_column(at, column) {
@@ -254,6 +254,7 @@ impl Engine {
         }
         match verification.goal {
             VerifyGoal::Scrub => self
+                .integrity
                 .scrub
                 .scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
             VerifyGoal::Rebuild => self.rebuild_reads_again(rows.len() as u32),
@@ -264,7 +265,7 @@ impl Engine {
 
     /// True if the member of the column is there.
     fn has_column(&self, at: u32, column: u8) -> bool {
-        let Some(verification) = self.verifications.get(at) else {
+        let Some(verification) = self.integrity.verifications.get(at) else {
             return false;
         };
         let (member, _) = self
@@ -272,7 +273,7 @@ impl Engine {
             .zones
             .locate(verification.segment)
             .address(verification.row, Column(column));
-        self.members.list[member.index()].online
+        self.drives.members.list[member.index()].online
     }
 
     /// A batch has been examined.
@@ -294,7 +295,7 @@ impl Engine {
                 }
             }
         }
-        let Some(verification) = self.verifications.remove(work.verification) else {
+        let Some(verification) = self.integrity.verifications.remove(work.verification) else {
             return;
         };
         let Verification {
@@ -333,13 +334,14 @@ impl Engine {
             VerifyGoal::Clean { victim } => self.clean_verified(victim, row, work.found),
             VerifyGoal::Rebuild => self.rebuild_verified(segment, row, rows, work.found, out),
         }
-        self.segments.unpin(segment);
+        self.space.segments.unpin(segment);
     }
 
     /// Rows of a segment before its first batch that is not committed.
     pub(crate) fn committed_rows(&self, segment: SegmentId) -> u32 {
-        let s = self.segments.get(segment);
+        let s = self.space.segments.get(segment);
         let in_flight = self
+            .log
             .streams
             .iter()
             .flat_map(|stream| &stream.in_flight)

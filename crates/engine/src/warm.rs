@@ -73,18 +73,21 @@ impl Engine {
             _ => None,
         }));
         for entry in self
+            .observe
             .warmth
             .entries
             .iter()
             .filter(|entry| entry.has_payload())
         {
-            self.segments.warm(self.pool.codec.segment(entry.address()));
+            self.space
+                .segments
+                .warm(self.pool.codec.segment(entry.address()));
         }
     }
 
     /// Looks at the entries of blocks.
     pub(crate) fn warm_blocks(&mut self, blocks: impl Iterator<Item = (VolumeId, Lba)>) {
-        let Warmth { addresses, entries } = &mut self.warmth;
+        let Warmth { addresses, entries } = &mut self.observe.warmth;
         addresses.clear();
         entries.clear();
         let mut last = None;
@@ -92,7 +95,7 @@ impl Engine {
             let map = match last {
                 Some((known, map)) if known == volume => map,
                 _ => {
-                    let Some(found) = self.volumes.get(volume) else {
+                    let Some(found) = self.map.volumes.get(volume) else {
                         continue;
                     };
                     last = Some((volume, &found.map));
@@ -104,7 +107,7 @@ impl Engine {
         entries.extend(
             addresses
                 .iter()
-                .map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]),
+                .map(|(slot, at)| self.map.volumes.arena.page(*slot)[usize::from(*at)]),
         );
         black_box(entries.last());
     }

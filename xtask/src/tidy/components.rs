@@ -1,13 +1,13 @@
 //! Ownership inside the engine: no module assigns what another component owns.
 //!
-//! Each field of `Engine` has a home, the module that owns its type. A module outside of it may
+//! Each part of the engine has a home, the module that owns its type. A module outside of it may
 //! call the verbs of the component and must not assign its fields. `counters` has no home: it is a
 //! record of what happened, and each component adds to it.
 
 use super::{Findings, Tree};
 use crate::source;
 
-/// Fields of `Engine` with the module that owns each.
+/// Parts of the engine with the module that owns each.
 const HOMES: &[(&str, &str)] = &[
     ("members", "member"),
     ("superblock_writer", "member"),
@@ -42,6 +42,19 @@ const HOMES: &[(&str, &str)] = &[
     ("checkpoint", "checkpoint"),
 ];
 
+/// Fields of `Engine` that hold these.
+const COMPONENTS: &[&str] = &[
+    "drives",
+    "map",
+    "log",
+    "space",
+    "durability",
+    "reads",
+    "integrity",
+    "admin",
+    "observe",
+];
+
 const FOLDER: &str = "crates/engine/src/";
 
 /// Applies the rule.
@@ -74,8 +87,16 @@ fn assignments<'a>(code: &'a str, field: &'a str) -> impl Iterator<Item = usize>
         let Some(receiver) = receiver.strip_suffix('.') else {
             return false;
         };
-        receiver.trim_end().ends_with("self") && is_assigned(&code[at + field.len()..])
+        is_engine(receiver.trim_end()) && is_assigned(&code[at + field.len()..])
     })
+}
+
+/// True if the text ends with `self`, or with a component of the engine.
+fn is_engine(receiver: &str) -> bool {
+    let name = receiver.trim_end_matches(|c: char| c == '_' || c.is_alphanumeric());
+    let is_component = COMPONENTS.contains(&&receiver[name.len()..]);
+    let outer = name.trim_end().strip_suffix('.').map(str::trim_end);
+    receiver.ends_with("self") || (is_component && outer.is_some_and(|of| of.ends_with("self")))
 }
 
 /// True if a path of fields and indices follows, one field at least, and then an assignment.

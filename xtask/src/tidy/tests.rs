@@ -426,11 +426,14 @@ fn a_component_is_assigned_by_its_own_module_only() {
         ),
         "error[owner]",
     );
+    let nested = "fn f(&mut self) { self.durability\n .journal.moves = true; }\n";
+    finds(&with(path, nested), "`journal` belongs to `journal`");
     for right in [
         "fn f(&mut self) { self.flush.request(); }\n",
         "fn f(&mut self) { if self.flush.ended == 1 {} }\n",
         "fn f(&mut self) { self.lsns.next = 1; }\n",
         "fn f(&mut self) { self.flush = FlushState::default(); }\n",
+        "fn f(&mut self) { self.durability.lsns.next = 1; }\n",
     ] {
         let findings = with(path, right);
         assert!(!format!("{findings:?}").contains("\"owner\""), "{right}");

@@ -81,15 +81,16 @@ impl Engine {
     /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages
     /// always are.) Walks all pages of the maps.
     pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Address) -> bool) {
-        self.checkpoint.rewrite_where(&lies);
-        for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
+        self.durability.checkpoint.rewrite_where(&lies);
+        for slot in (0..self.map.volumes.arena.slots()).map(PageSlot) {
             if self
+                .map
                 .volumes
                 .arena
                 .meta(slot)
                 .is_some_and(|m| m.pointer.present && lies(m.pointer.address))
             {
-                self.volumes.arena.mark_dirty(slot);
+                self.map.volumes.arena.mark_dirty(slot);
             }
         }
     }

@@ -143,34 +143,35 @@ impl Engine {
     /// up for that, and space is short.
     pub(crate) fn is_futile(&self) -> bool {
         // (If none is set aside any more, all may be read again.)
-        self.cleaner.backlog >= FUTILE_BACKLOG
-            && self.segments.quarantined_for_damage_count() > 0
+        self.space.cleaner.backlog >= FUTILE_BACKLOG
+            && self.space.segments.quarantined_for_damage_count() > 0
             && !self.has_room_for_repairs()
     }
 
     /// What could not be read may be had now.
     pub(crate) fn recheck_quarantined(&mut self) {
-        if self.segments.quarantined_for_damage_count() > 0 {
-            self.segments.look_again();
+        if self.space.segments.quarantined_for_damage_count() > 0 {
+            self.space.segments.look_again();
             self.reshape.look_again();
             // What was in vain may not be any more.
-            (self.cleaner.gains, self.cleaner.rest) = Default::default();
-            self.cleaner.again = true;
+            (self.space.cleaner.gains, self.space.cleaner.rest) = Default::default();
+            self.space.cleaner.again = true;
         }
     }
 
     /// Begins to examine the next batch whose ends are wrong.
     pub(super) fn verify_victims(&mut self, out: &mut Outbox) {
-        while !self.cleaner.verifying && self.cleaner.ready.len() < READY_BOUND {
+        while !self.space.cleaner.verifying && self.space.cleaner.ready.len() < READY_BOUND {
             let wrong = |(at, victim): (u32, &mut Victim)| {
                 let ends = victim.ends.iter().find(|ends| ends.wrong)?;
                 Some((at, victim.segment, ends.row, ends.rows))
             };
-            let Some((at, segment, row, rows)) = self.cleaner.victims.iter_mut().find_map(wrong)
+            let Some((at, segment, row, rows)) =
+                self.space.cleaner.victims.iter_mut().find_map(wrong)
             else {
                 return;
             };
-            self.cleaner.verifying = true;
+            self.space.cleaner.verifying = true;
             if self.verify(VerifyGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
                 // No column is there.
                 self.clean_verified(at, row, None);
@@ -180,8 +181,13 @@ impl Engine {
 
     /// A batch of a victim has been examined.
     pub(crate) fn clean_verified(&mut self, at: u32, row: u32, found: Option<Verified>) {
-        self.cleaner.verifying = false;
-        let is_trial = self.cleaner.victims.get(at).is_some_and(Victim::is_tried);
+        self.space.cleaner.verifying = false;
+        let is_trial = self
+            .space
+            .cleaner
+            .victims
+            .get(at)
+            .is_some_and(Victim::is_tried);
         let missed = match found {
             // (The map may still lead to all that lives there.)
             None => !is_trial,
@@ -191,7 +197,7 @@ impl Engine {
                 !found.lost.is_empty()
             }
         };
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         victim.missed |= missed;
@@ -201,7 +207,13 @@ impl Engine {
     /// Something that lives in a batch can not be had. (Pages of the index are written anew
     /// elsewhere.)
     fn misses_something(&mut self, at: u32, row: u32, found: &Verified) -> bool {
-        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
+        let Some(segment) = self
+            .space
+            .cleaner
+            .victims
+            .get(at)
+            .map(|victim| victim.segment)
+        else {
             return false;
         };
         self.live_blocks(segment, row, &found.batch)
@@ -211,7 +223,13 @@ impl Engine {
 
     /// The live blocks of a batch are there already.
     fn move_verified(&mut self, at: u32, row: u32, found: &Verified) {
-        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else {
+        let Some(segment) = self
+            .space
+            .cleaner
+            .victims
+            .get(at)
+            .map(|victim| victim.segment)
+        else {
             return;
         };
         for Found {
@@ -225,7 +243,7 @@ impl Engine {
                 continue;
             }
             let payload = self.verified_payload(found, &payload);
-            self.cleaner.ready.push_back((
+            self.space.cleaner.ready.push_back((
                 at,
                 Move {
                     key,
@@ -236,7 +254,7 @@ impl Engine {
                     stream: None,
                 },
             ));
-            if let Some(victim) = self.cleaner.victims.get_mut(at) {
+            if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }
         }
@@ -269,7 +287,7 @@ impl Engine {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
-                } if self.volumes.shows(volume, lba, from) => {
+                } if self.map.volumes.shows(volume, lba, from) => {
                     live.push(Found {
                         key: BlockKey::new(volume, lba),
                         birth,
@@ -303,7 +321,7 @@ impl Engine {
                 continue;
             };
             let address = place_in(&self.pool.codec, segment, row, data, payload);
-            match self.volumes.shown(*volume, *lba, address) {
+            match self.map.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
                 None => {}
@@ -319,11 +337,11 @@ impl Engine {
         lies: impl Fn(Address) -> bool,
         found: &mut Vec<MappedBlock>,
     ) {
-        let Some(meta) = self.volumes.arena.meta(slot) else {
+        let Some(meta) = self.map.volumes.arena.meta(slot) else {
             return;
         };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
-        for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(self.map.volumes.arena.page(slot)) {
             if entry.has_payload() && lies(entry.address()) {
                 let key = BlockKey::new(meta.volume, Lba(lba));
                 found.push(MappedBlock {
@@ -338,8 +356,8 @@ impl Engine {
 
     /// Goes on through the map in search of what lives in a victim.
     pub(super) fn search_map(&mut self, at: u32, out: &mut Outbox) {
-        let ready = self.cleaner.ready.len();
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let ready = self.space.cleaner.ready.len();
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Pass::Map { page: Some(first) } = victim.pass else {
@@ -348,7 +366,7 @@ impl Engine {
         if victim.runs.len() >= MAP_READS || ready >= READY_BOUND {
             return;
         }
-        let (segment, pages) = (victim.segment, self.volumes.arena.slots());
+        let (segment, pages) = (victim.segment, self.map.volumes.arena.slots());
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
@@ -359,8 +377,8 @@ impl Engine {
             );
             page += 1;
         }
-        self.cleaner.again |= found.is_empty();
-        if let Some(victim) = self.cleaner.victims.get_mut(at) {
+        self.space.cleaner.again |= found.is_empty();
+        if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
             victim.pass = Pass::Map {
                 page: (page < pages).then_some(page),
             };

@@ -69,59 +69,63 @@ impl Engine {
             self.may_force_for_removal()
         };
         if forced {
-            self.counters.checkpoints_forced += 1;
-            self.checkpoint.request();
+            self.observe.counters.checkpoints_forced += 1;
+            self.durability.checkpoint.request();
         }
     }
 
     fn may_force_for_users(&mut self) -> bool {
-        let reads = self.segments.dead_in_reads();
-        let is_damaged = self.segments.quarantined_for_damage_count() > 0;
+        let reads = self.space.segments.dead_in_reads();
+        let is_damaged = self.space.segments.quarantined_for_damage_count() > 0;
         // (Beside damage victims may give less than a checkpoint takes: what counts is what is
         // free.)
         let cleaned = if is_damaged {
             0
         } else {
-            self.counters.segments_cleaned
+            self.observe.counters.segments_cleaned
         };
         let seen = (self.seen_of_users(), cleaned, reads);
         let may_rest = reads > 0 || is_damaged;
-        let rests =
-            self.cleaner
-                .rest
-                .rests(seen, self.segments.free_count(), FORCED_WITHOUT_PROGRESS)
-                && may_rest;
+        let rests = self.space.cleaner.rest.rests(
+            seen,
+            self.space.segments.free_count(),
+            FORCED_WITHOUT_PROGRESS,
+        ) && may_rest;
         if !rests {
-            self.cleaner.rest.spend(1);
+            self.space.cleaner.rest.spend(1);
         }
         !rests
     }
 
     fn seen_of_users(&self) -> Users {
-        let last = self.admission.last_data().unwrap_or(self.lsns.committed());
+        let last = self
+            .admission
+            .last_data()
+            .unwrap_or(self.durability.lsns.committed());
         (
             last,
             self.data_segments(),
-            self.segments.died_quarantined(),
-            self.segments.older_count(),
+            self.space.segments.died_quarantined(),
+            self.space.segments.older_count(),
         )
     }
 
     /// Segments that the data of users takes.
     fn data_segments(&self) -> u64 {
-        self.volumes.charge() / self.segments.whole_units()
+        self.map.volumes.charge() / self.space.segments.whole_units()
     }
 
     /// Users who trim pay for what victims have taken in vain.
     pub(super) fn reduce_backlog(&mut self) {
         let now = self.data_segments();
-        let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
-        self.cleaner.backlog = self.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
+        let paid =
+            std::mem::replace(&mut self.space.cleaner.data_segments, now).saturating_sub(now);
+        self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
     }
 
     /// So many units in parts of a segment.
     pub(super) fn in_parts(&self, units: u32) -> u64 {
-        u64::from(units) * GAIN_PARTS / self.segments.whole_units()
+        u64::from(units) * GAIN_PARTS / self.space.segments.whole_units()
     }
 
     /// True if victims have given nothing for a while, as what can not be read holds what there was
@@ -130,18 +134,19 @@ impl Engine {
         let seen = self.seen_of_users();
         // (A checkpoint that is under way has taken as much as it may, and gives it back.)
         let without_progress = (GAINED_WITHOUT_PROGRESS
-            + u64::from(self.checkpoint.reserve_segments()))
+            + u64::from(self.durability.checkpoint.reserve_segments()))
             * VICTIMS_WITHOUT_PROGRESS;
-        self.cleaner
+        self.space
+            .cleaner
             .gains
-            .rests(seen, self.segments.free_count(), without_progress)
-            && self.segments.quarantined_for_damage_count() > 0
+            .rests(seen, self.space.segments.free_count(), without_progress)
+            && self.space.segments.quarantined_for_damage_count() > 0
     }
 
     /// What emptying a segment gives, in parts of one.
     pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
-            / self.segments.whole_units()
+        self.space.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
+            / self.space.segments.whole_units()
     }
 }
 

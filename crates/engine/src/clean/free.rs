@@ -20,24 +20,25 @@ impl Engine {
         // (While data is refused nobody waits for segments, and there must be more than users hold
         // before it is admitted again.)
         let short = held < wanted || self.is_refusing_data();
-        let urgent = self.checkpoint.wants_segment()
+        let urgent = self.durability.checkpoint.wants_segment()
             || self.removal_wants_room()
             || (short && self.wants_room());
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.
-            let several = self.segments.dead_count() - self.segments.dead_in_replay_count()
+            let several = self.space.segments.dead_count()
+                - self.space.segments.dead_in_replay_count()
                 > crate::format::cleaning_ahead(self.pool.plan.segments) / 2;
             if urgent {
                 self.hurry_dead(short, several, out);
             } else if held + 1 < wanted
                 && several
-                && !self.flush.is_under_way()
-                && self.segments.wait_for_flush(&self.reuse_horizon())
+                && !self.durability.flush.is_under_way()
+                && self.space.segments.wait_for_flush(&self.reuse_horizon())
             {
                 // Nobody waits yet: what begins now has ended before what users hold in advance is
                 // used up. (Sooner it would find fewer dead segments: small pools clean more then.)
                 if self.flush_would_free() {
-                    self.flush.request();
+                    self.durability.flush.request();
                 }
             }
         }
@@ -45,11 +46,11 @@ impl Engine {
         // further victim may be begun, although too little is coming free, or somebody stands
         // still. (Not sooner: each such batch costs a head and a footer of its own, and that is
         // garbage which cleaning lacks.)
-        let is_full = !self.cleaner.victims.is_empty()
-            && self.cleaner.segments_needed() >= self.outputs()
+        let is_full = !self.space.cleaner.victims.is_empty()
+            && self.space.cleaner.segments_needed() >= self.outputs()
             && !self.is_clean_enough();
-        let is_out = urgent && self.segments.free_count() <= self.floor(STREAM_USER);
-        if (is_full || is_out) && !self.cleaner.is_reading() && !self.moves_are_flying() {
+        let is_out = urgent && self.space.segments.free_count() <= self.floor(STREAM_USER);
+        if (is_full || is_out) && !self.space.cleaner.is_reading() && !self.moves_are_flying() {
             CLEANED_STREAMS.into_iter().for_each(|id| {
                 self.seal(id, out);
             });
@@ -59,34 +60,34 @@ impl Engine {
     /// True if a flush of what is written would free dead segments.
     pub(crate) fn flush_would_free(&self) -> bool {
         let written = ReuseHorizon {
-            durable: self.lsns.committed(),
+            durable: self.durability.lsns.committed(),
             durable_cleaned: self.moves_committed_through(),
             ..self.reuse_horizon()
         };
-        self.segments.flush_would_free(&written)
+        self.space.segments.flush_would_free(&written)
     }
 
     /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if
     /// nothing else does. `short`: users have less than they hold in advance.
     fn hurry_dead(&mut self, short: bool, several: bool, out: &mut Outbox) {
-        let starved = self.checkpoint.wants_segment();
-        let flush = self.segments.wait_for_flush(&self.reuse_horizon());
+        let starved = self.durability.checkpoint.wants_segment();
+        let flush = self.space.segments.wait_for_flush(&self.reuse_horizon());
         // A checkpoint at any price only when nothing else can free a segment any more. (Blocks
         // that are read and wait for the cleaned stream do not count: that stream may be what is
         // stuck.)
         let stuck =
-            !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
+            !self.space.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
-            self.flush.request();
+            self.durability.flush.request();
             self.seal_if_superseding(out);
         }
         // (What cleaning has just emptied comes free with the flush that was asked for, and what
         // waits for an open batch with the one after that.)
         let waits = || self.flush_would_free() || !self.users_are_written();
         let frees = stuck
-            && self.cleaner.victims.is_empty()
-            && self.segments.checkpoint_frees()
-            && self.checkpoint.is_idle()
+            && self.space.cleaner.victims.is_empty()
+            && self.space.segments.checkpoint_frees()
+            && self.durability.checkpoint.is_idle()
             && !waits();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one
         // would free.
@@ -98,15 +99,17 @@ impl Engine {
 
     /// If a trim in an open user batch is what dead segments wait for, seals it.
     fn seal_if_superseding(&mut self, out: &mut Outbox) {
-        if self.users_are_written() && self.lsns.committed() == self.lsns.durable() {
+        if self.users_are_written()
+            && self.durability.lsns.committed() == self.durability.lsns.durable()
+        {
             self.seal_users(Lsn(u64::MAX), out);
         }
     }
 
     /// What the reuse rule compares with.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
-        let oldest = self.checkpoint.kept_oldest;
-        if self.fault == InjectedFault::EarlyReuse {
+        let oldest = self.durability.checkpoint.kept_oldest;
+        if self.observe.fault == InjectedFault::EarlyReuse {
             return ReuseHorizon {
                 durable: Lsn(u64::MAX),
                 durable_cleaned: BatchSeq(u64::MAX),
@@ -114,8 +117,8 @@ impl Engine {
             };
         }
         ReuseHorizon {
-            durable: self.lsns.durable(),
-            durable_cleaned: self.cleaner.numbers.durable(),
+            durable: self.durability.lsns.durable(),
+            durable_cleaned: self.space.cleaner.numbers.durable(),
             oldest_checkpoint: oldest,
         }
     }
@@ -123,30 +126,34 @@ impl Engine {
     /// Frees dead segments; discards them if the pool does that. True if some are free now.
     pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
         let horizon = self.reuse_horizon();
-        self.segments
+        self.space
+            .segments
             .set_oldest_checkpoint(horizon.oldest_checkpoint);
-        if self.segments.dead_count() == 0 || self.pool.read_only || self.pool.stopped.is_some() {
+        if self.space.segments.dead_count() == 0
+            || self.pool.read_only
+            || self.pool.stopped.is_some()
+        {
             return false;
         }
-        let free = self.segments.free_count();
-        let discard = self.pool.superblock.properties.discard && !self.control.exporting();
-        for segment in self.segments.free_dead(&horizon, discard) {
+        let free = self.space.segments.free_count();
+        let discard = self.pool.superblock.properties.discard && !self.admin.control.exporting();
+        for segment in self.space.segments.free_dead(&horizon, discard) {
             let shape = *self.pool.zones.shape(segment);
             // After an emergency rebuild of the map two layouts may both have something in the same
             // extents: then nothing is discarded.
-            let shared = self.segments.has_layers()
+            let shared = self.space.segments.has_layers()
                 && self
                     .pool
                     .zones
                     .overlapping(segment)
                     .iter()
-                    .any(|other| self.segments.get(*other).state.is_in_use());
+                    .any(|other| self.space.segments.get(*other).state.is_in_use());
             let extents = (0..usize::from(shape.width))
                 .map(|p| self.pool.zones.locate(segment).extent(p))
-                .filter(|(m, _)| self.members.is_online(*m) && !shared);
+                .filter(|(m, _)| self.drives.members.is_online(*m) && !shared);
             let extents: Vec<_> = extents
                 .flat_map(|(m, offset)| {
-                    [Some(m), self.exchanges.shadow_of(m)]
+                    [Some(m), self.drives.exchanges.shadow_of(m)]
                         .into_iter()
                         .flatten()
                         .map(move |m| (m, offset))
@@ -154,9 +161,9 @@ impl Engine {
                 .collect();
             // Pins count the discards: the segment is free when the last one has ended, so that no
             // write can overtake it.
-            self.segments.get_mut(segment).pins = extents.len() as u32;
+            self.space.segments.get_mut(segment).pins = extents.len() as u32;
             if extents.is_empty() {
-                self.segments.discarded(segment);
+                self.space.segments.discarded(segment);
             }
             for (member, offset) in extents {
                 self.send(
@@ -170,6 +177,6 @@ impl Engine {
                 );
             }
         }
-        self.segments.free_count() > free
+        self.space.segments.free_count() > free
     }
 }

@@ -29,18 +29,19 @@ impl Engine {
         loop {
             let spare = self.has_room_for_repairs();
             let repairs = spare && self.next_repair_is_durable();
-            if self.cleaner.ready.is_empty() && !(repairs && self.cleaner.has_repairs()) {
+            if self.space.cleaner.ready.is_empty() && !(repairs && self.space.cleaner.has_repairs())
+            {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
             let first = if repairs {
-                self.cleaner.repairs.first()
+                self.space.cleaner.repairs.first()
             } else {
                 None
             };
             let is_repair = first.is_some();
             let Some(units) = first
-                .or(self.cleaner.ready.front().map(|(_, moved)| moved))
+                .or(self.space.cleaner.ready.front().map(|(_, moved)| moved))
                 .map(|moved| units_of(&moved.payload))
             else {
                 return;
@@ -48,27 +49,28 @@ impl Engine {
             let Some(stream) = self.stream_for_move(is_repair, units, out) else {
                 return;
             };
-            if self.cleaner.ready_warm == 0 {
+            if self.space.cleaner.ready_warm == 0 {
                 self.warm_moves();
             }
             let seq = self.stream(stream).position.seq;
             let repair = if repairs {
-                self.cleaner.repairs.pop()
+                self.space.cleaner.repairs.pop()
             } else {
                 None
             };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
-                None => match self.cleaner.ready.pop_front() {
+                None => match self.space.cleaner.ready.pop_front() {
                     Some((at, moved)) => {
-                        self.cleaner.ready_warm = self.cleaner.ready_warm.saturating_sub(1);
+                        self.space.cleaner.ready_warm =
+                            self.space.cleaner.ready_warm.saturating_sub(1);
                         (Some(at), moved)
                     }
                     None => return,
                 },
             };
             let alive = self.is_still_there(&moved);
-            if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
+            if let Some(victim) = victim.and_then(|at| self.space.cleaner.victims.get_mut(at)) {
                 if alive && !spare && victim.leaves_something() {
                     victim.ready -= 1;
                     continue;
@@ -83,9 +85,9 @@ impl Engine {
                 continue;
             }
             if victim.is_none() {
-                self.cleaner.repairs.note_placed(seq);
+                self.space.cleaner.repairs.note_placed(seq);
             }
-            self.cleaner.moves_in_flight += 1;
+            self.space.cleaner.moves_in_flight += 1;
             let entry = Entry::Move {
                 volume: moved.key.volume(),
                 lba: moved.key.lba(),
@@ -94,7 +96,8 @@ impl Engine {
             };
             // (Replay compares places, too: none may be another block's before the move has
             // committed.)
-            self.segments
+            self.space
+                .segments
                 .get_mut(self.pool.codec.segment(moved.from))
                 .pins += 1;
             self.append(
@@ -120,22 +123,23 @@ impl Engine {
             // Its birth will be above that of a trim whose walk has not come to it.
             self.settle_range(volume, lba);
         }
-        self.volumes
+        self.map
+            .volumes
             .shown(volume, lba, moved.from)
             .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
     /// The next moves will be compared with the map.
     fn warm_moves(&mut self) {
-        let ready = std::mem::take(&mut self.cleaner.ready);
-        self.cleaner.ready_warm = ready.len().min(WARM_MOVES);
+        let ready = std::mem::take(&mut self.space.cleaner.ready);
+        self.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
         self.warm_blocks(
             ready
                 .iter()
                 .take(WARM_MOVES)
                 .map(|(_, moved)| (moved.key.volume(), moved.key.lba())),
         );
-        self.cleaner.ready = ready;
+        self.space.cleaner.ready = ready;
     }
 
     /// The stream that takes the next repair, or the next block of a victim; `None`: it has to
@@ -147,6 +151,7 @@ impl Engine {
     /// replay is no victim.
     fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
         let front = self
+            .space
             .cleaner
             .ready
             .front()
@@ -157,7 +162,7 @@ impl Engine {
             Some((_, _, Some(stream))) => stream,
             Some((key, from, None)) => {
                 let stream = self.stream_of_moved(key, self.pool.codec.segment(from));
-                if let Some((_, moved)) = self.cleaner.ready.front_mut() {
+                if let Some((_, moved)) = self.space.cleaner.ready.front_mut() {
                     moved.stream = Some(stream);
                 }
                 stream
@@ -167,7 +172,7 @@ impl Engine {
             match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
-                Takes::No => self.policy.note_overflow(),
+                Takes::No => self.space.policy.note_overflow(),
             }
         }
         self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out)

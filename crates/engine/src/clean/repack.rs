@@ -75,7 +75,7 @@ impl Engine {
         let shared = moves
             .iter()
             .any(|(_, moved)| moved.key.volume() == VolumeId::SHARED)
-            && self.volumes.repacks_shared();
+            && self.map.volumes.repacks_shared();
         let mut group = Vec::new();
         for (checksum, moved) in moves {
             if self.is_worth_trying(checksum, &moved, shared) {
@@ -83,9 +83,9 @@ impl Engine {
                 if group.len() == REDUCE_BLOCKS {
                     self.repack(at, std::mem::take(&mut group), out);
                 }
-            } else if let Some(victim) = self.cleaner.victims.get_mut(at) {
+            } else if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
-                self.cleaner.ready.push_back((at, moved));
+                self.space.cleaner.ready.push_back((at, moved));
             }
         }
         if !group.is_empty() {
@@ -98,7 +98,8 @@ impl Engine {
         let wanted = if volume == VolumeId::SHARED {
             shared
         } else {
-            self.volumes
+            self.map
+                .volumes
                 .get(volume)
                 .is_some_and(|v| v.record.compression.may_be_zstd())
         };
@@ -112,11 +113,11 @@ impl Engine {
         let segment = self.pool.codec.segment(moved.from);
         // At another move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
-        turn == 0 || is_user(usize::from(self.segments.get(segment).stream))
+        turn == 0 || is_user(usize::from(self.space.segments.get(segment).stream))
     }
 
     fn repack(&mut self, at: u32, moves: Vec<Move>, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };
         victim.repacking += moves.len() as u32;
@@ -139,12 +140,13 @@ impl Engine {
         sums.repack_tried_bytes += work.tried_bytes;
         sums.repacked_from_bytes += work.before_bytes;
         sums.repacked_to_bytes += work.after_bytes;
-        let Some(victim) = self.cleaner.victims.get_mut(work.victim) else {
+        let Some(victim) = self.space.cleaner.victims.get_mut(work.victim) else {
             return;
         };
         victim.repacking -= work.moves.len() as u32;
         victim.ready += work.moves.len() as u32;
-        self.cleaner
+        self.space
+            .cleaner
             .ready
             .extend(work.moves.into_iter().map(|moved| (work.victim, moved)));
     }

@@ -117,53 +117,57 @@ impl Cleaner {
 impl Engine {
     /// Repairs may take a segment now.
     pub(crate) fn has_room_for_repairs(&self) -> bool {
-        self.segments.free_count()
-            > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE + RELIEF_RESERVE
+        self.space.segments.free_count()
+            > 2 * self.durability.checkpoint.reserve_segments()
+                + CHECKPOINT_RESERVE
+                + RELIEF_RESERVE
     }
 
     /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being
     /// free, or gives the repairs up.
     pub(super) fn hurry_for_repairs(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() {
-            self.cleaner.repairs.without_progress = 0;
+            self.space.cleaner.repairs.without_progress = 0;
             return self.make_repairs_durable(out);
         }
-        if self.cleaner.repairs.is_empty() {
+        if self.space.cleaner.repairs.is_empty() {
             return;
         }
-        if self.segments.wait_for_flush(&self.reuse_horizon()) {
-            self.flush.request();
+        if self.space.segments.wait_for_flush(&self.reuse_horizon()) {
+            self.durability.flush.request();
             return;
         }
-        let is_moving = !self.cleaner.victims.is_empty()
-            || self.cleaner.moves_in_flight > 0
-            || self.segments.dead_count() > self.segments.dead_in_replay_count();
-        if is_moving || !self.checkpoint.is_idle() {
+        let is_moving = !self.space.cleaner.victims.is_empty()
+            || self.space.cleaner.moves_in_flight > 0
+            || self.space.segments.dead_count() > self.space.segments.dead_in_replay_count();
+        if is_moving || !self.durability.checkpoint.is_idle() {
             return;
         }
-        if self.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
-            && self.segments.checkpoint_frees()
+        if self.space.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
+            && self.space.segments.checkpoint_frees()
         {
-            self.cleaner.repairs.without_progress += 1;
-            self.checkpoint.request();
+            self.space.cleaner.repairs.without_progress += 1;
+            self.durability.checkpoint.request();
         } else {
-            self.cleaner.repairs.give_up();
+            self.space.cleaner.repairs.give_up();
         }
     }
 
     /// The block of the first repair, if any, is durable.
     pub(super) fn next_repair_is_durable(&self) -> bool {
-        self.cleaner
+        self.space
+            .cleaner
             .repairs
             .waiting
             .front()
-            .is_none_or(|waiting| waiting.written_by <= self.lsns.durable())
+            .is_none_or(|waiting| waiting.written_by <= self.durability.lsns.durable())
     }
 
     /// Makes durable what the first repair moves.
     fn make_repairs_durable(&mut self, out: &mut Outbox) {
-        self.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable();
+        self.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable();
         let Some(written_by) = self
+            .space
             .cleaner
             .repairs
             .waiting
@@ -172,11 +176,11 @@ impl Engine {
         else {
             return;
         };
-        if !self.cleaner.repairs.unsafe_yet {
+        if !self.space.cleaner.repairs.unsafe_yet {
             return;
         }
-        if written_by <= self.lsns.committed() {
-            self.flush.request();
+        if written_by <= self.durability.lsns.committed() {
+            self.durability.flush.request();
         } else {
             self.seal_users(written_by, out);
         }
@@ -185,7 +189,7 @@ impl Engine {
     /// True if what the first repair moves has become durable in a later part of the same step of
     /// the engine: nothing else may come that would make it go on.
     pub(crate) fn repairs_go_on(&mut self) -> bool {
-        self.next_repair_is_durable() && std::mem::take(&mut self.cleaner.repairs.unsafe_yet)
+        self.next_repair_is_durable() && std::mem::take(&mut self.space.cleaner.repairs.unsafe_yet)
     }
 
     /// The birth that goes on record for a block that is about to be moved, of which the map shows
@@ -194,13 +198,13 @@ impl Engine {
         if moved.birth > Lsn(0) {
             return moved.birth;
         }
-        let durable = self.lsns.used(self.lsns.durable());
+        let durable = self.durability.lsns.used(self.durability.lsns.durable());
         if moved.key.volume() != VolumeId::SHARED {
             return durable;
         }
-        let incarnation = self.volumes.get(VolumeId::SHARED).map_or(0, |v| {
+        let incarnation = self.map.volumes.get(VolumeId::SHARED).map_or(0, |v| {
             v.map
-                .get(&self.volumes.arena, moved.key.lba())
+                .get(&self.map.volumes.arena, moved.key.lba())
                 .incarnation()
         });
         Lsn(durable
@@ -217,24 +221,29 @@ impl Engine {
         checksum: u32,
         payload: Payload,
     ) {
-        self.ledger.move_others();
+        self.space.ledger.move_others();
         // Who read it may have come by a reference: what is moved is the content.
         let shared = self
+            .map
             .volumes
             .get(key.volume())
-            .and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
+            .and_then(|v| v.map.get(&self.map.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
-        if !self.pool.read_only && self.pending.is_settled(key) && self.cleaner.takes_repairs() {
+        if !self.pool.read_only
+            && self.log.pending.is_settled(key)
+            && self.space.cleaner.takes_repairs()
+        {
             // What no checkpoint kept replays was durable before the oldest of them.
             let is_old = self
+                .space
                 .segments
                 .get(self.pool.codec.segment(from))
                 .last_checkpoint
-                < self.checkpoint.kept_oldest;
+                < self.durability.checkpoint.kept_oldest;
             let written_by = if birth > Lsn(0) || is_old {
                 birth
             } else {
-                self.checkpoint.applied()
+                self.durability.checkpoint.applied()
             };
             let repair = Move {
                 key,
@@ -244,7 +253,7 @@ impl Engine {
                 payload,
                 stream: None,
             };
-            self.cleaner.repairs.waiting.push_back(Waiting {
+            self.space.cleaner.repairs.waiting.push_back(Waiting {
                 asker,
                 repair,
                 written_by,
@@ -255,13 +264,14 @@ impl Engine {
     /// True if no repair waits, and all are where they belong. (What is moved for other reasons
     /// does not count.)
     pub(crate) fn repairs_committed(&self) -> bool {
-        self.cleaner.repairs.is_empty()
-            && self.stream(STREAM_CLEANED).committed >= self.cleaner.repairs.last
+        self.space.cleaner.repairs.is_empty()
+            && self.stream(STREAM_CLEANED).committed >= self.space.cleaner.repairs.last
     }
 
     /// Seals the part-filled batch that the last repairs lie in, if nothing else will soon.
     pub(crate) fn hurry_repairs(&mut self, out: &mut Outbox) {
-        if self.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).in_flight.is_empty() {
+        if self.space.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).in_flight.is_empty()
+        {
             self.seal(STREAM_CLEANED, out);
         }
     }

@@ -12,13 +12,13 @@ use windrow_types::{BLOCK_BYTES, SegmentId};
 impl Engine {
     /// True if enough is free or coming free.
     pub(crate) fn is_clean_enough(&self) -> bool {
-        let coming = self.segments.free_count() + self.segments.dead_count()
-            - self.segments.dead_in_replay_count();
+        let coming = self.space.segments.free_count() + self.space.segments.dead_count()
+            - self.space.segments.dead_in_replay_count();
         let missing = (self.segments_wanted() as usize)
             .saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
         // Each victim gives one; what it needs beyond that it takes.
-        let gives =
-            (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
+        let gives = (2 * self.space.cleaner.victim_count())
+            .saturating_sub(self.space.cleaner.segments_needed());
         coming + gives
             > self.floor(STREAM_USER)
                 + 1
@@ -32,35 +32,37 @@ impl Engine {
         if self.is_clean_enough() && self.has_room_for_repairs() {
             // (What is in the way of a new layout is looked at again as often as something in it
             // dies; elsewhere this may be much work for little.)
-            let touched = self.reshape.is_active() && self.segments.release_touched();
-            if self.segments.release_tried() || touched {
+            let touched = self.reshape.is_active() && self.space.segments.release_touched();
+            if self.space.segments.release_tried() || touched {
                 self.reshape.look_again();
-                self.cleaner.again = true;
+                self.space.cleaner.again = true;
             }
         }
         loop {
-            if self.is_clean_enough() || self.cleaner.segments_needed() >= self.outputs() {
+            if self.is_clean_enough() || self.space.cleaner.segments_needed() >= self.outputs() {
                 return;
             }
-            let clock = self.counters.log_bytes / BLOCK_BYTES;
+            let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need =
-                self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
+            let need = self.wants_room()
+                || self.durability.checkpoint.wants_segment()
+                || self.removal_wants_room();
             let is_without_progress = self.gains_without_progress()
-                && self.segments.gain_little(clock)
-                && !self.checkpoint.wants_segment();
+                && self.space.segments.gain_little(clock)
+                && !self.durability.checkpoint.wants_segment();
             let victim = if is_without_progress {
                 None
             } else {
-                self.segments
-                    .take_victim(clock, need, self.policy.placement())
+                self.space
+                    .segments
+                    .take_victim(clock, need, self.space.policy.placement())
             };
             if let Some((segment, price)) = victim {
                 self.note_victim(segment, price);
-                self.opportunity_cost_victim(self.segments.garbage(segment));
+                self.opportunity_cost_victim(self.space.segments.garbage(segment));
                 self.begin_victim(segment);
             } else if let Some(segment) = if need {
-                self.segments.take_touched()
+                self.space.segments.take_touched()
             } else {
                 None
             } {
@@ -77,13 +79,16 @@ impl Engine {
     /// time.
     pub(super) fn outputs(&mut self) -> u32 {
         self.reduce_backlog();
-        let free = self.segments.free_count();
-        let beyond = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
+        let free = self.space.segments.free_count();
+        let beyond =
+            free.saturating_sub(self.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_futile() {
             // The next one may give something back, but a checkpoint must not pay for it, unless it
             // waits for a segment itself.
             return beyond
-                .max(u32::from(self.checkpoint.wants_segment() && free > 0))
+                .max(u32::from(
+                    self.durability.checkpoint.wants_segment() && free > 0,
+                ))
                 .min(1);
         }
         beyond.clamp(1, MAX_VICTIMS as u32)
@@ -91,8 +96,8 @@ impl Engine {
 
     /// Begins to empty a segment that was taken out of the candidates.
     pub(crate) fn begin_victim(&mut self, segment: SegmentId) {
-        self.counters.victims += 1;
-        let (live, dead) = self.segments.live_and_dead_blocks(segment);
+        self.observe.counters.victims += 1;
+        let (live, dead) = self.space.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
         let victim = Victim {
             segment,
@@ -112,10 +117,10 @@ impl Engine {
             lost_index: false,
             gain,
             gives: self.gain_parts(segment),
-            weight: self.segments.get(segment).weight(),
+            weight: self.space.segments.get(segment).weight(),
             needs: self.segments_for(segment),
         };
-        self.ledger.begin_victim(victim.needs);
+        self.space.ledger.begin_victim(victim.needs);
         // A victim of a wide zone may need several segments of a narrow one.
         let has_unequal_segments = self
             .pool
@@ -123,20 +128,20 @@ impl Engine {
             .current()
             .any(|zone| zone.shape != *self.pool.zones.shape(segment));
         if has_unequal_segments
-            || self.segments.get(segment).damaged
-            || self.segments.quarantined_for_damage_count() > 0
+            || self.space.segments.get(segment).damaged
+            || self.space.segments.quarantined_for_damage_count() > 0
         {
-            self.ledger.move_others();
+            self.space.ledger.move_others();
         }
-        self.cleaner.victims.insert(victim);
+        self.space.cleaner.victims.insert(victim);
     }
 
     /// Where there is damage and space is short, a victim is read before anything of it is moved
     /// (`clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
-        let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
-        let is_damaged =
-            self.segments.get(segment).damaged || self.segments.quarantined_for_damage_count() > 0;
+        let has_moves = usize::from(self.space.segments.get(segment).stream) != STREAM_CHECKPOINT;
+        let is_damaged = self.space.segments.get(segment).damaged
+            || self.space.segments.quarantined_for_damage_count() > 0;
         has_moves && is_damaged && !self.has_room_for_repairs()
     }
 }

@@ -118,10 +118,11 @@ impl Engine {
         let mut contents = Vec::with_capacity(group.len());
         for (number, id) in group {
             let content = self
+                .map
                 .volumes
                 .get(VolumeId::SHARED)
                 .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&self.volumes.arena, Lba(u64::from(*id)))
+                    v.map.get(&self.map.volumes.arena, Lba(u64::from(*id)))
                 });
             match content.has_payload() {
                 true => contents.push((content, *number, *id)),

@@ -396,7 +396,7 @@ impl Engine {
             );
         }
         if self.shared.pages.slots.is_empty() && self.pool.plan.index_pages > 0 {
-            let mapped = self.volumes.index_pages_mapped();
+            let mapped = self.map.volumes.index_pages_mapped();
             self.shared.pages = Pages::new(self.pool.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
             (pages.to_scan, pages.scan) =
@@ -408,8 +408,9 @@ impl Engine {
     fn may_write_index_pages(&self) -> bool {
         let is_flagged = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
             && self
+                .durability
                 .superblock_writer
-                .has_recorded(self.control.shared_ticket);
+                .has_recorded(self.admin.control.shared_ticket);
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 
@@ -479,7 +480,7 @@ impl Engine {
                 self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
                 &mut buf,
             );
-            let new = !self.volumes.index_page_entry(page).has_payload();
+            let new = !self.map.volumes.index_page_entry(page).has_payload();
             self.shared.hook_written_page(page, new, &list);
             self.shared.keep_list(list);
             let entry = Entry::Data {
@@ -518,7 +519,7 @@ impl Engine {
         if is_new {
             self.shared.pages.close_filling();
         }
-        let lsn = self.lsns.take(1);
+        let lsn = self.durability.lsns.take(1);
         self.queue_record(
             Entry::Covered {
                 first: lsn,
@@ -539,9 +540,9 @@ impl Engine {
 
     /// Where the next page goes, with its map page made sure of.
     fn next_index_page(&mut self) -> Option<u32> {
-        let more = self.volumes.index_pages_mapped() + self.shared.pages.coming
+        let more = self.map.volumes.index_pages_mapped() + self.shared.pages.coming
             < self.pool.plan.index_pages;
-        let (volumes, pages) = (&self.volumes, &mut self.shared.pages);
+        let (volumes, pages) = (&self.map.volumes, &mut self.shared.pages);
         let has_page = |page: u32| {
             volumes.get(VolumeId::INDEX).is_some_and(|v| {
                 v.map
@@ -550,7 +551,7 @@ impl Engine {
             })
         };
         let page = pages.next_slot(more, has_page)?;
-        let (v, arena) = self.volumes.get_mut(VolumeId::INDEX)?;
+        let (v, arena) = self.map.volumes.get_mut(VolumeId::INDEX)?;
         let index = u64::from(page) / MAP_PAGE_ENTRIES as u64;
         if v.map.slot(index).is_none() {
             let slot = v.map.ensure(arena, VolumeId::INDEX, index)?;
@@ -595,7 +596,7 @@ impl Engine {
 
     /// A page is to be read, unless too many are.
     fn want_page(&mut self, page: u32, from: Option<u64>, scan: bool) {
-        let entry = self.volumes.index_page_entry(page);
+        let entry = self.map.volumes.index_page_entry(page);
         let pages = &mut self.shared.pages;
         if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
             read.from = read.from.into_iter().chain(from).min();
@@ -622,7 +623,7 @@ impl Engine {
             let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else {
                 continue;
             };
-            let entry = self.volumes.index_page_entry(page);
+            let entry = self.map.volumes.index_page_entry(page);
             if !entry.has_payload() {
                 self.shared.pages.reads.remove(at);
                 continue;
@@ -655,7 +656,7 @@ impl Engine {
     }
 
     fn take_page(&mut self, at: u32, bytes: Option<Payload>) {
-        let last = self.lsns.last();
+        let last = self.durability.lsns.last();
         let shared = &mut self.shared;
         let Some(PageRead {
             page,
@@ -693,13 +694,13 @@ impl Engine {
             page,
             scan,
             &mut shared.index,
-            &mut self.volumes.ids,
+            &mut self.map.volumes.ids,
             &mut shared.sums.evicted,
         );
         if counting * INDEX_PAGE_RIPE < pages.entries.len() {
             pages.mark_ripe(page);
         } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
-            pages.resume(page, &self.volumes.ids);
+            pages.resume(page, &self.map.volumes.ids);
         }
     }
 
@@ -708,7 +709,7 @@ impl Engine {
         let Some(mut next) = self.shared.pages.scan else {
             return;
         };
-        if self.control.shutting_down() || self.pool.read_only {
+        if self.admin.control.shutting_down() || self.pool.read_only {
             self.shared.pages.scan = None;
             return;
         }

@@ -128,14 +128,16 @@ impl Engine {
             !matches!(fetch.stage, Stage::Answered)
                 || fetch.direct_since_ns.is_some() && !watch.was_late
         };
-        self.fetches
+        self.reads
+            .fetches
             .get(watch.fetch)
             .is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
     }
 
     /// True if the read of its own column is on its way.
     pub(crate) fn waits_for_own(&self, at: u32) -> bool {
-        self.fetches
+        self.reads
+            .fetches
             .get(at)
             .is_some_and(|fetch| fetch.direct_since_ns.is_some())
     }
@@ -150,7 +152,7 @@ impl Engine {
             self.pool.zones.locate(spec.segment),
         );
         let member = |column: Column| location.address(spec.row, column).0;
-        let owes = |column: Column| self.slow.has_many_outstanding(member(column));
+        let owes = |column: Column| self.reads.slow.has_many_outstanding(member(column));
         let mut columns: Vec<Column> = (0..shape.width)
             .filter(|column| is_related(shape, *column, spec.column.0))
             .map(Column)
@@ -162,7 +164,7 @@ impl Engine {
             (
                 owes(*column),
                 *column != spec.column,
-                self.slow.is_slow(member(*column)),
+                self.reads.slow.is_slow(member(*column)),
             )
         });
         let ready = columns.iter().filter(|column| !owes(**column)).count();
@@ -172,6 +174,7 @@ impl Engine {
     /// True if a fetch that is kept waiting could do without what it waits for.
     pub(crate) fn can_ask_more(&self, at: u32) -> bool {
         let Some(fetch) = self
+            .reads
             .fetches
             .get(at)
             .filter(|fetch| matches!(fetch.stage, Stage::Direct | Stage::Gathering))
@@ -186,7 +189,7 @@ impl Engine {
 
     /// Asks for what it lacks as if nothing were on its way.
     pub(crate) fn ask_more(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.stage = Stage::Gathering;
@@ -198,7 +201,7 @@ impl Engine {
 
     /// Its own column failed, or is not right.
     pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.own_is_bad = true;
@@ -207,7 +210,7 @@ impl Engine {
             // counted already.)
             let is_again = match fetch.spec.goal {
                 FetchGoal::Row { .. } => true,
-                FetchGoal::Doubt { doubt } => !self.scrub.is_found_by_map(doubt),
+                FetchGoal::Doubt { doubt } => !self.integrity.scrub.is_found_by_map(doubt),
                 _ => fetch.spec.singly,
             };
             let wrong = if is_again {
@@ -215,7 +218,7 @@ impl Engine {
             } else {
                 count_wrong(bytes, &fetch.spec.pieces)
             };
-            self.members.note_wrong_blocks(fetch.member, wrong);
+            self.drives.members.note_wrong_blocks(fetch.member, wrong);
         }
         fetch.gathered.is_new |= bytes.is_some();
         fetch.gathered.own = bytes;
@@ -230,7 +233,7 @@ impl Engine {
         buf: Option<Buf>,
         out: &mut Outbox,
     ) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         if matches!(fetch.stage, Stage::Answered) {
@@ -245,7 +248,7 @@ impl Engine {
 
     /// Goes on: rebuilds if there is enough, asks for what is lacking, waits, or gives up.
     pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         match fetch.stage {
@@ -276,7 +279,7 @@ impl Engine {
             needed.saturating_sub(come + coming)
         };
         self.ask_others(at, lacking, out);
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         if fetch.gathered.coming > 0 {
@@ -290,6 +293,7 @@ impl Engine {
         if fetch.spec.further().is_none() && fetch.gathered.ask_again() {
             self.ask_others(at, usize::MAX, out);
             if self
+                .reads
                 .fetches
                 .get(at)
                 .is_some_and(|fetch| fetch.gathered.coming > 0)
@@ -303,7 +307,7 @@ impl Engine {
     /// Asks for so many columns at most. Those that owe too much are asked for only if nothing is
     /// on its way otherwise.
     fn ask_others(&mut self, at: u32, most: usize, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get(at) else {
+        let Some(fetch) = self.reads.fetches.get(at) else {
             return;
         };
         let (columns, ready) = self.askable(fetch);
@@ -315,6 +319,7 @@ impl Engine {
         });
         for column in columns.into_iter().take(asked) {
             if self
+                .reads
                 .fetches
                 .get(at)
                 .is_some_and(|fetch| fetch.spec.column == column)
@@ -327,7 +332,7 @@ impl Engine {
     }
 
     pub(super) fn rebuild(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.stage = Stage::Rebuilding;
@@ -366,7 +371,7 @@ impl Engine {
     /// A rebuild job has run.
     pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
         let at = work.fetch;
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.under_way -= 1;
@@ -381,14 +386,14 @@ impl Engine {
         let (segment, goal, member) = (fetch.spec.segment, fetch.spec.goal, fetch.member);
         // A column that is only late, or was not asked for, is not known to be wrong; nor is one of
         // a device that has come since.
-        let is_same = fetch.came == self.members.list[member.index()].came;
+        let is_same = fetch.came == self.drives.members.list[member.index()].came;
         if fetch.own_is_bad
             && is_same
             && work.rebuilt.is_some()
             && !work.pieces.is_empty()
             && self.holds(member, segment)
         {
-            self.counters.repaired_reads += 1;
+            self.observe.counters.repaired_reads += 1;
             self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
         }
         self.finish_fetch(at, work.rebuilt, out);

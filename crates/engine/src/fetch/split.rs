@@ -32,7 +32,7 @@ impl Engine {
     /// Reads each row of each column by itself: a column of which one row can not be read has
     /// others all the same.
     pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         let (segment, first, rows, wanted) = (
@@ -53,7 +53,7 @@ impl Engine {
         if columns.is_empty() {
             return self.finish_fetch(at, None, out);
         }
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.own_is_bad = columns.contains(&wanted);
@@ -94,7 +94,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let buffers = self.memory.buffers.clone();
-        let Some(fetch) = self.fetches.get_mut(at) else {
+        let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
@@ -127,7 +127,7 @@ impl Engine {
             (0..spec.rows).map(|row| Piece::row(row, 0)).collect()
         };
         let parts = pieces.iter().map(|piece| (*piece, None)).collect();
-        let split = self.splits.insert(Split {
+        let split = self.reads.splits.insert(Split {
             goal: spec.goal,
             rows: spec.rows,
             parts,
@@ -162,7 +162,7 @@ impl Engine {
         bytes: Option<Payload>,
         out: &mut Outbox,
     ) {
-        let Some(split) = self.splits.get_mut(at) else {
+        let Some(split) = self.reads.splits.get_mut(at) else {
             return;
         };
         split.parts[row as usize].1 = bytes;
@@ -172,7 +172,7 @@ impl Engine {
         }
         let Some(Split {
             goal, rows, parts, ..
-        }) = self.splits.remove(at)
+        }) = self.reads.splits.remove(at)
         else {
             return;
         };
@@ -198,6 +198,7 @@ impl Engine {
     pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
         match goal {
             FetchGoal::Row { split, row } => self
+                .reads
                 .splits
                 .get_mut(split)
                 .map_or((goal, row), |split| (split.goal, row)),

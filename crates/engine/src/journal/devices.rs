@@ -101,10 +101,10 @@ impl Engine {
                 ..area
             });
         let left = left.filter(|area| area.members != 0);
-        let unusual = self
-            .volumes
-            .iter()
-            .find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
+        let unusual =
+            self.map.volumes.iter().find(|v| {
+                v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard
+            });
         if let Some(volume) =
             unusual.filter(|_| left.is_none() && self.pool.superblock.journals.internal.is_none())
         {
@@ -127,11 +127,16 @@ impl Engine {
     /// True if the log has all that was promised, and no round is under way, where the journal
     /// inside the members is about to move; if not, it asks for that.
     pub(crate) fn journal_has_left(&mut self) -> bool {
-        if !self.journal.moves {
+        if !self.durability.journal.moves {
             return true;
         }
-        self.journal.by_log = self.journal.by_log.max(self.journal.durable_lsn);
-        self.journal.round.is_none() && self.lsns.durable() >= self.journal.durable_lsn
+        self.durability.journal.by_log = self
+            .durability
+            .journal
+            .by_log
+            .max(self.durability.journal.durable_lsn);
+        self.durability.journal.round.is_none()
+            && self.durability.lsns.durable() >= self.durability.journal.durable_lsn
     }
 
     fn set_journal_devices(&mut self, area: Option<JournalArea>) {
@@ -147,8 +152,8 @@ impl Engine {
         if !any {
             self.pool.superblock.journals.durable_lsn = Lsn(0);
         }
-        let last = self.lsns.last();
-        self.journal.set_devices(had, area, last);
+        let last = self.durability.lsns.last();
+        self.durability.journal.set_devices(had, area, last);
     }
 }
 

@@ -133,19 +133,19 @@ impl Engine {
             _ => horizon,
         };
         if after > durable_lsn {
-            self.journal.by_log = self.journal.by_log.max(after);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(after);
         }
         if after >= horizon {
-            self.journal.sums.both += u64::from(way == Way::Both);
+            self.durability.journal.sums.both += u64::from(way == Way::Both);
             return;
         }
         let works = self.make_records(after, horizon);
         let Some(through) = works.last().map(|work| work.header.last) else {
-            self.journal.sums.log_full += 1;
-            self.journal.by_log = horizon;
+            self.durability.journal.sums.log_full += 1;
+            self.durability.journal.by_log = horizon;
             return;
         };
-        self.journal.round = Some(Round {
+        self.durability.journal.round = Some(Round {
             after,
             through,
             stage: Stage::Writing,
@@ -154,8 +154,8 @@ impl Engine {
             since_ns: self.pool.now_ns,
         });
         self.note_round_for(through);
-        self.journal.sums.records += works.len() as u64;
-        self.journal.sums.both += u64::from(way == Way::Both);
+        self.durability.journal.sums.records += works.len() as u64;
+        self.durability.journal.sums.both += u64::from(way == Way::Both);
         out.jobs.extend(
             works
                 .into_iter()
@@ -165,12 +165,20 @@ impl Engine {
 
     /// How it is to be done, and what of the open batch fills rows.
     fn way(&mut self, horizon: Lsn, durable_lsn: Lsn) -> (Way, Option<FullRows>) {
-        if self.journal.rings.is_empty() || self.journal.moves || self.pool.read_only {
+        if self.durability.journal.rings.is_empty()
+            || self.durability.journal.moves
+            || self.pool.read_only
+        {
             return (Way::Log, None);
         }
-        self.journal.backlog.release(durable_lsn);
-        if !self.journal.backlog.covers(durable_lsn.next(), horizon) {
-            self.journal.sums.log_unlisted += 1;
+        self.durability.journal.backlog.release(durable_lsn);
+        if !self
+            .durability
+            .journal
+            .backlog
+            .covers(durable_lsn.next(), horizon)
+        {
+            self.durability.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
         let Some(mut situation) = self.situation(horizon) else {
@@ -188,13 +196,13 @@ impl Engine {
             });
         }
         let way = situation.way();
-        self.journal.sums.log_cheaper += u64::from(way == Way::Log);
+        self.durability.journal.sums.log_cheaper += u64::from(way == Way::Log);
         (way, rows)
     }
 
     /// What is known, but for what full rows would leave; `None`: there is no journal.
     fn situation(&self, horizon: Lsn) -> Option<Situation<'_>> {
-        let ring = self.journal.ring()?;
+        let ring = self.durability.journal.ring()?;
         let any = self
             .pool
             .zones
@@ -224,6 +232,7 @@ impl Engine {
         }
         let open = wasted_blocks.is_some();
         let dirty = self
+            .drives
             .members
             .list
             .iter()
@@ -251,6 +260,7 @@ impl Engine {
                     .is_some_and(|(first, _)| first <= horizon)
         };
         let (blocks, entries) = self
+            .durability
             .journal
             .backlog
             .entries
@@ -274,18 +284,24 @@ impl Engine {
             self.pool.superblock.epoch,
             self.durable_lsn(),
         );
-        let durable = if self.fault == InjectedFault::EarlyChunk {
+        let durable = if self.observe.fault == InjectedFault::EarlyChunk {
             durable_lsn
         } else {
-            self.lsns.durable()
+            self.durability.lsns.durable()
         };
-        let seq = &mut self.journal.seq;
-        let Some(ring) = self.journal.rings.get_mut(self.journal.at) else {
+        let seq = &mut self.durability.journal.seq;
+        let Some(ring) = self
+            .durability
+            .journal
+            .rings
+            .get_mut(self.durability.journal.at)
+        else {
             return Vec::new();
         };
         let granule = ring.area.granule;
         let mut works = Vec::new();
         let mut entries = self
+            .durability
             .journal
             .backlog
             .entries
@@ -354,6 +370,7 @@ impl Engine {
     /// A worker has encoded a record: write its copies.
     pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
         let Some(area) = self
+            .durability
             .journal
             .area()
             .copied()
@@ -362,8 +379,13 @@ impl Engine {
             return;
         };
         let bytes = work.records.first().map_or(0, |record| record.len());
-        self.journal.sums.record_bytes += bytes as u64;
-        if let Some(ring) = self.journal.rings.get_mut(self.journal.at) {
+        self.durability.journal.sums.record_bytes += bytes as u64;
+        if let Some(ring) = self
+            .durability
+            .journal
+            .rings
+            .get_mut(self.durability.journal.at)
+        {
             ring.shorten(&work.header, work.bytes_at_most(), bytes as u32);
         }
         let mut writes = 0;
@@ -372,7 +394,7 @@ impl Engine {
                 journal: buf.len() as u64,
                 ..Default::default()
             };
-            if let Some(spare) = self.exchanges.shadow_of(member) {
+            if let Some(spare) = self.drives.exchanges.shadow_of(member) {
                 let mut copy = self.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
                 self.send_write(
@@ -385,7 +407,7 @@ impl Engine {
                 );
                 writes += 1;
             }
-            if self.members.is_online(member) {
+            if self.drives.members.is_online(member) {
                 self.send_write(
                     member,
                     start + u64::from(work.header.offset),
@@ -397,7 +419,7 @@ impl Engine {
                 writes += 1;
             }
         }
-        if let Some(round) = &mut self.journal.round {
+        if let Some(round) = &mut self.durability.journal.round {
             round.left += writes;
         }
         self.journal_step_done(None, out);
@@ -415,8 +437,12 @@ impl Engine {
     }
 
     fn journal_step_done(&mut self, written: Option<MemberId>, out: &mut Outbox) {
-        let power_safe = self.journal.area().is_some_and(|area| area.power_safe);
-        let Some(round) = &mut self.journal.round else {
+        let power_safe = self
+            .durability
+            .journal
+            .area()
+            .is_some_and(|area| area.power_safe);
+        let Some(round) = &mut self.durability.journal.round else {
             return;
         };
         round.left -= 1;
@@ -430,16 +456,19 @@ impl Engine {
         );
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
-            self.stages.record(Times::JournalWrite, since_ns, now_ns);
+            self.observe
+                .stages
+                .record(Times::JournalWrite, since_ns, now_ns);
             let members = if power_safe { 0 } else { round.members };
             let flushed: Vec<MemberId> = self
+                .drives
                 .members
                 .online_members()
                 .into_iter()
                 .filter(|m| members >> m.0 & 1 == 1)
                 .collect();
-            self.journal.sums.member_flushes += flushed.len() as u64;
-            if let Some(round) = &mut self.journal.round {
+            self.durability.journal.sums.member_flushes += flushed.len() as u64;
+            if let Some(round) = &mut self.durability.journal.round {
                 round.left = flushed.len() as u32;
             }
             for member in &flushed {
@@ -449,9 +478,11 @@ impl Engine {
                 return;
             }
         } else {
-            self.stages.record(Times::JournalFlush, since_ns, now_ns);
+            self.observe
+                .stages
+                .record(Times::JournalFlush, since_ns, now_ns);
         }
-        if let Some(round) = &mut self.journal.round {
+        if let Some(round) = &mut self.durability.journal.round {
             round.stage = Stage::Recording;
         }
         self.end_journal_round(out);
@@ -461,33 +492,43 @@ impl Engine {
     /// `flush_round_check` calls again).
     pub(crate) fn end_journal_round(&mut self, out: &mut Outbox) {
         let ended = self
+            .durability
             .journal
             .round
             .as_ref()
             .is_some_and(|round| round.stage == Stage::Recording);
-        if !ended || self.members.unrecorded_loss || self.pool.stopped.is_some() {
+        if !ended || self.drives.members.unrecorded_loss || self.pool.stopped.is_some() {
             return;
         }
-        let durable = self.lsns.durable();
+        let durable = self.durability.lsns.durable();
         let Some(round) = self
+            .durability
             .journal
             .round
-            .take_if(|round| round.after <= durable.max(self.journal.durable_lsn))
+            .take_if(|round| round.after <= durable.max(self.durability.journal.durable_lsn))
         else {
             return;
         };
         let is_in_place = |m: &MemberId| {
-            !self.members.list[m.index()].rebuilding && self.exchanges.shadowed_by(*m).is_none()
+            !self.drives.members.list[m.index()].rebuilding
+                && self.drives.exchanges.shadowed_by(*m).is_none()
         };
         let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && is_in_place(m);
-        if !self.members.online_members().iter().any(is_read_at_start) {
+        if !self
+            .drives
+            .members
+            .online_members()
+            .iter()
+            .any(is_read_at_start)
+        {
             // Not one copy that counts: the log has to do it.
-            self.journal.by_log = self.journal.by_log.max(round.through);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(round.through);
         } else {
-            self.journal.sums.rounds += 1;
-            self.journal.durable_lsn = self.journal.durable_lsn.max(round.through);
+            self.durability.journal.sums.rounds += 1;
+            self.durability.journal.durable_lsn =
+                self.durability.journal.durable_lsn.max(round.through);
             let durable_lsn = self.durable_lsn();
-            self.journal.backlog.release(durable_lsn);
+            self.durability.journal.backlog.release(durable_lsn);
         }
         // The devices may have gone while it was under way: then the log has to have what it
         // promised.

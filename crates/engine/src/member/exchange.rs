@@ -85,7 +85,7 @@ impl Engine {
             self.add_spare(member, uuid, size_bytes)?;
             return self.record_change(id, out);
         }
-        if self.exchanges.is_being_exchanged(member)
+        if self.drives.exchanges.is_being_exchanged(member)
             && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
         {
             return Err(refused(
@@ -116,7 +116,7 @@ impl Engine {
                 return Err(refused(member, "it is in use; take it out first"));
             }
             MemberChange::Settle => {
-                self.exchanges.settling.push((id, member));
+                self.drives.exchanges.settling.push((id, member));
                 return Ok(());
             }
             MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
@@ -132,15 +132,15 @@ impl Engine {
                 self.exchange(member, uuid, size_bytes, spare)?;
             }
             MemberChange::Prepare { spare } => self.prepare(member, spare)?,
-            MemberChange::Switch => return self.exchanges.begin_switch(id, member),
+            MemberChange::Switch => return self.drives.exchanges.begin_switch(id, member),
             MemberChange::Switched => self.end_switch(member, out)?,
             MemberChange::Thaw => self.give_up_switch(member, out)?,
             MemberChange::Serve {
                 granule,
                 power_safe,
             } => {
-                self.exchanges.check_no_shadow(member)?;
-                self.members.check_owned(member)?;
+                self.drives.exchanges.check_no_shadow(member)?;
+                self.drives.members.check_owned(member)?;
                 self.add_journal_device(member, granule, power_safe)?;
                 self.take_part(member);
             }
@@ -162,8 +162,8 @@ impl Engine {
 
     /// A new generation tells of the change; the answer waits for it.
     fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
-        let ticket = self.superblock_writer.request();
-        self.control.when_recorded(id, ticket);
+        let ticket = self.durability.superblock_writer.request();
+        self.admin.control.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Engine {
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let (record, slot) = (
             &self.pool.superblock.members[member.index()],
-            &self.members.list[member.index()],
+            &self.drives.members.list[member.index()],
         );
         if record.state == MemberState::Spare && slot.in_flight > 0 {
             // It takes part in superblocks while the pool is about to grow over it, and a scrub
@@ -199,15 +199,15 @@ impl Engine {
 
     /// That the pool continues if a member that is in use is lost now.
     fn must_do_without(&mut self, member: MemberId) -> Changed {
-        if !self.members.list[member.index()].online {
+        if !self.drives.members.list[member.index()].online {
             return Err(refused(member, "it is out of use already"));
         }
-        self.members.list[member.index()].online = false;
+        self.drives.members.list[member.index()].online = false;
         let (holds, must_stop) = (
-            super::redundancy_holds(&self.pool.zones, &self.members.list),
+            super::redundancy_holds(&self.pool.zones, &self.drives.members.list),
             self.must_stop_without(),
         );
-        self.members.list[member.index()].online = true;
+        self.drives.members.list[member.index()].online = true;
         if !holds {
             return Err(refused(
                 member,
@@ -280,9 +280,10 @@ impl Engine {
             ));
         }
         spare.map_or(Ok(()), |spare| {
-            self.members
+            self.drives
+                .members
                 .check_owned(spare)
-                .and_then(|()| self.exchanges.check_no_shadow(spare))
+                .and_then(|()| self.drives.exchanges.check_no_shadow(spare))
         })?;
         self.change_member(member, Change::Exchange)
             .map_err(|why| refused(member, why))?;
@@ -306,9 +307,9 @@ impl Engine {
 
     /// Another device is in the member's place: what was counted of the old one is none of its own.
     pub(super) fn forget_device(&mut self, member: MemberId) {
-        let stats = std::mem::take(&mut self.members.list[member.index()].stats);
-        add(&mut self.members.former, &stats.written);
-        self.slow.forget(member);
+        let stats = std::mem::take(&mut self.drives.members.list[member.index()].stats);
+        add(&mut self.drives.members.former, &stats.written);
+        self.reads.slow.forget(member);
     }
 
     /// The driver must have put another device in its place only when nothing was in flight to the
@@ -322,25 +323,31 @@ impl Engine {
 
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
-        let m = &self.members.list[member.index()];
+        let m = &self.drives.members.list[member.index()];
         let is_at_rest = m.in_flight == 0
-            || (self.fault == InjectedFault::EarlySettle && m.in_flight == m.disowned);
-        !m.online && is_at_rest && self.superblock_writer.has_recorded(m.lost_ticket)
+            || (self.observe.fault == InjectedFault::EarlySettle && m.in_flight == m.disowned);
+        !m.online
+            && is_at_rest
+            && self
+                .durability
+                .superblock_writer
+                .has_recorded(m.lost_ticket)
     }
 
     /// From now on the member gets every write, and is rebuilt.
     fn take_part(&mut self, member: MemberId) {
-        let slot = &mut self.members.list[member.index()];
+        let slot = &mut self.drives.members.list[member.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
         slot.came += 1;
         slot.left = None;
         // A checkpoint that is being written may have copied the segments' records before this.
-        self.pool.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
+        self.pool.superblock.members[member.index()].listed_from =
+            self.durability.checkpoint.current() + 1;
         let missed_from = self.pool.superblock.members[member.index()].missed_from;
         for segment in self.pool.zones.clone().segments() {
-            let missed = missed_segments(self.segments.get(segment), missed_from)
+            let missed = missed_segments(self.space.segments.get(segment), missed_from)
                 && self.members_of(segment) >> member.0 & 1 == 1;
-            let s = self.segments.get_mut(segment);
+            let s = self.space.segments.get_mut(segment);
             let stale = if missed {
                 s.stale | 1 << member.0
             } else {
@@ -349,7 +356,7 @@ impl Engine {
             // Also if it was stale here before: the table may have been written while the member
             // was away, without it.
             if stale != std::mem::replace(&mut s.stale, stale) || missed {
-                self.segments.mark_dirty(segment);
+                self.space.segments.mark_dirty(segment);
             }
         }
         self.raise_barrier();
@@ -358,7 +365,7 @@ impl Engine {
 
     /// No rebuild begins before all that is sealed by now is committed.
     pub(super) fn raise_barrier(&mut self) {
-        self.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
+        self.drives.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
     }
 
     /// True if every batch that was sealed before the last member came in is committed: then it is
@@ -366,7 +373,7 @@ impl Engine {
     pub(crate) fn behind_barrier(&self) -> bool {
         STREAMS
             .into_iter()
-            .zip(self.exchanges.barrier)
+            .zip(self.drives.exchanges.barrier)
             .all(|(stream, barrier)| {
                 self.stream(stream)
                     .in_flight
@@ -395,7 +402,7 @@ impl Engine {
                 format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be"),
             ));
         }
-        if self.members.list.get(member.index()).is_some() {
+        if self.drives.members.list.get(member.index()).is_some() {
             // The last one may have left just now.
             self.check_settled(member)?;
         }
@@ -405,7 +412,7 @@ impl Engine {
                 MemberState::Removed,
                 0,
             ));
-            self.members.list.push(Member::default());
+            self.drives.members.list.push(Member::default());
         }
         self.change_member(member, Change::Add)
             .map_err(|why| refused(member, why))?;
@@ -418,11 +425,11 @@ impl Engine {
     /// Those of the waiting that are settled now.
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
         // (Another device may come in its place, so nothing may be on it alone.)
-        let settling = std::mem::take(&mut self.exchanges.settling);
+        let settling = std::mem::take(&mut self.drives.exchanges.settling);
         let (ready, waiting) = settling
             .into_iter()
             .partition(|(_, member)| self.is_out(*member) && !self.journal_needs(*member));
-        self.exchanges.settling = waiting;
+        self.drives.exchanges.settling = waiting;
         ready
             .into_iter()
             .map(|(id, _): (ControlId, MemberId)| id)

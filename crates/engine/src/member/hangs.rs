@@ -27,8 +27,8 @@ impl Members {
 impl Engine {
     /// For each member, for how many nanoseconds it hangs; 0: it does not.
     pub(crate) fn hangs_for_ns(&self) -> Vec<u64> {
-        let mut hangs = vec![0u64; self.members.list.len()];
-        for under_way in self.members.in_flight.iter() {
+        let mut hangs = vec![0u64; self.drives.members.list.len()];
+        for under_way in self.drives.members.in_flight.iter() {
             let bound = match under_way.purpose {
                 Purpose::Disowned { .. } => continue,
                 // Some drives take minutes for them, and hardly anybody waits.
@@ -46,18 +46,18 @@ impl Engine {
 
     /// Tells which members hang, and which do not any more.
     pub(crate) fn hang_step(&mut self, out: &mut Outbox) {
-        let due_ns = self.members.hang_look_ns;
+        let due_ns = self.drives.members.hang_look_ns;
         if self.pool.now_ns < due_ns {
             return;
         }
-        self.members.hang_look_ns = self.pool.now_ns + HANG_LOOK_NS;
+        self.drives.members.hang_look_ns = self.pool.now_ns + HANG_LOOK_NS;
         if self.pool.now_ns > due_ns + HANG_LOOK_NS / 4 {
             return;
         }
         for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns()) {
             let (record, state) = (
                 self.pool.superblock.members[member.index()].state,
-                &mut self.members.list[member.index()],
+                &mut self.drives.members.list[member.index()],
             );
             let has_hung = std::mem::replace(&mut state.hangs, hangs_ns > 0);
             if state.hangs && !has_hung {

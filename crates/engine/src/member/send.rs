@@ -163,8 +163,8 @@ impl Engine {
         _out: &mut Outbox,
     ) {
         let (class, cost) = (self.class_of(&purpose), scheduler::cost(&op));
-        self.members.list[member.index()].in_flight += 1;
-        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay {
+        self.drives.members.list[member.index()].in_flight += 1;
+        let tag = IoTag(u64::from(self.drives.members.in_flight.insert(UnderWay {
             member,
             purpose,
             class,
@@ -172,10 +172,10 @@ impl Engine {
             went_ns: u64::MAX,
         })));
         let command = MemberCommand { member, tag, op };
-        if self.scheduler.lanes.begin(member, class, cost) {
+        if self.drives.scheduler.lanes.begin(member, class, cost) {
             return self.go(command, class, written);
         }
-        self.scheduler.lanes.hold(
+        self.drives.scheduler.lanes.hold(
             member,
             class,
             cost,
@@ -214,36 +214,41 @@ impl Engine {
 
     /// A command goes: it is counted. To a device that is being exchanged it goes later.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
-        if self.exchanges.is_frozen(command.member) {
-            return self.scheduler.frozen.push((command, class, *written));
+        if self.drives.exchanges.is_frozen(command.member) {
+            return self
+                .drives
+                .scheduler
+                .frozen
+                .push((command, class, *written));
         }
-        if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
+        if let Some(under_way) = self.drives.members.in_flight.get_mut(command.tag.0 as u32) {
             under_way.went_ns = self.pool.now_ns;
         }
-        let stats = &mut self.members.list[command.member.index()].stats;
+        let stats = &mut self.drives.members.list[command.member.index()].stats;
         match &command.op {
             MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
             MemberOp::Flush => stats.flushes += 1,
             MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
             MemberOp::Write { .. } => add(&mut stats.written, written),
         }
-        self.scheduler.going[class as usize].push(command);
+        self.drives.scheduler.going[class as usize].push(command);
     }
 
     /// A user reads or flushes.
     pub(crate) fn note_prompt(&mut self) {
-        self.scheduler.prompt_ns = Some(self.pool.now_ns);
+        self.drives.scheduler.prompt_ns = Some(self.pool.now_ns);
         let load = Load {
             users: true,
             prompt: true,
-            ..self.scheduler.lanes.load()
+            ..self.drives.scheduler.lanes.load()
         };
-        self.scheduler.lanes.set_load(load);
+        self.drives.scheduler.lanes.set_load(load);
     }
 
     /// Looks who is about: at the begin of `apply`, and at its end.
     pub(crate) fn look_at_load(&mut self) {
         let prompt = self
+            .drives
             .scheduler
             .prompt_ns
             .is_some_and(|at| self.pool.now_ns < at + USERS_ABOUT_NS);
@@ -254,10 +259,10 @@ impl Engine {
                 || !self.is_settled_after_start()
         };
         let short = (self.wants_room() && no_room())
-            || self.checkpoint.wants_segment()
-            || self.control.shutting_down();
-        self.scheduler.lanes.set_load(Load {
-            users: self.users.are_about(self.pool.now_ns),
+            || self.durability.checkpoint.wants_segment()
+            || self.admin.control.shutting_down();
+        self.drives.scheduler.lanes.set_load(Load {
+            users: self.observe.users.are_about(self.pool.now_ns),
             prompt,
             short,
         });
@@ -266,10 +271,10 @@ impl Engine {
     /// Devices that were being exchanged are where they belong: what was kept back goes, in its
     /// order. What was for `gone` will end as failed.
     pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
-        for (command, class, written) in std::mem::take(&mut self.scheduler.frozen) {
+        for (command, class, written) in std::mem::take(&mut self.drives.scheduler.frozen) {
             match gone {
                 Some(gone) if gone == command.member => {
-                    self.scheduler.cancel_frozen(command, class)
+                    self.drives.scheduler.cancel_frozen(command, class)
                 }
                 _ => self.go(command, class, &written),
             }
@@ -285,23 +290,31 @@ impl Engine {
             _ => None,
         };
         let frozen = self
+            .drives
             .scheduler
             .frozen
             .iter()
             .map(|(command, ..)| command)
             .filter(|command| command.member == to);
-        let held = self.scheduler.lanes.held_for(to).map(|held| &held.command);
+        let held = self
+            .drives
+            .scheduler
+            .lanes
+            .held_for(to)
+            .map(|held| &held.command);
         let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
-        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.scheduler.frozen)
+        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.drives.scheduler.frozen)
             .into_iter()
             .partition(|(command, ..)| command.member == from);
-        self.scheduler.frozen = rest;
+        self.drives.scheduler.frozen = rest;
         for (command, class, _) in &frozen {
-            self.scheduler
+            self.drives
+                .scheduler
                 .lanes
                 .end(from, *class, scheduler::cost(&command.op));
         }
         let held = self
+            .drives
             .scheduler
             .lanes
             .cancel(from)
@@ -314,12 +327,13 @@ impl Engine {
         {
             let wanted = offset_of(&command).is_some_and(|offset| !waits.contains(&offset));
             let Some(under_way) = self
+                .drives
                 .members
                 .in_flight
                 .get_mut(command.tag.0 as u32)
                 .filter(|_| wanted)
             else {
-                self.scheduler.cancelled.push_back(command);
+                self.drives.scheduler.cancelled.push_back(command);
                 continue;
             };
             match under_way.purpose {
@@ -336,18 +350,18 @@ impl Engine {
                 }
                 Purpose::JournalWrite => {}
                 _ => {
-                    self.scheduler.cancelled.push_back(command);
+                    self.drives.scheduler.cancelled.push_back(command);
                     continue;
                 }
             }
             (under_way.member, command.member) = (to, to);
             let (class, cost) = (under_way.class, under_way.cost);
-            self.members.list[from.index()].in_flight -= 1;
-            self.members.list[to.index()].in_flight += 1;
-            if self.scheduler.lanes.begin(to, class, cost) {
+            self.drives.members.list[from.index()].in_flight -= 1;
+            self.drives.members.list[to.index()].in_flight += 1;
+            if self.drives.scheduler.lanes.begin(to, class, cost) {
                 self.go(command, class, &written);
             } else {
-                self.scheduler.lanes.hold(
+                self.drives.scheduler.lanes.hold(
                     to,
                     class,
                     cost,
@@ -361,17 +375,18 @@ impl Engine {
     /// Nothing that went to a member is waited for any more, as it is being taken out of service:
     /// it will end as failed. Its number stays taken until it comes back.
     pub(crate) fn disown(&mut self, member: MemberId) {
-        self.scheduler.cancel_held(member);
-        if self.fault == InjectedFault::KeptWaiting {
+        self.drives.scheduler.cancel_held(member);
+        if self.observe.fault == InjectedFault::KeptWaiting {
             return;
         }
         let cancelled: BTreeSet<u64> = self
+            .drives
             .scheduler
             .cancelled
             .iter()
             .map(|command| command.tag.0)
             .collect();
-        for (number, under_way) in self.members.in_flight.iter_mut() {
+        for (number, under_way) in self.drives.members.in_flight.iter_mut() {
             if under_way.member != member
                 || under_way.purpose.is_disowned()
                 || cancelled.contains(&u64::from(number))
@@ -380,30 +395,35 @@ impl Engine {
             }
             let changes = !under_way.purpose.is_read();
             let purpose = std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes });
-            self.members.list[member.index()].disowned += 1;
-            self.scheduler.disowned.push_back((member, purpose));
+            self.drives.members.list[member.index()].disowned += 1;
+            self.drives.scheduler.disowned.push_back((member, purpose));
         }
     }
 
     /// Nothing that has not gone goes any more: the pool has stopped.
     pub(crate) fn cancel_all_held(&mut self) {
-        (0..self.members.list.len() as u8)
-            .for_each(|member| self.scheduler.cancel_held(MemberId(member)));
+        (0..self.drives.members.list.len() as u8)
+            .for_each(|member| self.drives.scheduler.cancel_held(MemberId(member)));
     }
 
     /// Ends what was cancelled or disowned; true if there was something.
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
-        let any = !(self.scheduler.cancelled.is_empty() && self.scheduler.disowned.is_empty());
-        while let Some((member, purpose)) = self.scheduler.disowned.pop_front() {
+        let any = !(self.drives.scheduler.cancelled.is_empty()
+            && self.drives.scheduler.disowned.is_empty());
+        while let Some((member, purpose)) = self.drives.scheduler.disowned.pop_front() {
             match purpose {
                 // Nothing follows: what is not known to be wrong is not to be written, nor told of.
-                Purpose::Label(_) => self.scrub.label_given_up(),
+                Purpose::Label(_) => self.integrity.scrub.label_given_up(),
                 purpose => self.command_ended(member, purpose, None, true, out),
             }
         }
-        while let Some(MemberCommand { member, tag, .. }) = self.scheduler.cancelled.pop_front() {
-            if let Some(UnderWay { purpose, .. }) = self.members.in_flight.remove(tag.0 as u32) {
-                self.members.list[member.index()].in_flight -= 1;
+        while let Some(MemberCommand { member, tag, .. }) =
+            self.drives.scheduler.cancelled.pop_front()
+        {
+            if let Some(UnderWay { purpose, .. }) =
+                self.drives.members.in_flight.remove(tag.0 as u32)
+            {
+                self.drives.members.list[member.index()].in_flight -= 1;
                 self.command_ended(member, purpose, None, true, out);
             }
         }
@@ -412,12 +432,12 @@ impl Engine {
 
     /// The end of an `apply`: what is held and may go goes, and everything leaves by class.
     pub(crate) fn scheduler(&mut self, out: &mut Outbox) {
-        if self.scheduler.held() > 0 {
+        if self.drives.scheduler.held() > 0 {
             self.look_at_load();
             while let Some((HeldCommand { command, written }, class, since_ns)) =
-                self.scheduler.lanes.next()
+                self.drives.scheduler.lanes.next()
             {
-                self.stages.record(
+                self.observe.stages.record(
                     if class == Class::Foreground {
                         Stage::HeldForeground
                     } else {
@@ -429,7 +449,7 @@ impl Engine {
                 self.go(command, class, &written);
             }
         }
-        for going in &mut self.scheduler.going {
+        for going in &mut self.drives.scheduler.going {
             out.commands.append(going);
         }
     }

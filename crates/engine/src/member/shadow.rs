@@ -170,7 +170,7 @@ impl Engine {
                 ),
             ));
         }
-        let m = &self.members.list[member.index()];
+        let m = &self.drives.members.list[member.index()];
         if !m.online || m.rebuilding || self.is_journal_device(member) {
             return Err(refused(
                 member,
@@ -180,7 +180,9 @@ impl Engine {
         let mut others = (0..self.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|other| *other != spare);
-        if self.exchanges.has_shadow() || others.any(|other| self.replaced_by(other).is_some()) {
+        if self.drives.exchanges.has_shadow()
+            || others.any(|other| self.replaced_by(other).is_some())
+        {
             return Err(refused(
                 member,
                 "another replacement has not ended; try again when it has, or remove its spare",
@@ -192,27 +194,27 @@ impl Engine {
                 "the pool is growing, or a member leaves it; try again when that has ended",
             ));
         }
-        if self.members.list[spare.index()].in_flight > 0 {
+        if self.drives.members.list[spare.index()].in_flight > 0 {
             return Err(refused(
                 spare,
                 "commands to its device have not ended; try again",
             ));
         }
         self.pool.superblock.members[spare.index()].replaces = Some(member);
-        let is_whole = self.fault == InjectedFault::EarlySwitch;
-        self.exchanges.shadow = Some(Shadow {
+        let is_whole = self.observe.fault == InjectedFault::EarlySwitch;
+        self.drives.exchanges.shadow = Some(Shadow {
             spare,
             of: member,
             is_whole,
             switch: Switch::Idle,
         });
-        let slot = &mut self.members.list[spare.index()];
+        let slot = &mut self.drives.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
         for segment in self.pool.zones.clone().segments() {
-            let missed = missed_segments(self.segments.get(segment), 0)
+            let missed = missed_segments(self.space.segments.get(segment), 0)
                 && self.members_of(segment) >> member.0 & 1 == 1;
-            let s = self.segments.get_mut(segment);
+            let s = self.space.segments.get_mut(segment);
             s.stale = if missed {
                 s.stale | 1 << spare.0
             } else {
@@ -232,21 +234,22 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<MemberId> {
         let shadow = self
+            .drives
             .exchanges
             .shadow
             .as_mut()
             .filter(|shadow| !shadow.is_whole && rebuilt.contains(&shadow.spare))?;
         shadow.is_whole = true;
         let (member, spare) = (shadow.of, shadow.spare);
-        self.members.list[spare.index()].rebuilding = false;
+        self.drives.members.list[spare.index()].rebuilding = false;
         out.notices.push(Notice::ReplacementReady { member, spare });
         Some(spare)
     }
 
     /// Goes on with an exchange that was asked for.
     pub(crate) fn switch_step(&mut self, out: &mut Outbox) {
-        let is_writing = self.superblock_writer.is_active();
-        let Some(shadow) = &mut self.exchanges.shadow else {
+        let is_writing = self.durability.superblock_writer.is_active();
+        let Some(shadow) = &mut self.drives.exchanges.shadow else {
             return;
         };
         if let Switch::Quiescing(id) = shadow.switch
@@ -257,6 +260,7 @@ impl Engine {
         let (of, spare) = (shadow.of, shadow.spare);
         if let Switch::Draining(id) = shadow.switch
             && !self
+                .drives
                 .members
                 .in_flight
                 .iter()
@@ -271,6 +275,7 @@ impl Engine {
     /// spare's.
     pub(super) fn end_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let Some(shadow) = self
+            .drives
             .exchanges
             .shadow
             .take_if(|shadow| shadow.of == member && shadow.switch == Switch::Drained)
@@ -287,18 +292,18 @@ impl Engine {
         let record = &mut self.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         self.forget_device(member);
-        let slot = &mut self.members.list[spare.index()];
+        let slot = &mut self.drives.members.list[spare.index()];
         slot.online = false;
         slot.dirty = false;
         let stats = std::mem::take(&mut slot.stats);
-        let slot = &mut self.members.list[member.index()];
+        let slot = &mut self.drives.members.list[member.index()];
         // A flush of the spare that was kept back is not sent any more: the next round flushes the
         // device.
         (slot.stats, slot.dirty) = (stats, true);
         slot.came += 1;
         // What is acknowledged from now on may be on the new device alone. A round of flushes that
         // is in flight proves nothing about it.
-        self.members.unrecorded_loss = true;
+        self.drives.members.unrecorded_loss = true;
         self.move_held(spare, member);
         self.thaw(None);
         out.notices.push(Notice::Replaced { member });
@@ -308,6 +313,7 @@ impl Engine {
     /// The devices are not exchanged after all, and are where they were.
     pub(super) fn give_up_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let Some(shadow) = self
+            .drives
             .exchanges
             .shadow
             .as_mut()
@@ -328,6 +334,7 @@ impl Engine {
     /// spare stays one.
     pub(crate) fn drop_shadow_with(&mut self, member: MemberId, out: &mut Outbox) {
         let Some(shadow) = self
+            .drives
             .exchanges
             .shadow
             .take_if(|shadow| shadow.of == member || shadow.spare == member)
@@ -347,10 +354,10 @@ impl Engine {
                 out,
             );
         }
-        let slot = &mut self.members.list[spare.index()];
+        let slot = &mut self.drives.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
         self.pool.superblock.members[spare.index()].replaces = None;
-        self.scheduler.cancel_held(spare);
+        self.drives.scheduler.cancel_held(spare);
         self.thaw(Some(spare));
         out.notices
             .push(Notice::ReplacementEnded { member: of, spare });

@@ -117,25 +117,26 @@ enum Step {
 impl Engine {
     /// Begins a generation if one is wanted and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
-        let is_due = !self.superblock_writer.is_active()
-            && !self.superblock_writer.has_recorded_all()
+        let is_due = !self.durability.superblock_writer.is_active()
+            && !self.durability.superblock_writer.has_recorded_all()
             && self.pool.stopped.is_none()
             && !self.pool.read_only;
         if !is_due {
             return;
         }
-        if self.exchanges.holds_superblocks() {
+        if self.drives.exchanges.holds_superblocks() {
             return;
         }
         if self.pool.superblock.journals.areas().next().is_some() {
             self.pool.superblock.journals.durable_lsn = self.durable_lsn();
         }
-        self.pool.superblock.parent_hash = self.superblock_writer.written_hash;
+        self.pool.superblock.parent_hash = self.durability.superblock_writer.written_hash;
         self.pool.superblock.generation = self.pool.superblock.generation.next();
-        self.superblock_writer
+        self.durability
+            .superblock_writer
             .begin(self.pool.superblock.content_hash());
-        let online: Vec<MemberId> = self.members.online_members();
-        self.superblock_writer.begin_step(online.len());
+        let online: Vec<MemberId> = self.drives.members.online_members();
+        self.durability.superblock_writer.begin_step(online.len());
         for member in online {
             let buf = superblock_image(&self.pool.superblock, member, &self.memory.buffers);
             let written = WrittenBytes {
@@ -154,24 +155,24 @@ impl Engine {
     }
 
     pub(super) fn superblock_step_done(&mut self, out: &mut Outbox) {
-        let step = self.superblock_writer.step_ended();
+        let step = self.durability.superblock_writer.step_ended();
         if self.pool.stopped.is_some() {
             return;
         }
         match step {
             Step::Pending => return,
             Step::Flush => {
-                let online = self.members.online_members();
-                self.superblock_writer.begin_flush(online.len());
+                let online = self.drives.members.online_members();
+                self.durability.superblock_writer.begin_flush(online.len());
                 for member in online {
                     self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
                 }
                 return;
             }
-            Step::Done => self.superblock_writer.end(),
+            Step::Done => self.durability.superblock_writer.end(),
         }
-        if self.superblock_writer.has_recorded_all() {
-            self.members.unrecorded_loss = false;
+        if self.durability.superblock_writer.has_recorded_all() {
+            self.drives.members.unrecorded_loss = false;
         }
         self.superblock_step(out);
         self.checkpoint_step(out);

@@ -32,8 +32,8 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let bytes = column.len();
-        self.rebuild.throttle.add(bytes as u64);
-        let at = self.rebuild.columns.insert(ColumnWrite {
+        self.integrity.rebuild.throttle.add(bytes as u64);
+        let at = self.integrity.rebuild.columns.insert(ColumnWrite {
             segment,
             member,
             offset,
@@ -46,8 +46,9 @@ impl Engine {
 
     /// Writes what comes next of a column. False: nothing does.
     fn write_piece(&mut self, at: u32, out: &mut Outbox) -> bool {
-        let beside_users = self.users.are_about(self.pool.now_ns);
+        let beside_users = self.observe.users.are_about(self.pool.now_ns);
         let Some(write) = self
+            .integrity
             .rebuild
             .columns
             .get_mut(at)
@@ -87,20 +88,29 @@ impl Engine {
 
     /// A piece of a column has been written, or not: then its member is not rebuilt any more.
     pub(crate) fn column_piece_written(&mut self, at: u32, failed: bool, out: &mut Outbox) {
-        let Some(member) = self.rebuild.columns.get(at).map(|write| write.member) else {
+        let Some(member) = self
+            .integrity
+            .rebuild
+            .columns
+            .get(at)
+            .map(|write| write.member)
+        else {
             return;
         };
-        let goes_on = !failed && self.members.is_online(member) && self.pool.stopped.is_none();
+        let goes_on =
+            !failed && self.drives.members.is_online(member) && self.pool.stopped.is_none();
         if goes_on && self.write_piece(at, out) {
             return;
         }
-        let Some(write) = self.rebuild.columns.remove(at) else {
+        let Some(write) = self.integrity.rebuild.columns.remove(at) else {
             return;
         };
-        self.rebuild
+        self.integrity
+            .rebuild
             .throttle
             .end(self.pool.now_ns, write.bytes as u64);
         if let Some(current) = self
+            .integrity
             .rebuild
             .current
             .iter_mut()

@@ -620,7 +620,7 @@ impl Engine {
     /// Makes sure of the page of the map with a block.
     fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
         let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.volumes.get_mut(key.volume()) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(key.volume()) else {
             return Ok(());
         };
         if v.map.slot(index).is_none() {

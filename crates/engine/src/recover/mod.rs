@@ -38,6 +38,7 @@ pub use salvage::{
 pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
+use crate::components::{Drives, Durability, Log, Map, Space};
 use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
@@ -351,10 +352,10 @@ impl Engine {
             buffers,
             options.read_only,
         );
-        for stream in engine
-            .streams
-            .iter_mut()
-            .filter(|stream| ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id))
+        for stream in
+            engine.log.streams.iter_mut().filter(|stream| {
+                ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)
+            })
         {
             // The older root that is kept need not name it.
             stream.usable_from = root.id;
@@ -365,27 +366,32 @@ impl Engine {
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);
-        engine.journal = crate::journal::Journal::new(
+        engine.durability.journal = crate::journal::Journal::new(
             &engine.pool.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
         if !options.read_only && !flush_aside(io, read_retired, spent) {
-            engine.journal.promise_no_more_than(outcome.restart.covered);
+            engine
+                .durability
+                .journal
+                .promise_no_more_than(outcome.restart.covered);
         }
-        report.notes.extend(engine.journal.note_unfit_journals(io));
+        report
+            .notes
+            .extend(engine.durability.journal.note_unfit_journals(io));
         engine.choose_journal();
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
         }
         engine.settle_reshape(map_bytes_wanted);
-        if !options.read_only && engine.volumes.wants_index() {
+        if !options.read_only && engine.map.volumes.wants_index() {
             engine.make_index();
         }
         if !options.read_only {
             engine.write_fence(io, spent)?;
         }
-        for (member, spent) in engine.members.list.iter_mut().zip(spent.iter()) {
+        for (member, spent) in engine.drives.members.list.iter_mut().zip(spent.iter()) {
             add(&mut member.stats.written, &spent.written);
             member.stats.flushes += spent.flushes;
         }
@@ -398,7 +404,7 @@ impl Engine {
         io: &mut dyn MemberIo,
         spent: &mut [MemberStats],
     ) -> Result<(), OpenError> {
-        let online = self.members.online_members();
+        let online = self.drives.members.online_members();
         for member in &online {
             io.flush(*member)?;
             spent[member.index()].flushes += 1;
@@ -627,42 +633,39 @@ fn build(
             zeroes: Payload::zeroes(),
             ones: Payload::ones(),
         },
-        members: members_of(&superblock, &online),
-        superblock_writer: SuperblockWriter::after(&superblock),
-        segments: tables.segments,
-        volumes: tables.volumes,
-        pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
-        lsns,
-        streams,
-        admission: Default::default(),
-        ranges: Default::default(),
-        shared: crate::dedup::Shared::after(restart.accepted),
-        fetches: Default::default(),
-        splits: Default::default(),
+        drives: Drives {
+            members: members_of(&superblock, &online),
+            exchanges: Default::default(),
+            scheduler: crate::member::Schedule::new(&limits),
+        },
+        map: Map {
+            volumes: tables.volumes,
+            ranges: Default::default(),
+        },
+        log: Log {
+            streams,
+            pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
+        },
+        space: Space {
+            segments: tables.segments,
+            cleaner: Default::default(),
+            ledger: Default::default(),
+            policy: crate::policy::Policy::plain(),
+        },
+        durability: Durability {
+            flush: Default::default(),
+            journal: Default::default(),
+            checkpoint,
+            superblock_writer: SuperblockWriter::after(&superblock),
+            lsns,
+        },
         reads: Default::default(),
-        flush: Default::default(),
-        journal: Default::default(),
-        cleaner: Default::default(),
-        checkpoint,
-        ledger: Default::default(),
-        control: Default::default(),
-        reduction: Default::default(),
-        verifications: Default::default(),
-        scrub: Default::default(),
-        rebuild: Default::default(),
-        exchanges: Default::default(),
-        users: Default::default(),
-        slow: Default::default(),
-        scheduler: crate::member::Schedule::new(&limits),
-        stages: Default::default(),
-        wall: Default::default(),
+        admission: Default::default(),
+        shared: crate::dedup::Shared::after(restart.accepted),
         reshape: Default::default(),
-        policy: crate::policy::Policy::plain(),
-        counters: Default::default(),
-        warmth: Default::default(),
-        survey: Default::default(),
-        damage: Default::default(),
-        fault: Default::default(),
+        integrity: Default::default(),
+        admin: Default::default(),
+        observe: Default::default(),
         pool: Pool {
             superblock,
             zones: tables.zones,
@@ -674,10 +677,14 @@ fn build(
             now_ns: 0,
         },
     };
-    debug_assert!(redundancy_holds(&engine.pool.zones, &engine.members.list));
-    engine.volumes.count_used();
-    engine.volumes.count_table_pages();
+    debug_assert!(redundancy_holds(
+        &engine.pool.zones,
+        &engine.drives.members.list
+    ));
+    engine.map.volumes.count_used();
+    engine.map.volumes.count_table_pages();
     let deleting: Vec<VolumeId> = engine
+        .map
         .volumes
         .iter()
         .filter(|v| v.record.state == VolumeState::Deleting)
@@ -689,7 +696,7 @@ fn build(
     engine.settle_streams();
     engine.settle_stale(root);
     // The next generation names this one by its content.
-    engine.superblock_writer = SuperblockWriter::after(&engine.pool.superblock);
+    engine.durability.superblock_writer = SuperblockWriter::after(&engine.pool.superblock);
     engine
 }
 
@@ -697,7 +704,12 @@ impl Engine {
     /// Brings streams and segment states together after recovery. A stream whose last batch ended
     /// its segment goes on at row 0 of the next one.
     fn settle_streams(&mut self) {
-        let open: Vec<_> = self.streams.iter().map(|s| s.position.segment).collect();
+        let open: Vec<_> = self
+            .log
+            .streams
+            .iter()
+            .map(|s| s.position.segment)
+            .collect();
         let oldest = self
             .pool
             .superblock
@@ -707,18 +719,21 @@ impl Engine {
             .map(|c| c.id)
             .min()
             .unwrap_or(0);
-        self.segments.settle(&self.pool.zones, &open, &[], oldest);
-        for stream in 0..self.streams.len() {
-            let position = self.streams[stream].position;
+        self.space
+            .segments
+            .settle(&self.pool.zones, &open, &[], oldest);
+        for stream in 0..self.log.streams.len() {
+            let position = self.log.streams[stream].position;
             if position.row == 0 && position.segment != SegmentId::NONE {
-                self.segments
-                    .open(position.segment, self.streams[stream].id);
+                self.space
+                    .segments
+                    .open(position.segment, self.log.streams[stream].id);
             }
         }
         let first_after_crash = self.pool.superblock.fences.len() > 1;
         if first_after_crash && !self.pool.read_only {
             // Keeps the list of fences short and the next recovery fast.
-            self.checkpoint.request();
+            self.durability.checkpoint.request();
         }
     }
 }

@@ -345,8 +345,8 @@ impl Engine {
                 buffers,
                 false,
             );
-            engine.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.journal = crate::journal::Journal::new(
+            engine.durability.superblock_writer = SuperblockWriter::after(&ruling.found);
+            engine.durability.journal = crate::journal::Journal::new(
                 &engine.pool.superblock.journals,
                 &journal.resume(journalled),
             );
@@ -602,7 +602,7 @@ fn shut_down(
     io: &mut dyn MemberIo,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<u64, OpenError> {
-    let pages = engine.volumes.arena.dirty_pages() as u64;
+    let pages = engine.map.volumes.arena.dirty_pages() as u64;
     let total = pages * windrow_types::BLOCK_BYTES;
     let mut events = vec![Event::Control(ControlRequest {
         id: ControlId(1),
@@ -614,12 +614,13 @@ fn shut_down(
         engine.apply(&mut events, &mut out);
         watch(RebuildProgress {
             phase: RebuildPhase::Write,
-            done: engine.counters.log_bytes.min(total),
+            done: engine.observe.counters.log_bytes.min(total),
             total,
         });
         if let Some(done) = out.control.pop() {
             return match done.result {
                 Ok(ControlReply::Done) => Ok(engine
+                    .drives
                     .members
                     .list
                     .iter()

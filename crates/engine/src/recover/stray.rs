@@ -159,14 +159,14 @@ impl Engine {
         if self.pool.read_only {
             return Ok(());
         }
-        let Some(segment) = self.segments.reserve() else {
+        let Some(segment) = self.space.segments.reserve() else {
             return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
         };
-        self.segments.open(segment, STREAM_CHECKPOINT);
+        self.space.segments.open(segment, STREAM_CHECKPOINT);
         self.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
         let codec = self.pool.codec;
         self.rewrite_pages_where(|address| segments.contains(&codec.segment(address)));
-        self.checkpoint.request();
+        self.durability.checkpoint.request();
         Ok(())
     }
 }

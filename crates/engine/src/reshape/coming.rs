@@ -80,10 +80,10 @@ impl Engine {
             });
         }
         for member in &members {
-            self.members.enter_service(*member);
+            self.drives.members.enter_service(*member);
         }
         self.pool.superblock.set_growing(true);
-        let ticket = self.superblock_writer.request();
+        let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             id,
             members,
@@ -110,7 +110,7 @@ impl Engine {
                 "the pool is growing just now, or about to lose a member; try again".into(),
             ));
         }
-        if self.exchanges.has_shadow() {
+        if self.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced: the pool can grow when that has ended".into(),
             ));
@@ -142,14 +142,14 @@ impl Engine {
             {
                 return refused(*member, why);
             }
-            self.members.check_owned(*member)?;
+            self.drives.members.check_owned(*member)?;
         }
         let mut members = Vec::with_capacity(MAX_MEMBERS);
         for member in (0..self.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|m| (old | new) >> m.0 & 1 == 1)
         {
-            let m = &self.members.list[member.index()];
+            let m = &self.drives.members.list[member.index()];
             if old >> member.0 & 1 == 1 && (!m.online || m.rebuilding) {
                 return refused(
                     member,
@@ -237,7 +237,7 @@ impl Engine {
 
     /// Goes on with bringing a new layout into force.
     pub(super) fn coming_step(&mut self, out: &mut Outbox) {
-        let writer = &self.superblock_writer;
+        let writer = &self.durability.superblock_writer;
         let is_recorded = |coming: &mut Coming| writer.has_recorded(coming.ticket);
         let Some(coming) = self.reshape.coming.take_if(is_recorded) else {
             return self.end_growing(out);
@@ -269,7 +269,7 @@ impl Engine {
         if idle && (!self.reshape.dropped || self.nobody_without_us()) {
             self.reshape.dropped = false;
             self.pool.superblock.set_growing(false);
-            self.superblock_writer.request();
+            self.durability.superblock_writer.request();
             self.superblock_step(out);
         }
     }
@@ -278,9 +278,9 @@ impl Engine {
     /// members in use.
     fn nobody_without_us(&self) -> bool {
         let in_use = |m: &usize| {
-            self.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
+            self.drives.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
         };
-        let in_use = (0..self.members.list.len())
+        let in_use = (0..self.drives.members.list.len())
             .filter(in_use)
             .fold(0u64, |mask, m| mask | 1 << m);
         nobody_without(self.pool.zones.zones(), in_use)
@@ -300,7 +300,7 @@ impl Engine {
         if self.must_stop_without() {
             return AfterLoss::Stop;
         }
-        let list = &self.members.list;
+        let list = &self.drives.members.list;
         let Some(mut coming) = self
             .reshape
             .coming
@@ -310,8 +310,8 @@ impl Engine {
         };
         for new in &coming.members {
             (
-                self.members.list[new.index()].online,
-                self.members.list[new.index()].rebuilding,
+                self.drives.members.list[new.index()].online,
+                self.drives.members.list[new.index()].rebuilding,
             ) = (false, false);
             // They may hang, and nobody takes a spare out of service.
             self.disown(*new);
@@ -324,7 +324,7 @@ impl Engine {
         // Until this is in force on all that are left, somebody may hold the generation with the
         // new layout.
         self.pool.superblock.set_growing(true);
-        let ticket = self.superblock_writer.request();
+        let ticket = self.durability.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
         self.reckon_plan();
@@ -339,7 +339,7 @@ impl Engine {
     /// True if the members that are not online can not be spared, as a layout comes into force or
     /// is taken back: whatever may be on record without them must not be able to go on by itself.
     pub(crate) fn must_stop_without(&self) -> bool {
-        let list = &self.members.list;
+        let list = &self.drives.members.list;
         self.reshape
             .coming
             .as_ref()
@@ -360,7 +360,7 @@ impl Engine {
     /// The new members are introduced: now they become members.
     fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
         // What failed meanwhile does not come in, and with a member lost the pool does not grow.
-        let mut members = (0..self.members.list.len() as u8)
+        let mut members = (0..self.drives.members.list.len() as u8)
             .map(MemberId)
             .filter(|m| {
                 coming
@@ -372,15 +372,16 @@ impl Engine {
             slot_state::slot_state(&self.pool.superblock.members[m.index()])
                 == slot_state::SlotState::Spare
         };
-        let lost = members
-            .find(|m| !self.members.is_online(*m) || (coming.members.contains(m) && !is_spare(m)));
+        let lost = members.find(|m| {
+            !self.drives.members.is_online(*m) || (coming.members.contains(m) && !is_spare(m))
+        });
         if let Some(member) = lost {
             for member in coming
                 .members
                 .iter()
                 .filter(|m| !self.pool.superblock.members[m.index()].is_in_use())
             {
-                self.members.leave_service(*member);
+                self.drives.members.leave_service(*member);
             }
             return self.refuse_layout(coming.id, member, out);
         }
@@ -390,7 +391,7 @@ impl Engine {
         }
         self.pool.superblock.zones = coming.zones.zones().to_vec();
         self.pool.superblock.set_growing(false);
-        let ticket = self.superblock_writer.request();
+        let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket: ticket,
@@ -402,7 +403,7 @@ impl Engine {
     /// The superblock with the new layout is in force.
     fn take_layout(&mut self, zones: ZoneMap, out: &mut Outbox) {
         self.pool.zones = zones;
-        self.segments.lay_over(&self.pool.zones);
+        self.space.segments.lay_over(&self.pool.zones);
         self.begin_reshape();
         let chunk = self
             .pool
@@ -422,10 +423,13 @@ impl Engine {
             .count_ones();
         out.notices.push(Notice::Grown {
             members,
-            segments: self.segments.older_count(),
+            segments: self.space.segments.older_count(),
         });
         // Whoever failed meanwhile was few enough.
-        debug_assert!(redundancy_holds(&self.pool.zones, &self.members.list));
+        debug_assert!(redundancy_holds(
+            &self.pool.zones,
+            &self.drives.members.list
+        ));
         self.ensure_next_segment();
     }
 }

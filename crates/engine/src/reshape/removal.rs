@@ -58,7 +58,7 @@ impl Engine {
         member: MemberId,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.exchanges.has_shadow() {
+        if self.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced: another one can leave when that has ended".into(),
             ));
@@ -81,7 +81,7 @@ impl Engine {
             .policy_for(&self.pool.superblock.properties.clone(), &plan)
             .map_err(ControlError::Invalid)?;
         let moves = self.moves_journal(member);
-        self.journal.set_moving(moves);
+        self.durability.journal.set_moving(moves);
         self.reshape.coming = Some(Coming {
             id,
             members: Vec::new(),
@@ -90,7 +90,7 @@ impl Engine {
             stage: Stage::Room,
             ticket: Ticket::default(),
         });
-        self.reshape.fits_from = self.lsns.last();
+        self.reshape.fits_from = self.durability.lsns.last();
         self.reshape.rest = Rest::default();
         self.reckon_plan();
         self.take_policy(policy);
@@ -120,7 +120,7 @@ impl Engine {
         if present >> member.0 & 1 == 0 {
             return refused(member, "it holds no data");
         }
-        let has_layouts = self.pool.zones.has_superseded() || self.segments.has_layers();
+        let has_layouts = self.pool.zones.has_superseded() || self.space.segments.has_layers();
         if self.reshape.coming.is_some() || has_layouts {
             return refused(
                 member,
@@ -143,7 +143,7 @@ impl Engine {
                 ),
             );
         }
-        if let Some(away) = self.members.first_away(present) {
+        if let Some(away) = self.drives.members.first_away(present) {
             return refused(
                 away,
                 "it is not there or not whole: a member is removed when all are; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
@@ -173,14 +173,14 @@ impl Engine {
                 used - usable
             ));
         }
-        let (pages, most) = (self.volumes.arena.used_pages(), plan.map_pages_max);
+        let (pages, most) = (self.map.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             return no_space(format!(
                 "the map has {pages} pages, {most} would be allowed afterwards: what is written lies too scattered; trim or delete something first"
             ));
         }
         // Ids are never given anew, and a start takes one beyond the end for damage.
-        let (ids, end) = (self.volumes.ids.end(), ids_end(zones.current()));
+        let (ids, end) = (self.map.volumes.ids.end(), ids_end(zones.current()));
         if ids > end {
             return no_space(format!(
                 "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite what shares, then stop and start the pool"
@@ -225,19 +225,23 @@ impl Engine {
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
-        if let Some(away) = self.members.first_away(members) {
+        if let Some(away) = self.drives.members.first_away(members) {
             let why =
                 "it failed or was taken out while another member was about to be removed".into();
             return self.refuse_removal(coming.id, ControlError::Member { member: away, why }, out);
         }
-        let has_room = self.segments.free_count() >= self.floor(STREAM_USER);
-        let is_durable = self.lsns.durable() >= self.reshape.fits_from;
-        if !is_durable && !self.control.shutting_down() {
+        let has_room = self.space.segments.free_count() >= self.floor(STREAM_USER);
+        let is_durable = self.durability.lsns.durable() >= self.reshape.fits_from;
+        if !is_durable && !self.admin.control.shutting_down() {
             // What made room may be a trim that a crash would undo.
             self.seal_users(Lsn(u64::MAX), out);
-            self.flush.request();
+            self.durability.flush.request();
         }
-        if self.control.shutting_down() || !self.journal_has_left() || !has_room || !is_durable {
+        if self.admin.control.shutting_down()
+            || !self.journal_has_left()
+            || !has_room
+            || !is_durable
+        {
             if !has_room && self.removal_rests() {
                 return self.refuse_removal(
                     coming.id,
@@ -259,10 +263,10 @@ impl Engine {
         }
         self.pool.superblock.zones = coming.zones.zones().to_vec();
         self.pool.superblock.features.incompatible |= Features::LEAVING;
-        if self.journal.is_moving() {
+        if self.durability.journal.is_moving() {
             self.pool.superblock.journals.internal = self.journal_without(member);
         }
-        let ticket = self.superblock_writer.request();
+        let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket: ticket,
@@ -273,7 +277,7 @@ impl Engine {
 
     /// Nothing of it is on record: the pool stays as it is.
     fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
-        self.journal.set_moving(false);
+        self.durability.journal.set_moving(false);
         self.reckon_plan();
         control_answer(id, Err(error), out);
     }
@@ -281,12 +285,14 @@ impl Engine {
     /// True if forcing checkpoints has brought nothing for some time.
     fn removal_rests(&mut self) -> bool {
         let seen = (
-            self.segments.older_count(),
-            self.counters.committed_user_bytes,
+            self.space.segments.older_count(),
+            self.observe.counters.committed_user_bytes,
         );
-        self.reshape
-            .rest
-            .rests(seen, self.segments.free_count(), FORCED_WITHOUT_PROGRESS)
+        self.reshape.rest.rests(
+            seen,
+            self.space.segments.free_count(),
+            FORCED_WITHOUT_PROGRESS,
+        )
     }
 
     /// A checkpoint is about to be forced so that a removal gets room. False if the last ones
@@ -302,15 +308,15 @@ impl Engine {
     /// The superblock with the layout over the others is in force.
     pub(super) fn take_removal(&mut self, zones: ZoneMap, member: MemberId, out: &mut Outbox) {
         self.pool.zones = zones;
-        self.segments.lay_over(&self.pool.zones);
+        self.space.segments.lay_over(&self.pool.zones);
         self.begin_reshape();
         self.reckon_plan();
         if let Some(area) = self.pool.superblock.journals.internal {
-            self.journal.take_moved(area);
+            self.durability.journal.take_moved(area);
         }
         out.notices.push(Notice::Leaving {
             member,
-            segments: self.segments.older_count(),
+            segments: self.space.segments.older_count(),
         });
         self.ensure_next_segment();
     }
@@ -320,12 +326,13 @@ impl Engine {
     pub(crate) fn removal_wants_room(&self) -> bool {
         match &self.reshape.coming {
             Some(coming) => {
-                coming.stage == Stage::Room && self.segments.free_count() < self.floor(STREAM_USER)
+                coming.stage == Stage::Room
+                    && self.space.segments.free_count() < self.floor(STREAM_USER)
             }
             None => {
                 self.reshape.active
                     && self.reshape.is_losing_member()
-                    && self.rebuild.is_idle()
+                    && self.integrity.rebuild.is_idle()
                     && !self.is_clean_enough()
             }
         }
@@ -345,8 +352,8 @@ impl Engine {
             .min()
             .unwrap_or(1)
             .max(1);
-        let live =
-            u64::from(self.segments.get(victim).weight()).div_ceil(u64::from(FULL_BLOCK_UNITS));
+        let live = u64::from(self.space.segments.get(victim).weight())
+            .div_ceil(u64::from(FULL_BLOCK_UNITS));
         live.div_ceil(least).max(1) as u32
     }
 
@@ -355,8 +362,8 @@ impl Engine {
     pub(super) fn give_up_uncovered(&mut self) {
         while self.reshape.is_losing_member()
             && self.is_clean_enough()
-            && self.segments.free_count() > self.floor(STREAM_USER) + 1
-            && self.segments.give_up_idle()
+            && self.space.segments.free_count() > self.floor(STREAM_USER) + 1
+            && self.space.segments.give_up_idle()
         {}
     }
 
@@ -364,27 +371,27 @@ impl Engine {
     /// do.
     pub(super) fn let_go(&mut self) -> bool {
         let leaving = std::mem::take(&mut self.reshape.leaving);
-        let members: Vec<MemberId> = (0..self.members.list.len() as u8)
+        let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
             .map(MemberId)
             .filter(|m| leaving >> m.0 & 1 == 1)
             .collect();
         if members
             .iter()
-            .any(|m| self.members.list[m.index()].rebuilding)
-            || self.members.unrecorded_loss
+            .any(|m| self.drives.members.list[m.index()].rebuilding)
+            || self.drives.members.unrecorded_loss
         {
             self.reshape.leaving = leaving;
             return false;
         }
         for member in members {
-            self.members.leave_service(member);
+            self.drives.members.leave_service(member);
             // (It may hang with the last flush.)
             self.disown(member);
             let changed = self.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
             let uuid = std::mem::take(&mut self.pool.superblock.members[member.index()].uuid);
-            let ticket = self.superblock_writer.next_ticket();
-            self.members.set_lost_ticket(member, ticket);
+            let ticket = self.durability.superblock_writer.next_ticket();
+            self.drives.members.set_lost_ticket(member, ticket);
             self.reshape.gone.push((member, uuid));
         }
         if leaving != 0 {

@@ -145,7 +145,7 @@ impl Engine {
             ..
         } = tally;
         let rows = rows.unwrap_or(0);
-        let s = self.segments.get(segment);
+        let s = self.space.segments.get(segment);
         // (Older checkpoints keep pages alive that nothing points to any more; and to a segment
         // that is written more has come.)
         let is_comparable =
@@ -153,24 +153,27 @@ impl Engine {
         let known = u64::from(live);
         // (If a batch of it is in doubt, that is why.)
         if is_comparable && u64::from(s.live_units) > known && !doubted {
-            self.scrub.doubts.add(segment, 0, rows, lost);
+            self.integrity.scrub.doubts.add(segment, 0, rows, lost);
         }
     }
 
     /// Goes on through the map in search of what lives in what is in doubt; true when all is
     /// settled.
     pub(super) fn settle_doubts(&mut self, out: &mut Outbox) -> bool {
-        if self.scrub.doubts.is_empty() {
+        if self.integrity.scrub.doubts.is_empty() {
             return true;
         }
-        if !self.read_doubtful(out) || self.scrub.doubts.reads.len() >= MAP_READS {
+        if !self.read_doubtful(out) || self.integrity.scrub.doubts.reads.len() >= MAP_READS {
             return false;
         }
-        let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
-        if !std::mem::replace(&mut self.scrub.doubts.searching, true) {
+        let mut doubts = std::mem::take(&mut self.integrity.scrub.doubts.list);
+        if !std::mem::replace(&mut self.integrity.scrub.doubts.searching, true) {
             doubts.sort_unstable_by_key(|doubt| (doubt.segment, doubt.row));
         }
-        let (pages, first) = (self.volumes.arena.slots(), self.scrub.doubts.page);
+        let (pages, first) = (
+            self.map.volumes.arena.slots(),
+            self.integrity.scrub.doubts.page,
+        );
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
@@ -179,13 +182,14 @@ impl Engine {
             let before = found.len();
             self.mapped_blocks(slot, lies, &mut found);
             let image = self
+                .map
                 .volumes
                 .arena
                 .meta(slot)
                 .map(|meta| meta.pointer)
                 .filter(|pointer| pointer.present && lies(pointer.address));
             if image.is_some() {
-                self.volumes.arena.mark_dirty(slot);
+                self.map.volumes.arena.mark_dirty(slot);
                 self.note_rewritten(true);
             }
             for address in found[before..]
@@ -199,9 +203,10 @@ impl Engine {
             }
             page += 1;
         }
-        self.scrub.doubts.list = doubts;
-        self.scrub.doubts.page = page;
-        self.scrub
+        self.integrity.scrub.doubts.list = doubts;
+        self.integrity.scrub.doubts.page = page;
+        self.integrity
+            .scrub
             .doubts
             .waiting
             .extend(found.into_iter().map(|block| Reading {
@@ -212,9 +217,9 @@ impl Engine {
         if !self.read_doubtful(out) {
             return false;
         }
-        if page < pages || self.scrub.doubts.has_reads() {
+        if page < pages || self.integrity.scrub.doubts.has_reads() {
             // Blocks on their way wake it.
-            self.scrub.later = !self.scrub.doubts.has_reads();
+            self.integrity.scrub.later = !self.integrity.scrub.doubts.has_reads();
             return false;
         }
         self.end_doubts();
@@ -237,14 +242,16 @@ impl Engine {
 
     /// The map has been searched, and what was found has been read.
     fn end_doubts(&mut self) {
-        let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
-        (self.scrub.doubts.searching, self.scrub.doubts.page) = (false, 0);
-        if doubts
-            .iter()
-            .any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT)
-        {
+        let mut doubts = std::mem::take(&mut self.integrity.scrub.doubts.list);
+        (
+            self.integrity.scrub.doubts.searching,
+            self.integrity.scrub.doubts.page,
+        ) = (false, 0);
+        if doubts.iter().any(|doubt| {
+            usize::from(self.space.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
+        }) {
             let mut tables = Vec::new();
-            self.checkpoint.table_places(|address| {
+            self.durability.checkpoint.table_places(|address| {
                 tables.extend(self.doubt_at(&doubts, address).map(|at| (at, address)))
             });
             tables
@@ -253,32 +260,38 @@ impl Engine {
             let addresses: BTreeSet<Address> =
                 tables.into_iter().map(|(_, address)| address).collect();
             let used = self
+                .durability
                 .checkpoint
                 .rewrite_where(|address| addresses.contains(&address));
             self.note_rewritten(used);
         }
-        self.scrub.sums.damaged_batches +=
+        self.integrity.scrub.sums.damaged_batches +=
             doubts.iter().filter(|doubt| doubt.incarnations).count() as u64;
     }
 
     /// Reads blocks that wait for it, as far as the pace goes. False if some are left.
     pub(super) fn read_doubtful(&mut self, out: &mut Outbox) -> bool {
-        while let Some(Reading { block, .. }) = self.scrub.doubts.waiting.front() {
+        while let Some(Reading { block, .. }) = self.integrity.scrub.doubts.waiting.front() {
             let MappedBlock {
                 key,
                 address,
                 checksum,
                 ..
             } = *block;
-            if self.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
+            if self.map.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
                 // It is elsewhere by now, and its segment perhaps in use again.
-                self.scrub.doubts.waiting.pop_front();
+                self.integrity.scrub.doubts.waiting.pop_front();
                 continue;
             }
-            if !self.scrub.throttle.may_begin(self.pool.now_ns, &self.users) {
+            if !self
+                .integrity
+                .scrub
+                .throttle
+                .may_begin(self.pool.now_ns, &self.observe.users)
+            {
                 return false;
             }
-            if let Some(reading) = self.scrub.doubts.waiting.pop_front() {
+            if let Some(reading) = self.integrity.scrub.doubts.waiting.pop_front() {
                 self.fetch_doubtful(reading, out);
             }
         }
@@ -295,15 +308,15 @@ impl Engine {
         let pieces = vec![block.piece(&self.pool.codec)];
         let rows = pieces[0].rows().1 + 1;
         let bytes = u64::from(rows) * BLOCK_BYTES;
-        self.scrub.sums.read_bytes += bytes;
-        self.scrub.throttle.begin(
+        self.integrity.scrub.sums.read_bytes += bytes;
+        self.integrity.scrub.throttle.begin(
             self.pool.now_ns,
             bytes,
-            time_at(bytes, self.scrub.sums.bytes_per_second),
+            time_at(bytes, self.integrity.scrub.sums.bytes_per_second),
             SCRUB_PAUSE_NS / MAP_READS as u64,
         );
         let goal = FetchGoal::Doubt {
-            doubt: self.scrub.doubts.reads.insert(reading),
+            doubt: self.integrity.scrub.doubts.reads.insert(reading),
         };
         self.start_fetch(
             FetchSpec {
@@ -329,7 +342,8 @@ impl Engine {
         let (column, row, _) = self.locate_block(segment, number);
         let (member, _) = self.pool.zones.locate(segment).address(row, column);
         if self.holds(member, segment) {
-            self.scrub.sums.wrong_blocks += u64::from(piece.rows().1 - piece.rows().0 + 1);
+            self.integrity.scrub.sums.wrong_blocks +=
+                u64::from(piece.rows().1 - piece.rows().0 + 1);
         }
     }
 
@@ -339,7 +353,7 @@ impl Engine {
             block,
             birth,
             by_map,
-        }) = self.scrub.doubts.reads.remove(at)
+        }) = self.integrity.scrub.doubts.reads.remove(at)
         else {
             return;
         };
@@ -352,18 +366,18 @@ impl Engine {
             },
             piece,
         ) = (block, block.piece(&self.pool.codec));
-        self.scrub.throttle.end(
+        self.integrity.scrub.throttle.end(
             self.pool.now_ns,
             u64::from(piece.rows().1 + 1) * BLOCK_BYTES,
         );
-        if self.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
+        if self.map.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
             return;
         }
         match bytes {
             Some(bytes) => {
                 let range = piece.range();
                 let payload = bytes.slice(range.start, range.len());
-                self.scrub.repairs.push_back(Repair {
+                self.integrity.scrub.repairs.push_back(Repair {
                     key,
                     birth,
                     from: address,
@@ -373,8 +387,8 @@ impl Engine {
             }
             None => {
                 let doubt = self
-                    .doubt_at(&self.scrub.doubts.list, address)
-                    .map(|at| &self.scrub.doubts.list[at]);
+                    .doubt_at(&self.integrity.scrub.doubts.list, address)
+                    .map(|at| &self.integrity.scrub.doubts.list[at]);
                 if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
                     if by_map {
                         self.count_lost_rows(address, piece);

@@ -23,19 +23,24 @@ impl Engine {
     /// Goes on with the search; true when all pages have been looked at, and what was found is
     /// listed and counted.
     pub(super) fn search_given_up(&mut self, out: &mut Outbox) -> bool {
-        let (page, end) = (self.scrub.given_up.page, self.volumes.arena.slots());
+        let (page, end) = (
+            self.integrity.scrub.given_up.page,
+            self.map.volumes.arena.slots(),
+        );
         let until = end.min(page.saturating_add(SURVEY_PAGES_PER_STEP));
         (page..until).for_each(|slot| self.look_for_given_up(PageSlot(slot)));
-        self.scrub.given_up.page = until;
+        self.integrity.scrub.given_up.page = until;
         if until < end {
             return false;
         }
-        let GivenUp { blocks, first, .. } = std::mem::take(&mut self.scrub.given_up);
+        let GivenUp { blocks, first, .. } = std::mem::take(&mut self.integrity.scrub.given_up);
         first
             .iter()
             .for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
-        self.damage.note_unlisted(blocks - first.len() as u64);
-        let sums = &mut self.scrub.sums;
+        self.integrity
+            .damage
+            .note_unlisted(blocks - first.len() as u64);
+        let sums = &mut self.integrity.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());
         sums.lost.extend(first.into_iter().take(room));
@@ -43,37 +48,39 @@ impl Engine {
     }
 
     fn look_for_given_up(&mut self, slot: PageSlot) {
-        let Some(meta) = self.volumes.arena.meta(slot) else {
+        let Some(meta) = self.map.volumes.arena.meta(slot) else {
             return;
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let is_users = ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
         if !is_users
             || !self
+                .map
                 .volumes
                 .get(volume)
                 .is_some_and(|v| v.record.state == VolumeState::Active)
         {
             return;
         }
-        let page = (first..).map(Lba).zip(self.volumes.arena.page(slot));
+        let page = (first..).map(Lba).zip(self.map.volumes.arena.page(slot));
         let found: Vec<Lba> = page
-            .filter(|(_, entry)| self.volumes.is_given_up(**entry))
+            .filter(|(_, entry)| self.map.volumes.is_given_up(**entry))
             .map(|(lba, _)| lba)
             .collect();
         for lba in found {
             // A trim may not have come by yet, and a write be on its way.
             self.settle_range(volume, lba);
             let entry = self
+                .map
                 .volumes
                 .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
-            if !self.volumes.is_given_up(entry)
-                || self.pending.get(BlockKey::new(volume, lba)).is_some()
+                .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba));
+            if !self.map.volumes.is_given_up(entry)
+                || self.log.pending.get(BlockKey::new(volume, lba)).is_some()
             {
                 continue;
             }
-            let given_up = &mut self.scrub.given_up;
+            let given_up = &mut self.integrity.scrub.given_up;
             given_up.blocks += 1;
             if given_up.first.len() < SCRUB_LOST_MAX {
                 given_up.first.push(VolumeBlock { volume, lba: lba.0 });

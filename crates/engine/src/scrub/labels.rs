@@ -65,26 +65,26 @@ impl Scrub {
 impl Engine {
     /// True when the labels of all members in service have been looked at in this pass.
     pub(super) fn labels_are_done(&mut self, out: &mut Outbox) -> bool {
-        if self.scrub.labels == Labels::Unread {
-            let members: Vec<MemberId> = (0..self.members.list.len() as u8)
+        if self.integrity.scrub.labels == Labels::Unread {
+            let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
                 .map(MemberId)
                 .filter(|member| self.has_label(*member))
                 .collect();
-            self.scrub.labels = Labels::UnderWay(members.len() as u32);
+            self.integrity.scrub.labels = Labels::UnderWay(members.len() as u32);
             members
                 .into_iter()
                 .for_each(|member| self.read_label(member, LabelStep::Read, out));
         }
-        self.scrub.labels == Labels::Done
+        self.integrity.scrub.labels == Labels::Done
     }
 
     /// In service, or a spare that has not been given up. (One that is to replace a member and is
     /// no copy of it yet is emptied: its label is another one meanwhile.)
     fn has_label(&self, member: MemberId) -> bool {
         let is_emptied = self.replaced_by(member).is_some();
-        self.members.is_online(member)
+        self.drives.members.is_online(member)
             || (self.is_spare(member)
-                && self.members.list[member.index()].disowned == 0
+                && self.drives.members.list[member.index()].disowned == 0
                 && !is_emptied)
     }
 
@@ -126,7 +126,7 @@ impl Engine {
             {
                 if self.is_spare(member) && self.is_of_another_pool(buf.as_deref()) {
                     out.notices.push(Notice::SpareFailed { member });
-                    self.scrub.labels.end_one();
+                    self.integrity.scrub.labels.end_one();
                 } else {
                     self.write_label(member, out);
                 }
@@ -138,15 +138,15 @@ impl Engine {
                 out,
             ),
             LabelStep::Flush if is_there && !failed => {
-                self.scrub.sums.wrong_blocks += 1;
+                self.integrity.scrub.sums.wrong_blocks += 1;
                 out.notices.push(Notice::LabelWritten { member });
-                self.scrub.labels.end_one();
+                self.integrity.scrub.labels.end_one();
             }
             LabelStep::Read | LabelStep::ReadAgain | LabelStep::Write | LabelStep::Flush => {
                 if failed && is_there && self.is_spare(member) {
                     out.notices.push(Notice::SpareFailed { member });
                 }
-                self.scrub.labels.end_one();
+                self.integrity.scrub.labels.end_one();
             }
         }
     }

@@ -293,10 +293,10 @@ impl Admission {
 impl Engine {
     /// A request arrives.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
-        if self.pool.stopped.is_some() || self.control.shutting_down() {
+        if self.pool.stopped.is_some() || self.admin.control.shutting_down() {
             return self.fail(request.id, RequestError::Stopped, out);
         }
-        self.users.note(self.pool.now_ns);
+        self.observe.users.note(self.pool.now_ns);
         match request.op {
             Op::Read { offset, length } => {
                 self.note_prompt();
@@ -322,7 +322,7 @@ impl Engine {
                     request,
                     since_ns: self.pool.now_ns,
                     sync,
-                    version: self.volumes.version,
+                    version: self.map.volumes.version,
                 });
                 self.admit_waiting(out);
             }
@@ -332,7 +332,10 @@ impl Engine {
     /// Checks what is to be changed; gives what flushes of the volume do.
     fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
-        let record = self.volumes.check_range(request.volume, offset, length)?;
+        let record = self
+            .map
+            .volumes
+            .check_range(request.volume, offset, length)?;
         if self.pool.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
@@ -364,7 +367,8 @@ impl Engine {
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
                 if room < EDGE_UNITS
-                    || (write.begins_walk() && (self.ranges.holds_walks() || self.ranges.is_full()))
+                    || (write.begins_walk()
+                        && (self.map.ranges.holds_walks() || self.map.ranges.is_full()))
                 {
                     return self.admission.edges_ready.push_front(write);
                 }
@@ -389,7 +393,7 @@ impl Engine {
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if walks && (self.ranges.holds_walks() || self.ranges.is_full()) {
+            if walks && (self.map.ranges.holds_walks() || self.map.ranges.is_full()) {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
@@ -425,7 +429,7 @@ impl Engine {
         room: u64,
         out: &mut Outbox,
     ) {
-        if version != self.volumes.version {
+        if version != self.map.volumes.version {
             // The volume may have been deleted or shrunk while the request waited.
             sync = match self.check_change(&request) {
                 Ok(sync) => sync,
@@ -438,7 +442,7 @@ impl Engine {
                 request,
                 since_ns,
                 sync,
-                version: self.volumes.version,
+                version: self.map.volumes.version,
             });
         }
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } =
@@ -450,7 +454,8 @@ impl Engine {
                 SyncMode::Disabled => false,
             };
         }
-        self.stages
+        self.observe
+            .stages
             .record(Stage::WriteAdmission, since_ns, self.pool.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
@@ -466,7 +471,7 @@ impl Engine {
             }
             Op::Write { data, fua, .. } if aligned => {
                 let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data);
-                self.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
+                self.observe.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
@@ -544,7 +549,7 @@ impl Engine {
             self.drop_empty_pages(volume, first, count);
             return Err(error);
         }
-        let lsn = self.lsns.take(count);
+        let lsn = self.durability.lsns.take(count);
         self.admit_surveyed(volume, first, lsn, data);
         Ok((lsn, Lsn(lsn.0 + count - 1)))
     }
@@ -562,9 +567,9 @@ impl Engine {
         self.admission.scratch = scratch;
         surveyed?;
         // Users wrote it before the start.
-        let counted = self.counters.fill_blocks;
+        let counted = self.observe.counters.fill_blocks;
         self.admit_surveyed(volume, lba, lsn, content);
-        self.counters.fill_blocks = counted;
+        self.observe.counters.fill_blocks = counted;
         Ok(())
     }
 
@@ -572,7 +577,7 @@ impl Engine {
     pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, lsn: Lsn, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
-        let codec = self.volumes.packs(volume);
+        let codec = self.map.volumes.packs(volume);
         let fingerprint = if self.admission.may_share {
             self.shared.fingerprint_of(self.dedup_of(volume))
         } else {
@@ -630,7 +635,7 @@ impl Engine {
             BlockClass::Zero => Content::Zero,
             BlockClass::Ones => Content::Ones,
         };
-        let pending = self.pending.admit(key, pending, content);
+        let pending = self.log.pending.admit(key, pending, content);
         let placing = if is_data {
             let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
                 self.print(fingerprint, payload.clone())
@@ -658,17 +663,17 @@ impl Engine {
                 ones: class == BlockClass::Ones,
             }
         };
-        self.journal.note_admitted(&placing);
+        self.durability.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
-        self.counters.fill_blocks += u64::from(!is_data);
+        self.observe.counters.fill_blocks += u64::from(!is_data);
         let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
         self.admission.unsealed_units += units;
         self.admission.pace.spend(units);
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         if is_data {
-            self.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
+            self.map.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
         }
-        self.volumes.release_space(u64::from(was_data), charge);
+        self.map.volumes.release_space(u64::from(was_data), charge);
     }
 
     /// Classifies all blocks and makes sure that their map pages exist; tells what space they need.
@@ -685,21 +690,25 @@ impl Engine {
             let lba = Lba(first.0 + i as u64);
             if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
                 self.settle_range(volume, lba);
-                let (v, arena) = self.volumes.get_mut(volume).ok_or(RequestError::NoVolume)?;
+                let (v, arena) = self
+                    .map
+                    .volumes
+                    .get_mut(volume)
+                    .ok_or(RequestError::NoVolume)?;
                 let index = lba.0 / MAP_PAGE_ENTRIES as u64;
                 if v.map.slot(index).is_none() {
                     // Changed from the start: an image of the page's former life may be on its way
                     // to the members.
                     let Some(slot) = v.map.ensure(arena, volume, index) else {
-                        self.counters.refused_map_pages += 1;
+                        self.observe.counters.refused_map_pages += 1;
                         return Err(RequestError::NoSpace);
                     };
                     arena.mark_dirty(slot);
                 }
             }
-            let pending = self.pending.find(BlockKey::new(volume, lba));
+            let pending = self.log.pending.find(BlockKey::new(volume, lba));
             let (was_data, charge) =
-                match pending.map(|slot| self.pending.record(slot).newest.is_data()) {
+                match pending.map(|slot| self.log.pending.record(slot).newest.is_data()) {
                     Some(is_data) => (
                         is_data,
                         if is_data {
@@ -709,10 +718,10 @@ impl Engine {
                         },
                     ),
                     None => {
-                        let entry = self
-                            .volumes
-                            .get(volume)
-                            .map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+                        let entry =
+                            self.map.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
+                                v.map.get(&self.map.volumes.arena, lba)
+                            });
                         (entry.is_data(), weight(&entry))
                     }
                 };
@@ -742,7 +751,7 @@ impl Engine {
     /// Refuses more data than the pool has space for.
     pub(super) fn check_space(&mut self, need: Need) -> Result<(), RequestError> {
         if !self.has_space(need) {
-            self.counters.refused_space += 1;
+            self.observe.counters.refused_space += 1;
             return Err(RequestError::NoSpace);
         }
         Ok(())
@@ -770,7 +779,7 @@ impl Engine {
             return self.zero_edges(id, volume, offset, length, zeroing, fua, out);
         }
         let state = zeroing.state();
-        let lsn = self.lsns.take(1);
+        let lsn = self.durability.lsns.take(1);
         let entry = Entry::Range {
             volume,
             lba: Lba(first),
@@ -789,7 +798,7 @@ impl Engine {
         self.admission.unsealed_units += RECORD_UNITS;
         self.note_at_risk(lsn, RECORD_COST);
         let placing = Placing::Record { entry, lsn };
-        self.journal.note_admitted(&placing);
+        self.durability.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
     }
 }

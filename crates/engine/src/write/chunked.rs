@@ -90,7 +90,7 @@ impl Engine {
         match self.survey_pieces(target.volume, &pieces) {
             Err(error) => self.fail(target.id, error, out),
             Ok(blocks) => {
-                let first = self.lsns.take(blocks);
+                let first = self.durability.lsns.take(blocks);
                 self.admission.part = Some(ChunkedWrite::new(target, pieces, first, first, blocks));
             }
         }
@@ -159,7 +159,7 @@ impl Engine {
             }
         }
         let lsns = (part.first, part.last);
-        self.counters.user_write_bytes += part.target.user_bytes;
+        self.observe.counters.user_write_bytes += part.target.user_bytes;
         self.end_part(part, Ok(lsns), out);
         true
     }

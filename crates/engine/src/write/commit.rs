@@ -20,7 +20,7 @@ impl Engine {
         for stream in STREAMS {
             while let Some(batch) = self.stream(stream).in_flight.front() {
                 if batch.stage != BatchStage::Written
-                    || (batch.lost_columns != 0 && self.members.unrecorded_loss)
+                    || (batch.lost_columns != 0 && self.drives.members.unrecorded_loss)
                     || self.pool.stopped.is_some()
                 {
                     break;
@@ -64,7 +64,7 @@ impl Engine {
                     if let Some(by) = self.commit_version((key, pending, lsn), entry, last_lsn) {
                         // Dead on arrival: what superseded it must be durable before this segment
                         // is used again, too.
-                        self.segments.superseded(batch.segment, by);
+                        self.space.segments.superseded(batch.segment, by);
                     }
                 }
                 Item::Content { id, lsn } => {
@@ -98,7 +98,11 @@ impl Engine {
                     freed += BLOCK_BYTES;
                     // What was counted as on its way is in the map now, or is let go of.
                     if self
-                        .commit_version((key, pending, lsn), self.volumes.ids.entry(id), last_lsn)
+                        .commit_version(
+                            (key, pending, lsn),
+                            self.map.volumes.ids.entry(id),
+                            last_lsn,
+                        )
                         .is_some()
                     {
                         self.release_content(id, last_lsn);
@@ -121,7 +125,7 @@ impl Engine {
                 Item::Move { key, from } => {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba());
-                    if let Some(old) = self.volumes.entry_at(key.volume(), key.lba(), from) {
+                    if let Some(old) = self.map.volumes.entry_at(key.volume(), key.lba(), from) {
                         self.charge_moved(key, &old, &entry);
                         self.install(
                             key.volume(),
@@ -131,11 +135,13 @@ impl Engine {
                             batch.number,
                         );
                     }
-                    self.segments.unpin(self.pool.codec.segment(from));
+                    self.space.segments.unpin(self.pool.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();
-                    self.segments.add_live(batch.segment, FULL_BLOCK_UNITS);
+                    self.space
+                        .segments
+                        .add_live(batch.segment, FULL_BLOCK_UNITS);
                     self.page_committed(
                         object,
                         index,
@@ -157,27 +163,32 @@ impl Engine {
     fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
-        self.checkpoint.note_applied(last_lsn);
+        self.durability.checkpoint.note_applied(last_lsn);
         if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
             // With further streams the batch does not hold all orders between its first and its
             // last one.
             match self.has_further_lsns() {
-                false => self.lsns.commit(first, last),
-                true => self.lsns.commit_through(self.committed_through()),
+                false => self.durability.lsns.commit(first, last),
+                true => self
+                    .durability
+                    .lsns
+                    .commit_through(self.committed_through()),
             }
             self.settle_unsettled();
-            self.counters.committed_user_bytes += freed;
+            self.observe.counters.committed_user_bytes += freed;
         }
-        let clock = self.counters.log_bytes / BLOCK_BYTES;
-        self.segments
+        let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
+        self.space
+            .segments
             .batch_committed(batch.segment, clock, batch.last_of_segment);
         self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
         if is_cleaned(stream) {
-            self.stages
+            self.observe
+                .stages
                 .record(Stage::CleaningBatch, batch.opened_ns, self.pool.now_ns);
-            self.cleaner.moves_committed(batch.items.len() as u32);
+            self.space.cleaner.moves_committed(batch.items.len() as u32);
         }
         self.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(out);
@@ -193,21 +204,22 @@ impl Engine {
         entry: MapEntry,
         last_lsn: Lsn,
     ) -> Option<Lsn> {
-        let Committed { superseded, last } = self.pending.commit(pending, lsn);
+        let Committed { superseded, last } = self.log.pending.commit(pending, lsn);
         if superseded.is_none() {
             self.install(key.volume(), key.lba(), entry, last_lsn, BatchSeq(0));
         }
         if let Some(was_data) = last {
             let mapped = match superseded {
                 None => weight(&entry),
-                Some(_) => self
-                    .volumes
-                    .get(key.volume())
-                    .map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
+                Some(_) => self.map.volumes.get(key.volume()).map_or(0, |v| {
+                    weight(&v.map.get(&self.map.volumes.arena, key.lba()))
+                }),
             };
-            self.volumes.take_space(0, mapped);
+            self.map.volumes.take_space(0, mapped);
             if was_data {
-                self.volumes.release_space(0, u64::from(FULL_BLOCK_UNITS));
+                self.map
+                    .volumes
+                    .release_space(0, u64::from(FULL_BLOCK_UNITS));
             }
         }
         superseded
@@ -220,10 +232,10 @@ impl Engine {
         let (before, after) = (weight(old), weight(new));
         if before != after
             && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume())
-            && self.pending.find(key).is_none()
+            && self.log.pending.find(key).is_none()
         {
-            self.volumes.take_space(0, after);
-            self.volumes.release_space(0, before);
+            self.map.volumes.take_space(0, after);
+            self.map.volumes.release_space(0, before);
         }
     }
 
@@ -237,25 +249,25 @@ impl Engine {
         by: Lsn,
         moved_by: BatchSeq,
     ) {
-        if !self.damage.is_empty() {
-            self.damage.clear(volume, lba, Lba(lba.0 + 1));
+        if !self.integrity.damage.is_empty() {
+            self.integrity.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
-        let Some((v, arena)) = self.volumes.get_mut(volume) else {
+        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
             return;
         };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {
-            self.volumes.take_space(0, weight(&entry));
-            self.volumes.release_space(0, weight(&old));
+            self.map.volumes.take_space(0, weight(&entry));
+            self.map.volumes.release_space(0, weight(&old));
         }
         if entry.has_payload() {
-            self.segments.add_live(
+            self.space.segments.add_live(
                 self.pool.codec.segment(entry.address()),
                 entry.length_units(),
             );
         }
         if old.has_payload() {
-            self.segments.remove_live(
+            self.space.segments.remove_live(
                 self.pool.codec.segment(old.address()),
                 old.length_units(),
                 by,

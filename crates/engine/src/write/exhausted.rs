@@ -33,13 +33,13 @@ use windrow_io::{Op, RequestError};
 impl Engine {
     /// True if data is refused for want of segments.
     pub(crate) fn is_refusing_data(&self) -> bool {
-        self.admission.exhausted.is_some() && !self.control.shutting_down()
+        self.admission.exhausted.is_some() && !self.admin.control.shutting_down()
     }
 
     /// Users have what they should have, and there is more: data is admitted again.
     pub(super) fn note_room(&mut self) {
         if self.admission.exhausted.is_some()
-            && self.segments.free_count() > self.floor(STREAM_USER)
+            && self.space.segments.free_count() > self.floor(STREAM_USER)
         {
             self.admission.exhausted = None;
         }
@@ -59,7 +59,7 @@ impl Engine {
 
     fn refuse_next(&mut self, out: &mut Outbox) {
         if let Some(Arrived { request, .. }) = self.admission.waiting.pop_front() {
-            self.counters.refused_space += 1;
+            self.observe.counters.refused_space += 1;
             self.fail(request.id, RequestError::NoSpace, out);
         }
     }
@@ -75,23 +75,23 @@ impl Engine {
         let room = self.room_units();
         let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up())
             && room < EDGE_UNITS + self.room_for_index_pages();
-        let volumes_wait = self.control.volumes_wait() && room == 0;
+        let volumes_wait = self.admin.control.volumes_wait() && room == 0;
         if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
             return false;
         }
         if self.admission.exhausted.is_none() {
-            self.admission.exhausted = Some(self.lsns.committed());
+            self.admission.exhausted = Some(self.durability.lsns.committed());
             out.notices.push(Notice::Exhausted {
-                segments: self.segments.quarantined_for_damage_count(),
+                segments: self.space.segments.quarantined_for_damage_count(),
             });
         }
         // (All of it, whatever of it there is.)
         let is_refused = self.refuses_rmw(out) | self.refuses_next(out) | self.break_off_part(out);
         // (A checkpoint leaves one for what a victim may need.)
-        let kept = match self.segments.quarantined_for_damage_count() {
+        let kept = match self.space.segments.quarantined_for_damage_count() {
             0 => 1,
-            _ if volumes_wait && self.control.deletes_wait() => LAST_SEGMENTS,
-            _ => self.checkpoint.reserve_segments() + 1,
+            _ if volumes_wait && self.admin.control.deletes_wait() => LAST_SEGMENTS,
+            _ => self.durability.checkpoint.reserve_segments() + 1,
         };
         is_refused || self.lend_segment(kept) || self.refuse_all(out)
     }
@@ -105,23 +105,24 @@ impl Engine {
         is_any
             | (self.room_units() == 0
                 && self
+                    .admin
                     .control
-                    .refuse_volumes(self.segments.what_takes_the_space(), out))
+                    .refuse_volumes(self.space.segments.what_takes_the_space(), out))
     }
 
     /// Nothing is in flight that may free a segment.
     fn nothing_comes_free(&self) -> bool {
-        let has_damage = self.segments.quarantined_for_damage_count() > 0;
-        self.segments.free_count() <= self.floor(STREAM_USER)
-            && self.segments.coming_count() == 0
-            && !self.cleaner.cleaning_goes_on()
+        let has_damage = self.space.segments.quarantined_for_damage_count() > 0;
+        self.space.segments.free_count() <= self.floor(STREAM_USER)
+            && self.space.segments.coming_count() == 0
+            && !self.space.cleaner.cleaning_goes_on()
             && self.admission.placing.is_empty()
             && self.users_are_written()
-            && !self.flush.is_under_way()
-            && !(self.checkpoint.is_requested()
-                && self.checkpoint.is_idle()
+            && !self.durability.flush.is_under_way()
+            && !(self.durability.checkpoint.is_requested()
+                && self.durability.checkpoint.is_idle()
                 && self.is_settled_after_start())
-            && !self.ranges.has_walks()
+            && !self.map.ranges.has_walks()
             && if has_damage {
                 self.nothing_is_moved() && self.checkpoint_rests()
             } else {
@@ -130,7 +131,7 @@ impl Engine {
     }
 
     fn nothing_is_moved(&self) -> bool {
-        self.cleaner.is_idle()
+        self.space.cleaner.is_idle()
             && CLEANED_STREAMS
                 .iter()
                 .all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
@@ -139,31 +140,32 @@ impl Engine {
     /// No command, job or batch is in flight: moves and a checkpoint that are left wait for
     /// segments.
     fn nothing_is_in_flight(&self) -> bool {
-        self.members.commands_have_ended()
-            && self.fetches.is_empty()
-            && self.verifications.is_empty()
-            && !self.cleaner.has_reads()
+        self.drives.members.commands_have_ended()
+            && self.reads.fetches.is_empty()
+            && self.integrity.verifications.is_empty()
+            && !self.space.cleaner.has_reads()
             && self
+                .log
                 .streams
                 .iter()
                 .all(|stream| stream.in_flight.is_empty())
-            && self.superblock_writer.has_recorded_all()
+            && self.durability.superblock_writer.has_recorded_all()
             && self.checkpoint_rests()
     }
 
     /// No checkpoint is written, or it waits for a segment that it can not get.
     fn checkpoint_rests(&self) -> bool {
-        self.checkpoint.is_idle()
-            || (self.checkpoint.wants_segment()
-                && self.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
+        self.durability.checkpoint.is_idle()
+            || (self.durability.checkpoint.wants_segment()
+                && self.space.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
     }
 
     /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give
     /// it one.
     pub(crate) fn has_no_room_to_end(&self) -> bool {
-        self.checkpoint.wants_segment()
+        self.durability.checkpoint.wants_segment()
             && self.admission.is_idle()
-            && self.reads.is_empty()
+            && self.reads.reads.is_empty()
             && self.nothing_comes_free()
     }
 
@@ -175,7 +177,7 @@ impl Engine {
         self.admission.edges_ready = others.into();
         let is_any = !refused.is_empty();
         for write in refused {
-            self.counters.refused_space += 1;
+            self.observe.counters.refused_space += 1;
             self.admission.release(write.span());
             self.fail(write.id(), RequestError::NoSpace, out);
         }
@@ -193,7 +195,7 @@ impl Engine {
         if self.room_units() >= RECORD_UNITS
             && let Some(part) = self.admission.part.take()
         {
-            self.counters.refused_space += 1;
+            self.observe.counters.refused_space += 1;
             self.break_off(part, RequestError::NoSpace, out);
         }
         true
@@ -201,6 +203,6 @@ impl Engine {
 
     /// Gives users a segment that they would have to leave alone, if there are more than so many.
     fn lend_segment(&mut self, least: u32) -> bool {
-        self.segments.free_count() > least && self.take_ahead()
+        self.space.segments.free_count() > least && self.take_ahead()
     }
 }

@@ -133,8 +133,8 @@ impl Pace {
 impl Engine {
     /// Looks at the brake; true if something waited for it that need not wait any more.
     pub(crate) fn look_at_pace(&mut self) -> bool {
-        let working = self.cleaner.victim_count() > 0
-            && (self.cleaner.has_reads() || self.moves_are_flying());
+        let working = self.space.cleaner.victim_count() > 0
+            && (self.space.cleaner.has_reads() || self.moves_are_flying());
         let segment = self.least_segment_units();
         let high = (u64::from(self.segments_wanted())
             + 1
@@ -149,7 +149,7 @@ impl Engine {
         pace.on = worth
             && working
             && space < high
-            && !self.control.shutting_down()
+            && !self.admin.control.shutting_down()
             && self.pool.stopped.is_none();
         if pace.on {
             let factor = u128::from(FINE) * u128::from(space) * u128::from(high - rest)
@@ -191,8 +191,8 @@ impl Engine {
 
     /// Room of users, and what they could take beyond it when flushes are done.
     fn space_units(&self, segment: u64) -> u64 {
-        let coming = self.segments.free_count() + self.segments.dead_count()
-            - self.segments.dead_in_replay_count();
+        let coming = self.space.segments.free_count() + self.space.segments.dead_count()
+            - self.space.segments.dead_in_replay_count();
         self.room_units() + u64::from(coming.saturating_sub(self.floor(STREAM_USER))) * segment
     }
 }

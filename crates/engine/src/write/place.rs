@@ -62,7 +62,7 @@ impl Engine {
                     sharing: Sharing::Off,
                     lsn,
                     ..
-                } if !self.journal.was_readmitted(*lsn) => Some((*key, *pending)),
+                } if !self.durability.journal.was_readmitted(*lsn) => Some((*key, *pending)),
                 _ => None,
             };
             let Some(stream) = self.choose_stream(data, bound, units, out) else {
@@ -172,7 +172,7 @@ impl Engine {
             lba: key.lba(),
             birth: lsn,
             id: Lba(u64::from(id)),
-            incarnation: self.volumes.ids.incarnation(id),
+            incarnation: self.map.volumes.ids.incarnation(id),
         };
         self.append(
             STREAM_USER,
@@ -224,7 +224,10 @@ impl Engine {
         payload: Option<Payload>,
         lsn: Option<Lsn>,
     ) {
-        let (now, durable_lsn) = (self.pool.now_ns, self.journal.journal_durable_lsn());
+        let (now, durable_lsn) = (
+            self.pool.now_ns,
+            self.durability.journal.journal_durable_lsn(),
+        );
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;

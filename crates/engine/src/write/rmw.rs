@@ -206,7 +206,7 @@ impl Engine {
     /// Starts the reads of the edges of a change whose blocks are held.
     fn read_edges(&mut self, mut write: RmwWrite, out: &mut Outbox) {
         let keys = write.edge_keys();
-        write.cuts = self.volumes.cuts();
+        write.cuts = self.map.volumes.cuts();
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.rmw_writes.insert(write);
@@ -217,7 +217,7 @@ impl Engine {
 
     /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
     pub(super) fn admit_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
-        if write.cuts != self.volumes.cuts() {
+        if write.cuts != self.map.volumes.cuts() {
             // What was read may have been cut off since, and the volume may have grown over it
             // again.
             return self.read_edges(write, out);
@@ -232,7 +232,7 @@ impl Engine {
             }
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim of which nothing is left. It has an order all the same, as every change.
-                let lsn = self.lsns.take(1);
+                let lsn = self.durability.lsns.take(1);
                 self.queue_record(
                     Entry::Covered {
                         first: lsn,
@@ -245,7 +245,10 @@ impl Engine {
                 self.finish_admission(write.id, Ok((lsn, lsn)), write.fua, out);
             }
             Ok((pieces, blocks)) => {
-                let first = self.lsns.take(blocks + u64::from(write.range.is_some()));
+                let first = self
+                    .durability
+                    .lsns
+                    .take(blocks + u64::from(write.range.is_some()));
                 let mut next = first;
                 if let Some((from, end, state)) = write.range {
                     self.begin_range(write.volume, from, end, first, state);
@@ -282,10 +285,14 @@ impl Engine {
     /// Blocks at its edges can not be read: the same as for a read of them.
     fn note_lost_edges(&mut self, write: &RmwWrite, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
-            let entry = self.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| {
-                v.map.get(&self.volumes.arena, key.lba())
-            });
-            if entry.is_data() && self.pending.get(*key).is_none() {
+            let entry = self
+                .map
+                .volumes
+                .get(key.volume())
+                .map_or(MapEntry::HOLE, |v| {
+                    v.map.get(&self.map.volumes.arena, key.lba())
+                });
+            if entry.is_data() && self.log.pending.get(*key).is_none() {
                 self.note_lost(*key, out);
             }
         }
@@ -304,7 +311,7 @@ impl Engine {
         }
         // The volume may have been deleted or shrunk while the edges were read.
         if let Some((first, end, _)) = write.range {
-            self.volumes.check_range(
+            self.map.volumes.check_range(
                 write.volume,
                 first.0 * BLOCK_BYTES,
                 (end.0 - first.0) * BLOCK_BYTES,
@@ -312,7 +319,8 @@ impl Engine {
         }
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
-            self.volumes
+            self.map
+                .volumes
                 .check_range(write.volume, *offset, data.len() as u64)?;
             self.cut_at_blocks(write, *offset, data, &mut pieces);
         }
@@ -329,7 +337,10 @@ impl Engine {
         volume: VolumeId,
         pieces: Vec<(Lba, Payload)>,
     ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
-        let refused = (self.counters.refused_space, self.counters.refused_map_pages);
+        let refused = (
+            self.observe.counters.refused_space,
+            self.observe.counters.refused_map_pages,
+        );
         let mut kept = Vec::with_capacity(pieces.len());
         for piece in pieces {
             kept.push(piece);
@@ -340,7 +351,10 @@ impl Engine {
             }
         }
         // Nobody is refused anything.
-        (self.counters.refused_space, self.counters.refused_map_pages) = refused;
+        (
+            self.observe.counters.refused_space,
+            self.observe.counters.refused_map_pages,
+        ) = refused;
         let blocks = kept.len() as u64;
         Ok((kept, blocks))
     }

@@ -77,7 +77,7 @@ impl Engine {
     pub(crate) fn ensure_next_segment(&mut self) {
         let wanted = self.segments_wanted() as usize;
         while self.stream(STREAM_USER).reserved.len() < wanted
-            && self.segments.free_count() > self.floor(STREAM_USER)
+            && self.space.segments.free_count() > self.floor(STREAM_USER)
         {
             if !self.take_ahead() {
                 return;
@@ -88,7 +88,7 @@ impl Engine {
     /// Takes a free segment for the user stream in advance, whatever its floor. False if there is
     /// none.
     pub(super) fn take_ahead(&mut self) -> bool {
-        let Some(next) = self.segments.reserve() else {
+        let Some(next) = self.space.segments.reserve() else {
             return false;
         };
         let stream = self.stream_mut(STREAM_USER);
@@ -104,7 +104,7 @@ impl Engine {
         self.ensure_next_segment();
         // (The delete of a volume may have got a segment far below the floor: `exhausted.rs`.)
         while self.admission.unsealed_units > self.log_units()
-            && self.segments.free_count() > LAST_SEGMENTS
+            && self.space.segments.free_count() > LAST_SEGMENTS
             && self.take_ahead()
         {}
     }

@@ -28,19 +28,19 @@ impl Engine {
 
     /// Free segments that `stream` must leave alone.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = if self.fault == InjectedFault::ShortReserve {
+        let checkpoint = if self.observe.fault == InjectedFault::ShortReserve {
             0
         } else {
-            self.checkpoint.reserve_segments()
+            self.durability.checkpoint.reserve_segments()
         };
-        let victims = self.cleaner.victim_count();
+        let victims = self.space.cleaner.victim_count();
         match stream {
             // Each victim that was begun may need one segment for its moves (or more, while a
             // member leaves) and gives one back; one more may always be begun. (Where damage takes
             // the space, what is lent is counted apart: `write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
-                self.cleaner.segments_needed().max(1)
-                    + if self.segments.quarantined_for_damage_count() > 0 {
+                self.space.cleaner.segments_needed().max(1)
+                    + if self.space.segments.quarantined_for_damage_count() > 0 {
                         0
                     } else {
                         RELIEF_RESERVE
@@ -62,7 +62,7 @@ impl Engine {
     }
 
     fn may_take_segment(&self, stream: usize) -> bool {
-        self.segments.free_count() > self.floor(stream)
+        self.space.segments.free_count() > self.floor(stream)
     }
 
     /// Seals the open batch of a stream, full or not. False if that is not possible now (too many
@@ -86,7 +86,7 @@ impl Engine {
         let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
         if early && is_cleaned(stream) {
             // What it pads no victim was counted with.
-            self.ledger.move_others();
+            self.space.ledger.move_others();
         }
         let s = self.stream(stream);
         match s.open.table.plan(&shape, row) {
@@ -102,7 +102,7 @@ impl Engine {
     /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its
     /// segment. There must be no open batch.
     pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
-        self.ledger.move_others();
+        self.space.ledger.move_others();
         let s = self.stream(stream);
         debug_assert!(s.open.is_empty());
         let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
@@ -126,22 +126,22 @@ impl Engine {
             return false;
         };
         let header = self.batch_header(stream, plan.rows, next);
-        self.segments.add_batch(
+        self.space.segments.add_batch(
             position.segment,
             position.row,
             plan.rows,
             position.seq,
-            self.checkpoint.current(),
+            self.durability.checkpoint.current(),
         );
         let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment);
         self.go_on(stream, plan.rows, ends_segment.then_some(next));
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
-        self.counters.log_bytes += bytes;
+        self.observe.counters.log_bytes += bytes;
         if is_user(stream) {
             self.admission.reducing.sums.area_bytes +=
                 u64::from(plan.compressed_blocks) * BLOCK_BYTES;
         }
-        self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
+        self.observe.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
             bytes
         } else {
             0
@@ -187,12 +187,12 @@ impl Engine {
             return Some(next);
         }
         let taken = if self.may_take_segment(stream) {
-            self.segments.reserve()
+            self.space.segments.reserve()
         } else {
             None
         };
         if taken.is_some() {
-            self.ledger.take(stream);
+            self.space.ledger.take(stream);
         }
         taken
     }
@@ -225,7 +225,7 @@ impl Engine {
     ) -> (TableWriter, Vec<Payload>) {
         let now_ns = self.pool.now_ns;
         let number = if is_cleaned(stream) {
-            self.cleaner.numbers.give()
+            self.space.cleaner.numbers.give()
         } else {
             BatchSeq(0)
         };
@@ -270,9 +270,9 @@ impl Engine {
     /// its own.
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
         if next.is_some() {
-            let tag = self.policy.tag(stream);
+            let tag = self.space.policy.tag(stream);
             let left = self.stream(stream).position.segment;
-            self.segments.get_mut(left).tag = tag;
+            self.space.segments.get_mut(left).tag = tag;
         }
         let s = self.stream_mut(stream);
         s.position.seq = s.position.seq.next();
@@ -282,8 +282,8 @@ impl Engine {
             s.position.row = 0;
             s.reserved.pop_front();
             s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
-            self.segments.open(next, stream);
-            self.scrub.forget_segment(next);
+            self.space.segments.open(next, stream);
+            self.integrity.scrub.forget_segment(next);
         }
         if stream == STREAM_USER {
             // Everything that was placed is sealed.
@@ -317,7 +317,7 @@ impl Engine {
                 .zones
                 .locate(segment)
                 .address(row, Column(c as u8));
-            if let Some(spare) = self.exchanges.shadow_of(member) {
+            if let Some(spare) = self.drives.exchanges.shadow_of(member) {
                 left += 1;
                 let mut copy = self.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
@@ -334,7 +334,7 @@ impl Engine {
                     out,
                 );
             }
-            if self.members.is_online(member) {
+            if self.drives.members.is_online(member) {
                 left += 1;
                 let purpose = Purpose::BatchWrite {
                     stream: work.stream,
@@ -399,7 +399,9 @@ impl Engine {
     /// A stage of a batch has ended: those of users are counted.
     pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
         if is_user(stream) {
-            self.stages.record(stage, since_ns, self.pool.now_ns);
+            self.observe
+                .stages
+                .record(stage, since_ns, self.pool.now_ns);
         }
     }
 
@@ -413,7 +415,7 @@ impl Engine {
             let s = self.stream(stream);
             // Moves put nothing at risk: their batch is sealed part-filled only when no more of
             // them can come.
-            let wait = is_cleaned(stream) && self.cleaner.is_reading();
+            let wait = is_cleaned(stream) && self.space.cleaner.is_reading();
             if !s.open.is_empty() && !wait && self.pool.now_ns >= due {
                 self.seal(stream, out);
             }

@@ -1,0 +1,97 @@
+//! The components of the engine: what belongs together, from the bottom to the top.
+//!
+//! ```text
+//! pool, memory    read by all
+//! drives          members, their commands and the exchange of their devices
+//! map             volumes, their maps, and range operations
+//! log             open batches and pending blocks
+//! space           segments, cleaning, placement policy, reserve
+//! durability      flush, journal, checkpoint, superblock writer, LSNs
+//! reads           reads of users, fetches, hedged reads
+//! admission       requests that wait, credit, read-modify-write
+//! integrity       verification, scrub, rebuild, damage
+//! admin           commands, change of reduction
+//! observe         counters, times, load
+//! ```
+
+use crate::{background, checkpoint, clean, control, damage, fault_injection, fetch, flush, hedge};
+use crate::{journal, lsn, member, pending, policy, ranges, read, rebuild, reduction, reserve};
+use crate::{scrub, segment, slab, stages, status, stream, survey, verification, volume, warm};
+
+/// Members, their commands, and the exchange of their devices.
+#[derive(Debug)]
+pub(crate) struct Drives {
+    pub(crate) members: member::Members,
+    pub(crate) exchanges: member::Exchanges,
+    pub(crate) scheduler: member::Schedule,
+}
+
+/// Volumes with their maps, and the range operations that walk over them.
+#[derive(Debug)]
+pub(crate) struct Map {
+    pub(crate) volumes: volume::Volumes,
+    pub(crate) ranges: ranges::Ranges,
+}
+
+/// The open batch of each stream, and blocks that are admitted and not committed.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) streams: Vec<stream::Stream>,
+    pub(crate) pending: pending::Pending,
+}
+
+/// Segments: which are free, which are cleaned, which stream a block goes to.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) segments: segment::Segments,
+    pub(crate) cleaner: clean::Cleaner,
+    pub(crate) ledger: reserve::Ledger,
+    pub(crate) policy: policy::Policy,
+}
+
+/// What makes operations durable, and the clock of LSNs.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    pub(crate) flush: flush::FlushState,
+    pub(crate) journal: journal::Journal,
+    pub(crate) checkpoint: checkpoint::CheckpointState,
+    pub(crate) superblock_writer: member::SuperblockWriter,
+    pub(crate) lsns: lsn::LsnClock,
+}
+
+/// Reads of users and fetches from members.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    pub(crate) fetches: slab::Slab<fetch::Fetch>,
+    pub(crate) splits: slab::Slab<fetch::Split>,
+    pub(crate) reads: slab::Slab<read::ReadRequest>,
+    pub(crate) slow: hedge::HedgedReads,
+}
+
+/// Verification and restoration of what the members hold.
+#[derive(Debug, Default)]
+pub(crate) struct Integrity {
+    pub(crate) verifications: slab::Slab<verification::Verification>,
+    pub(crate) scrub: scrub::Scrub,
+    pub(crate) rebuild: rebuild::Rebuild,
+    pub(crate) survey: survey::Survey,
+    pub(crate) damage: damage::Damage,
+}
+
+/// Commands that change the pool.
+#[derive(Debug, Default)]
+pub(crate) struct Admin {
+    pub(crate) control: control::ControlState,
+    pub(crate) reduction: reduction::ReductionState,
+}
+
+/// Counters, times and load: nothing that the data depends on.
+#[derive(Debug, Default)]
+pub(crate) struct Observe {
+    pub(crate) counters: status::Counters,
+    pub(crate) stages: stages::Stages,
+    pub(crate) users: background::Users,
+    pub(crate) wall: background::WallClock,
+    pub(crate) warmth: warm::Warmth,
+    pub(crate) fault: fault_injection::InjectedFault,
+}
