@@ -4,18 +4,18 @@
 //! A block of a volume with deduplication passes these steps of reduction:
 //!
 //! 1. *Fingerprint*: a worker computes its fingerprint.
-//! 2. *Decide*, in queue order, once the fingerprints of all earlier blocks are known: the index
-//!    has it (a reference), or the block gets an id of its own.
+//! 2. *Decide*, in queue order, once the fingerprints of all earlier blocks are known. Either the
+//!    index has it (a reference), or the block gets an id of its own.
 //! 3. *Compare*: where fingerprints alone are not trusted, the content found is read and compared
 //!    first (`compare.rs`).
 //! 4. *Compress*: unique blocks are compressed like those of other volumes (`write/reduce.rs`).
 //!
 //! Invariants:
 //!
-//! - (a) The count of each id in use is the number of its references in maps, in batches in flight,
-//!   and held by queued blocks.
+//! - (a) The count of an id in use is the number of its references in maps, in batches in flight,
+//!   and in queued blocks.
 //! - (b) An id in use has content: an address in the map of the shared volume, or a data entry in
-//!   flight, in a batch not after any that refers to it.
+//!   flight. The batch of that entry is not after any that refers to it.
 //! - (c) A freed id is a hole. Neither is the id reused nor its address overwritten before the
 //!   operation that removed its last reference is durable ([`Engine::release_content`]).
 
@@ -478,7 +478,7 @@ impl Engine {
     }
 
     /// Handles an unreadable block. If it is shared content, or refers to some, no later write may
-    /// refer to that content: a client that rewrites these bytes to repair them must get them
+    /// refer to that content. A client that rewrites these bytes to repair them must get them
     /// stored again. Other blocks that refer to it are reported.
     pub(crate) fn note_lost_content(&mut self, key: BlockKey) {
         let id = if key.volume() == VolumeId::SHARED {

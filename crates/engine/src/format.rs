@@ -1,14 +1,14 @@
 //! Creation of a pool: from members and options to zones, reserve and the first superblock.
 //!
 //! **Segment size.** A segment takes one extent of each of its members. With at least 2000 segments
-//! one is at most 0.05 % of the space: the few that are open or in reserve cost little compared to
+//! one is at most 0.05 % of the space. The few that are open or in reserve cost little compared to
 //! the spare, and victims are fine-grained. Large extents let cleaning read and write long runs and
 //! cover whole erase blocks; beyond 64 MiB there is no further gain. So the extent is the largest
-//! power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB; members below 64 MiB
+//! power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB. Members below 64 MiB
 //! (tests) go down to 32 KiB.
 //!
-//! **Chunk.** 256 KiB on each member: a batch is one write of that size per member, near the linear
-//! rate of any SSD, and its header and footer are below 1 % of it.
+//! **Chunk.** 256 KiB on each member. A batch is one write of that size per member, near the linear
+//! rate of any SSD. Its header and footer are below 1 % of it.
 //!
 //! **Reserve.** Usable space excludes: the open segment of each stream; the segments that user
 //! writes leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied;
@@ -209,7 +209,7 @@ fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
 ///
 /// Default: 1/256 of the smallest member, from 256 KiB to 16 MiB. The log takes over the records at
 /// the latest when half of it is used. 16 MiB on each of eight members hold 42 MiB of records, some
-/// 25 full batches, and are read in a fraction of a second at a start.
+/// 25 full batches. A start reads them in a fraction of a second.
 fn journal_bytes(spec: &PoolSpec) -> u64 {
     let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0);
     let by_size = (smallest / 256).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);

@@ -88,8 +88,8 @@ pub const MAX_NAME_BYTES: usize = 63;
 pub const SEGMENTS_PER_STREAM: u32 = 2;
 /// Victims that may be cleaned at the same time.
 pub const MAX_VICTIMS: usize = 4;
-/// Segments that user writes leave to the cleaner in addition to the need of two checkpoints:
-/// segments that it frees become usable only after a flush.
+/// Segments that user writes leave to the cleaner in addition to the need of two checkpoints.
+/// Segments that it frees become usable only after a flush.
 pub const CLEANER_RESERVE: u32 = 3;
 /// Number of segments above the need of a checkpoint below which the cleaner empties one victim at
 /// a time.
@@ -98,7 +98,7 @@ pub const CHECKPOINT_RESERVE: u32 = 2;
 /// nothing else can proceed (`write/exhausted.rs`).
 pub const RELIEF_RESERVE: u32 = 2;
 /// Segments that not even the deletion of a volume gets when damage has stalled the pool
-/// (`write/exhausted.rs`): one for the need of a victim, one for a checkpoint that has next to
+/// (`write/exhausted.rs`). One is for the need of a victim, one for a checkpoint that has next to
 /// nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Number of victims that are emptied at the same time only for a reshape.
@@ -119,7 +119,7 @@ pub const AHEAD_BYTES: u64 = 32 << 20;
 pub const AHEAD_BATCHES: usize = 64;
 /// Time after each client request during which foreground I/O counts as active.
 pub const USERS_ABOUT_NS: u64 = 1_000_000_000;
-/// Rows of a piece: with foreground I/O a scrub or rebuild reads and writes columns in consecutive
+/// Rows of a piece. With foreground I/O a scrub or rebuild reads and writes columns in consecutive
 /// pieces, so that a foreground read waits for at most one.
 pub const VERIFY_PIECE_ROWS: u32 = 16;
 /// Pause of a scrub or rebuild with foreground I/O, as a multiple of the time of its last batch.
@@ -254,7 +254,7 @@ pub const INLINE_DECOMPRESS_BLOCKS: usize = 4;
 /// are very small (`write/room.rs`).
 pub const RESERVED_AHEAD: u32 = 3;
 /// Segments that cleaning keeps becoming free in addition to the immediate need of user writes, so
-/// that one member flush serves several segments: 1/128 of the pool, within these limits.
+/// that one member flush serves several. It is 1/128 of the pool, within these limits.
 pub const CLEANING_AHEAD_MIN: u32 = 2;
 /// See [`CLEANING_AHEAD_MIN`].
 pub const CLEANING_AHEAD_MAX: u32 = 64;
@@ -266,8 +266,8 @@ pub const MAX_SEGMENT_ROWS: u32 = 16384;
 pub const MAX_CHUNK_ROWS: u32 = 256;
 /// Default chunk in rows: 256 KiB on each member.
 pub const DEFAULT_CHUNK_ROWS: u32 = 64;
-/// Target number of segments: one segment is at most 0.05 % of the space, so that the reserve and
-/// the granularity of cleaning stay small compared to the spare.
+/// Target number of segments. One segment is then at most 0.05 % of the space, so that the reserve
+/// and the granularity of cleaning stay small compared to the spare.
 pub const SEGMENTS_WANTED: u64 = 2000;
 /// Fewest segments of a pool: reserve, one victim and one segment of user data.
 pub const MIN_SEGMENTS: u32 = 16;
@@ -283,8 +283,8 @@ pub const COMPRESSED_UNITS_MAX: u32 = 224;
 /// (docs/internals/decisions/0005-pacing.md).
 pub const PACE_GARBAGE_SHARE: u64 = 64;
 /// Least target of pacing, as a part of a segment. A pool with so little garbage that the target is
-/// smaller has no pacing: space becomes free in whole segments, and smoothing that keeps half a
-/// segment free, which would cost cleaning more than 1 %.
+/// smaller has no pacing. Space becomes free in whole segments, and smoothing that keeps half a
+/// segment free. That would cost cleaning more than 1 %.
 pub const PACE_LEAST_PART: u64 = 2;
 /// Limit of the pacing target in segments: space becomes free in whole segments, and two smooth
 /// that.
@@ -295,9 +295,9 @@ pub const PACE_MOVES_MAX: u64 = 64;
 /// least one part in this many. Beyond that there is practically no brake.
 pub const PACE_GAIN_MAX: u64 = 64;
 
-/// A checkpoint begins when the log has grown by this multiple of the cost of its dirty pages
-/// (1/0.035: with parity, leaves and roots on top the cost stays below 0.05 of the user bytes,
-/// docs/internals/reserve.md).
+/// A checkpoint begins when the log has grown by this multiple of the cost of its dirty pages,
+/// 1/0.035. With parity, leaves and roots on top the cost stays below 0.05 of the user bytes
+/// (docs/internals/reserve.md).
 pub const CHECKPOINT_COST_RATIO: u64 = 29;
 /// A checkpoint begins when cleaning has moved this multiple of its cost only because there was
 /// none. Near the minimum of the writes of cleaning and checkpoints together, on uniform and skewed
@@ -317,7 +317,7 @@ pub const YOUNG_SAMPLES: usize = 256;
 pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 1 << 30;
 
 /// Log bytes after which a member flush begins without a request. Recovery reads batches without a
-/// known flush to the last byte, so this limits the largest part of its time; at 1 GB/s it is one
+/// known flush to the last byte, so this limits the largest part of its time. At 1 GB/s it is one
 /// flush in a quarter of a second.
 pub const UNFLUSHED_LOG_BYTES: u64 = 256 << 20;
 /// Least bytes of a journal on each member by default.

@@ -2,7 +2,7 @@
 //!
 //! 1. The placement sees each user block when it is placed, and each moved block when it is moved.
 //!    It names a class, and [`Classes`] the stream of the class.
-//! 2. The first user stream and the first stream of moved blocks exist in every pool, and all
+//! 2. The first user stream and the first stream of moved blocks exist in every pool. All
 //!    guarantees rest on them: the log room (`write/room.rs`), the floors (`write/seal.rs`). The
 //!    **further streams** take a block only if they can certainly seal it; other blocks go to the
 //!    first one. They take segments only above the user floor.
@@ -87,9 +87,9 @@ fn is_data(stream: u8) -> bool {
 /// Number of streams beyond the first of either kind that a pool can afford.
 ///
 /// Each holds at most two segments, the open one and its successor, which reduces the garbage
-/// available to cleaning. All together they hold at most the spare of the least spare factor (so
-/// the claims of docs/internals/reserve.md hold under any factor), and at most an eighth of the
-/// present spare.
+/// available to cleaning. All together they hold at most an eighth of the present spare, and at
+/// most the spare of the least spare factor. So the claims of docs/internals/reserve.md hold under
+/// any factor.
 pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
     let data = u64::from(plan.segments.saturating_sub(plan.reserve_segments));
     let least = data * u64::from(SPARE_PER_MILLE_MIN) / 1000 / EXTRA_STREAM_SEGMENTS;

@@ -632,7 +632,7 @@ impl Engine {
             return false;
         }
         // The generation that calls a member whole must not be the first one that it gets. If power
-        // fails while that is written, its own superblock is too old to count, and a start would
+        // fails while that is written, its own superblock is too old to count. A start would then
         // wait for a journal device that should count.
         if self.superblock_writer.done < self.rebuild.joined_wish || !self.journal_is_whole() {
             return true;

@@ -6,10 +6,11 @@
 //! column takes one, and each distrusted column one.
 //!
 //! 1. [`search`] is for one block. It is missing or distrusted itself, so with P nothing else may
-//!    be wrong, and with P and Q one more column: it leaves out each other column in turn. Of
+//!    be wrong, and with P and Q one more column. It leaves out each other column in turn. Of
 //!    copies each may be the correct one.
 //! 2. [`hypotheses`] is for several blocks that are correct or wrong together, as the head of a
-//!    batch: all sets of columns up to the tolerance. With P and Q and 64 columns there are 2081.
+//!    batch. It yields all sets of columns up to the tolerance. With P and Q and 64 columns there
+//!    are 2081.
 //!
 //! Nothing here proves that bytes are correct: they must not be used without a check by the caller.
 
@@ -17,7 +18,7 @@ use windrow_geometry::{Code, Shape};
 use windrow_parity::{Column, Parity};
 
 /// Reconstructs column `wanted` from the others (all of the length of `out`), leaving out `suspect`
-/// as well; the content read of the wanted column is ignored. Of copies it takes the first. False
+/// as well. The content read of the wanted column is ignored. Of copies it takes the first. False
 /// if too much is missing.
 pub(crate) fn rebuild(
     shape: &Shape,

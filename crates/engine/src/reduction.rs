@@ -12,8 +12,8 @@
 //! 1. The plan of the new way must hold the present data, else the change is refused with the
 //!    number of missing bytes.
 //! 2. The superblock with the new way is written. Until it is durable a crash may leave either way,
-//!    so the pool keeps to both: the smaller limits and the larger reserve, and admission checks
-//!    blocks and charge.
+//!    so the pool keeps to the smaller limits and the larger reserve. Admission checks blocks and
+//!    charge.
 //! 3. Then only the new way counts.
 //!
 //! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
@@ -110,8 +110,8 @@ impl Engine {
         }
     }
 
-    /// Bytes that need space in a pool with this plan: the used ones, and the deduplication index
-    /// pages beyond the plan's limit (a larger pool wrote them; a start drops them).
+    /// Bytes that need space in a pool with this plan: the used ones, and the index pages beyond
+    /// the plan's limit. (A larger pool wrote these; a start drops them.)
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
         self.used_bytes() + self.index_pages_beyond(plan) * BLOCK_BYTES
     }

@@ -9,12 +9,13 @@
 //! 3. From then on streams take segments of the new layout. Those of the old one are read, rebuilt
 //!    and cleaned as before, and retired when they become free (`segment/layers.rs`).
 //! 4. Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the rate
-//!    of a rebuild (`background.rs`): with foreground I/O one segment at a time, with pauses.
+//!    of a rebuild (`background.rs`). With foreground I/O it takes one segment at a time, with
+//!    pauses.
 //! 5. When no segment of the old layout is in use, and no kept checkpoint can name one, its zones
 //!    leave the superblock.
 //!
 //! Space: the reserve is computed from the segments that are usable at the moment
-//! ([`Engine::plan_now`]), so usable space, the limit of map pages and the checkpoint's reserve
+//! ([`Engine::plan_now`]). So usable space, the limit of map pages and the checkpoint's reserve
 //! grow together, step by step.
 
 mod coming;
@@ -611,8 +612,8 @@ impl Engine {
             .any(|z| z.member_count() > usize::from(z.shape.width))
     }
 
-    /// Requests the operations that keep old segments from becoming free: a flush if several wait
-    /// for it or nothing else is possible, a checkpoint in the latter case only.
+    /// Requests the operations that old segments wait for to become free. A flush is requested if
+    /// several wait for it or nothing else is possible, a checkpoint in the latter case only.
     fn hurry_reshape(&mut self) {
         let pauses = self.reshape.throttle.wake_at_ns(self.now_ns).is_some();
         let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_reshape());

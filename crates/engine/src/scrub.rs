@@ -3,7 +3,7 @@
 //!
 //! 1. The next batch is read with all its columns.
 //! 2. A job computes the correct content of each block (`verify.rs`).
-//! 3. Live blocks of damaged rows are moved with their verified bytes, as cleaning moves them; if
+//! 3. Live blocks of damaged rows are moved with their verified bytes, as cleaning moves them. If
 //!    head or tail of the batch is affected, all its live blocks are. Checkpoint pages are marked
 //!    dirty.
 //! 4. For an unreadable batch the map provides the live blocks in it (`scrub/doubts.rs`).

@@ -235,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// One bad sector makes a whole piece unreadable: its rows are read one by one, so that bad
+    /// One bad sector makes a whole piece unreadable. Its rows are read one by one, so that bad
     /// sectors of several members do not add up. Unreadable rows are filled with [`UNREAD`], which
     /// no checksum accepts.
     fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {

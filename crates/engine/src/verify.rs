@@ -5,10 +5,10 @@
 //! the redundancy follows from the data. Nothing else counts as correct: redundancy computed from
 //! one wrong block, even a header, would destroy the redundancy that could still repair it.
 //!
-//! A column that missed its writes may hold a valid batch of the segment's previous incarnation;
-//! with one copy or one data column even a complete one. So if anything is wrong, or the map has
-//! other checksums than the table, all available headers of the segment's stream are tried, the
-//! newest first: by epoch, because a void batch and the one written over it have the same number,
+//! A column that missed its writes may hold a valid batch of the previous incarnation; with one
+//! copy or one data column even a complete one. So if anything is wrong, or map and table have
+//! different checksums, all available headers of the segment's stream are tried, the newest first.
+//! They are sorted by epoch, because a void batch and the one written over it have the same number,
 //! then by number.
 
 pub(crate) mod lean;

@@ -3,7 +3,7 @@
 //! A random write touches map entries that are in no cache, one after the other. If a group of
 //! blocks is known before the first of them is used, all their entries are read first, in two
 //! passes. Computing the address of an entry takes so much code that a processor sees only a few
-//! blocks ahead; the second pass consists of loads only, of which it has dozens in flight.
+//! blocks ahead. The second pass consists of loads only, of which it has dozens in flight.
 
 use crate::Engine;
 use crate::map::PageSlot;

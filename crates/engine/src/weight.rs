@@ -4,13 +4,13 @@
 //! block. A compressed payload of `u` units weighs `u + 2`, because many of them share a block. The
 //! 32 bytes cover the entry of its move and its checksum (at most 27 bytes), and its part of the
 //! checksums of blocks. User entries are shorter, so a segment can hold more weight than its
-//! capacity: moving all of it would take more than a segment, and until that changes it is no
+//! capacity. Moving all of it would take more than a segment, and until that changes it is no
 //! victim.
 //!
 //! The **charge** of a pool is the weight of everything that it has to keep, now or later. Each
-//! block counts with the weight of its entry in the map; a block in flight with 256 units if its
-//! newest version has payload, else with none; shared content with its weight, once. `self_check`
-//! compares it with the maps.
+//! block counts with the weight of its entry in the map, and shared content with its weight, once.
+//! A block in flight counts with 256 units if its newest version has payload, else with none.
+//! `self_check` compares it with the maps.
 //!
 //! Cleaning decides by weights alone (docs/internals/reserve.md, claim 2). The stored size, which
 //! is smaller, is counted separately.

@@ -2,8 +2,8 @@
 //!
 //! 1. The fingerprint alone determines membership in the sample, bucket and tag.
 //! 2. An entry is eight bytes: tag, page, generation of the page, and a used bit. Buckets have
-//!    eight entries. In a full one an entry of a rewritten page is evicted, else the first one that
-//!    was not used since the hand last passed (second chance).
+//!    eight entries. In a full one an entry of a rewritten page is evicted, else the first one
+//!    unused since the hand last passed (second chance).
 //! 3. A tag may be that of another fingerprint: then a page is read without a match, and nothing
 //!    else happens.
 

@@ -3,8 +3,8 @@
 //! 1. *Collect*: the fingerprint of placed content joins the filling page, so a page holds content
 //!    written in sequence.
 //! 2. *Place*: a full page goes into the open batch of the user stream, as a block of the index
-//!    volume, after an entry whose LSN it shares. It only uses room that nothing else claims. It
-//!    takes effect together with everything that it names.
+//!    volume. It shares the LSN of the entry before it. It only uses room that nothing else claims.
+//!    It takes effect together with everything that it names.
 //! 3. *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`).
 //! 4. *Fetch*: fingerprints that hit a hook read the page and its successor; later fingerprints in
 //!    the queue wait.
@@ -15,8 +15,8 @@
 //! 7. *Close*: a shutdown writes the filling page as it is; the next start resumes it.
 //!
 //! Invariants: a page names no LSN above its own. Otherwise, after a crash, an LSN that is reused
-//! could validate its entries. An entry whose LSN is 2^32 or more below the last one is invalid:
-//! within that distance an id and the low half of an LSN identify one content.
+//! could validate its entries. An entry whose LSN is 2^32 or more below the last one is invalid.
+//! Within that distance an id and the low half of an LSN identify one content.
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
@@ -464,9 +464,9 @@ impl Engine {
         }
     }
 
-    /// Writes content that is in no page yet at a shutdown, which has nothing else in flight: a
-    /// page after a contentless entry whose LSN it takes. Best effort: without room, the content is
-    /// not found again.
+    /// Writes content that is in no page yet at a shutdown, which has nothing else in flight. The
+    /// page follows a contentless entry whose LSN it takes. Best effort: without room, the content
+    /// is not found again.
     pub(crate) fn close_index(&mut self, out: &mut Outbox) {
         let pages = &mut self.shared.pages;
         let is_new = pages.filling.len() > pages.resumed;

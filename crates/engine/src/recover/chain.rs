@@ -5,8 +5,8 @@
 //!    durable when it was sealed ([`Durable`]).
 //! 2. Batches above the flushed number of their stream must verify to the last byte. The chain is
 //!    cut at the first that does not.
-//! 3. The rows after a chain's end are searched: the rest of its chunk, row 0 of each further chunk
-//!    of the segment, and the successor segment. A later batch of the stream may be there whose
+//! 3. The rows after a chain's end are searched: the rest of its chunk, row 0 of the segment's
+//!    further chunks, and the successor segment. A later batch of the stream may be there whose
 //!    predecessor is lost, and it may prove that the predecessor was durable. Nothing is taken from
 //!    there. (A guest may store an image of this very pool: it has older batches, never later
 //!    ones.)
@@ -648,9 +648,9 @@ impl Walk<'_> {
     }
 
     /// Newer batch in a position where a batch of an older epoch has the same number. If there is
-    /// one, the older batch was refused and its number was reused: the first column missed the
-    /// newer write, and the fence that records the refusal is gone. (Within one epoch the batch
-    /// found first is the only one.)
+    /// one, the older batch was refused and its number was reused. The first column missed the
+    /// newer write, and the fence of the refusal is gone. (Within one epoch the batch found first
+    /// is the only one.)
     fn newer_in_place(
         &self,
         reader: &mut Reader<'_>,

@@ -72,8 +72,8 @@ pub(super) fn raise_fence(
 /// 2. Else a fence that skipped no LSNs. Batches that it voids and a later fence accepts were
 ///    overwritten or voided by later recoveries (`chain.rs` detects a lost overwrite). Entries that
 ///    it left to the journal have the same content in old batches.
-/// 3. Else the oldest. The LSNs that it skipped are covered by nothing else: the next start finds
-///    the gap and refuses the pool, rather than losing what follows it.
+/// 3. Else the oldest. The LSNs that it skipped are covered by nothing else. The next start finds
+///    the gap and refuses the pool, rather than losing everything after it.
 fn fence_to_drop(fences: &[Fence]) -> usize {
     let skipped_none = |f: &Fence| f.next_lsn == f.recovery_lsn.next();
     let idle = fences.windows(2).position(|pair| {

@@ -8,7 +8,7 @@
 //!    volume operations that only records have take effect on the tables. The last version of each
 //!    block is readmitted with its LSN; the LSNs between are covered.
 //! 4. Chunks with a needed record are rewritten to the copies that differ, up to the last needed
-//!    record: it is reached only through those before it.
+//!    record. It is reached only through those before it.
 
 use super::fence::records_through;
 use super::reader::Reader;
@@ -536,7 +536,7 @@ impl Found {
 /// Writes records to a copy, in whole sectors, and returns the bytes written. Devices refuse less,
 /// and a pool may have been copied to devices with larger sectors than its journal was written in.
 ///
-/// The bytes of the copy after the records in the last sector are preserved, so each byte is the
+/// The bytes of the copy after the records in the last sector are preserved. So each byte is the
 /// same as with smaller sectors, and nothing appears that could pass for a record. If they are
 /// unreadable they become zeroes: no record begins with zeroes, and the next one would have to
 /// begin there. Chunks are whole sectors, so nothing beyond the chunk is written.

@@ -1,7 +1,7 @@
 //! Case table of `docs/internals/format.md` section 12.3: the content of one chain position, and
 //! its meaning.
 //!
-//! The match below has one arm for each row of the document's table and no catch-all, so the
+//! The match below has one arm for each row of the document's table and no catch-all. So the
 //! compiler proves that every case has exactly one row.
 
 /// Content of the position where a chain expects its next batch.

@@ -141,7 +141,7 @@ fn map_pages(volume: VolumeId) -> u64 {
 }
 
 /// Pages of a table, by index. An index beyond the table's limit is damage. The volume table may
-/// have more pages than that only without a gap: deleted volumes keep their slots during replay, so
+/// have more pages than that only without a gap. Deleted volumes keep their slots during replay, so
 /// there may be more slots than volumes.
 fn table_of(
     object: u32,

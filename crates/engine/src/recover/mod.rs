@@ -452,8 +452,8 @@ fn write_lagging(
 }
 
 /// A generation with the same content, between the one found and that of the fence. A forced start
-/// writes two generations before anything else. Absent members may have continued without these,
-/// and have them recorded as absent since up to two generations after the one that these have now
+/// writes two generations before anything else. Absent members may have continued without these.
+/// They record these as absent since up to two generations after the one that these have now
 /// (`slot_state::found`). With only one more generation, a member that lagged by one would look as
 /// if it had done nothing meanwhile.
 fn step_after(found: &Superblock) -> Superblock {
@@ -464,8 +464,8 @@ fn step_after(found: &Superblock) -> Superblock {
     }
 }
 
-/// Writes [`step_after`] to all members before the fence goes to any, so that a start that is cut
-/// off leaves no member more than one generation behind.
+/// Writes [`step_after`] to all members before the fence goes to any. So a start that is cut off
+/// leaves no member more than one generation behind.
 fn write_step(
     io: &mut dyn MemberIo,
     found: &Superblock,

@@ -5,7 +5,7 @@
 //! pages only when it has no other, and at its end.
 //!
 //! **Claim.** Recovery fits into the pages that the engine had. After all entries up to LSN n, a
-//! page with data holds some block with an LSN up to n that no trim up to n removed. When n was
+//! page with data holds a block with an LSN up to n that no trim up to n removed. When n was
 //! admitted in service, that block was in the map or pending, so its page was present. Additional
 //! pages may come from:
 //!
@@ -14,8 +14,8 @@
 //!   same.
 //! - (c) Checkpoint images, which are taken one after the other, so some are of a later time than
 //!   others.
-//! - (d) Content without references at an earlier start: its pages were reused there, while here it
-//!   stays to the end, as references may still follow.
+//! - (d) Content without references at an earlier start: its pages were reused there. Here it stays
+//!   to the end, as references may still follow.
 //!
 //! [`recovery_bytes`] covers (c) and (d).
 

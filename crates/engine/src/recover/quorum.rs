@@ -1,7 +1,7 @@
 //! Quorum: the ruling superblock, and the members that may be trusted.
 //!
 //! The newest valid generation rules. It is trusted if more than half of the pool's members are
-//! present, or if every missing member is recorded absent in it: then no other side can have
+//! present, or if every missing member is recorded absent in it. Then no other side can have
 //! continued without these. A member that the table calls online, but whose own superblock is more
 //! than one generation old, has missed something and is not used. (A generation is complete on all
 //! online members before the next begins, so a crash leaves a lag of at most one.)
@@ -9,16 +9,16 @@
 //! If the ruling generation is marked as growing, another generation may exist in which further
 //! members hold data and by which nothing was written. A start without that one takes it back for
 //! good. In addition to its own quorum it needs more members of one of its zones than the
-//! redundancy covers: then the other generation cannot start without them
+//! redundancy covers. Then the other generation cannot start without them
 //! (docs/internals/reshape.md).
 //!
-//! A member that was recorded absent and is present again is rebuilt (docs/internals/members.md):
-//! from its own content if it is the one that left, else completely. Until then it is not read, and
-//! counts as lost. One whose own history continued without the pool stays out.
+//! A member that was recorded absent and is present again is rebuilt (docs/internals/members.md).
+//! If it is the one that left it keeps its content, else it is rebuilt completely. Until then it is
+//! not read, and counts as lost. One whose own history continued without the pool stays out.
 //!
-//! A device is treated as absent, and noted, if it has superblocks of the pool but is not in its
-//! table (the old one after a replacement). The same holds if it is smaller than the pool's data on
-//! it (a truncated file, a shrunken partition).
+//! A device with superblocks of the pool that is not in its table (the old one after a replacement)
+//! is treated as absent, and noted. The same holds if it is smaller than the pool's data on it (a
+//! truncated file, a shrunken partition).
 
 use super::retired::Slots;
 use super::{OpenError, retired};
@@ -369,9 +369,9 @@ fn check_quorum(
     })
 }
 
-/// Refuses the start of a pool that was not shut down without its journal devices, unless their
-/// loss is recorded: durable data may be on them alone. (A whole device that fails writes is
-/// `retired`, and is read.)
+/// Refuses to start a pool that was not shut down without its journal devices, unless their loss is
+/// recorded. Durable data may be on them alone. (A whole device that fails writes is `retired`, and
+/// is read.)
 fn check_journal_devices(
     newest: &Superblock,
     (present, found): (&[bool], &[(MemberId, Superblock)]),
@@ -420,9 +420,9 @@ fn check_journal_devices(
     Err(OpenError::JournalMissing { which })
 }
 
-/// Allows the replacement of a journal device in a closed pool only if it cannot have the only
-/// copy: the pool was shut down, or another device is whole. (Its loss may be recorded while the
-/// log lacks its durable records: only a start can decide that.)
+/// Allows replacing a journal device of a closed pool only if the pool was shut down or another
+/// device is whole. Otherwise the device may have the only copy. (Its loss may be recorded while
+/// the log lacks its durable records: only a start can decide that.)
 pub(super) fn check_journal_device_replaced(
     ruling: &Ruling,
     member: MemberId,

@@ -2,7 +2,7 @@
 //!
 //! The new device gets its label and the next superblock generation first. Then all members in use
 //! get that generation, in which the new one is *rebuilding* and lacks everything. After a crash at
-//! any point the next start finds a superblock that it may follow: the new generation names its
+//! any point the next start finds a superblock that it may follow. The new generation names its
 //! predecessor, which the others have.
 
 use super::{OpenError, quorum};

@@ -1,12 +1,12 @@
 //! Replay: the recovery point, and the effect of the batches after the checkpoint on the tables.
 //!
 //! 1. `chain.rs` collects the valid batches.
-//! 2. The recovery point is the highest LSN such that every LSN up to it is in the checkpoint, in
-//!    such a batch, or void by a fence.
+//! 2. The recovery point is the highest LSN without a gap before it: every LSN up to it is in the
+//!    checkpoint, in such a batch, or void.
 //! 3. Durable operations that are missing are damage: recovery stops with the list.
 //! 4. User entries with LSNs up to the recovery point take effect in ascending order, whatever
-//!    their stream. Then the moves do, in the order of their stream: each only if the map still has
-//!    its old address and no replayed entry of its block is newer than its birth.
+//!    their stream. Then the moves do, in the order of their stream. A move applies only if the map
+//!    still has its old address and no replayed entry of its block is newer than its birth.
 //!
 //! Batches are applied one at a time, and their entries are not kept. Only the blocks of moves are
 //! held, at most [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user

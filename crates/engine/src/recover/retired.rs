@@ -2,12 +2,12 @@
 //! (docs/internals/journal.md, Devices that stand aside).
 //!
 //! The last device leaves, its loss is recorded, and power fails before the log has the device's
-//! durable records: then they are on that device alone. Such a device is only *read*. It does not
-//! become a member in use, has no vote on the ruling superblock, and is read only if something
-//! durable is missing without it.
+//! durable records. Then they are on that device alone. Such a device is only *read*. It is no
+//! member in use, and has no vote on the ruling superblock. It is read only if something durable is
+//! missing without it.
 //!
 //! Its content must be of this pool's own past. Its newest superblock must be an ancestor of the
-//! ruling one, by content: each generation names its predecessor by hash, and members keep the last
+//! ruling one, by content. Each generation names its predecessor by hash, and members keep the last
 //! four. So a device that continued with another host, or with members that separated, is not read,
 //! whatever its generation.
 

@@ -6,11 +6,10 @@
 //!   -> newest entry of every block -> checkpoint of it in free segments -> its root
 //! ```
 //! **Limits.** A readable checkpoint ([`base`]) has everything up to its LSN, and only later
-//! entries come from batches. Without one, these are honoured as far as their records still exist:
-//! trims, ranges, blocks of zeroes or ones, references to shared content, resizes and deletions.
-//! Otherwise freed blocks come back with their last content. Deleted volumes come back as well,
-//! under made-up names if theirs is not known. Other blocks are complete unless their batch is
-//! lost.
+//! entries come from batches. Without one, trims, ranges, constant blocks, references to shared
+//! content, resizes and deletions are honoured as far as their records exist. Otherwise freed
+//! blocks come back with their last content. Deleted volumes come back as well, under made-up names
+//! if theirs is not known. Other blocks are complete unless their batch is lost.
 //!
 //! **Phases.**
 //!
@@ -18,9 +17,9 @@
 //! 2. The tables go into an engine with a new epoch and with segments without live data. It writes
 //!    an ordinary checkpoint there, and when that is durable, the superblock that names it.
 //!
-//! A crash before that leaves the old superblock, under which the new batches are ignored: their
-//! epoch is far above its own ([`EPOCH_LEAP`]), and their numbers are far above those that its
-//! streams can reach ([`SEQ_LEAP`]). Then the pool is salvaged again, or started as it is.
+//! A crash before that leaves the old superblock, under which the new batches are ignored. Their
+//! epoch is far above its own ([`EPOCH_LEAP`]), and their numbers are above those that its streams
+//! can reach ([`SEQ_LEAP`]). Then the pool is salvaged again, or started as it is.
 
 mod base;
 mod end;
@@ -135,9 +134,9 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Number of range and volume records applied.
     pub records: u64,
-    /// The first 1024 blocks that are lost by themselves: references to lost shared content, blocks
-    /// whose only known version was overwritten by other batches, and blocks that an earlier
-    /// salvage declared lost. Blocks of [`RebuildReport::losses`] are not included.
+    /// The first 1024 blocks that are lost by themselves. They refer to lost shared content, their
+    /// only known version was overwritten, or an earlier salvage declared them lost. Blocks of
+    /// [`RebuildReport::losses`] are not included.
     pub lost_blocks: Vec<(VolumeId, windrow_types::Lba)>,
     /// Number of such blocks.
     pub lost_blocks_total: u64,
@@ -165,7 +164,7 @@ impl Engine {
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
         // As at a start, a member that fails writes is left out, and salvage restarts. The engine
-        // that writes the checkpoint must not record such a loss: its superblock names no root
+        // that writes the checkpoint must not record such a loss. Its superblock names no root
         // before that one is durable, and a pool without a root cannot be opened.
         let mut failing = 0u64;
         let mut remembered = quorum::Remembered::default();

@@ -1,8 +1,8 @@
 //! Checkpoint pages in batches that the chain does not reach.
 //!
-//! The batches of a checkpoint are after its own replay position. If the chain of the checkpoint
-//! stream breaks among them, the pages after the break are still in use, because they are reached
-//! by address and not by the chain. Therefore:
+//! The batches of a checkpoint are after its own replay position. If the checkpoint chain breaks
+//! among them, the pages after the break are still in use: they are reached by address, not by the
+//! chain. Therefore:
 //!
 //! 1. The stream continues neither at the break nor anywhere in that segment, but in a free
 //!    segment, with a number far above every durable one.
@@ -13,7 +13,7 @@
 //!
 //! Until that root is durable each further start finds the same break and repeats this; the
 //! stream's interim batches belong to no root. That holds even if the missing batch is readable
-//! again: the fence then declares numbers durable that no batch of the chain can have, so the chain
+//! again. The fence then declares numbers durable that no batch of the chain can have, so the chain
 //! stays broken. If it were whole, the stream would continue at its end, where another stream may
 //! have written meanwhile.
 

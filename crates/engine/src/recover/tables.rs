@@ -384,7 +384,7 @@ fn content_end(volumes: &Volumes, most: u64) -> u64 {
 
 /// Counts the references to shared content; content without references becomes a hole. The maps
 /// have everything up to `applied`. The operation that removed the last reference may be in the
-/// journal only, so the address must not be overwritten before all of it is in the log. Returns the
+/// journal only. The address must not be overwritten before all of it is in the log. Returns the
 /// ids whose content is missing or of another incarnation: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Lsn) -> Vec<Lba> {
     let end = ids_end(tables.zones.zones().iter());

@@ -11,7 +11,7 @@ use windrow_types::{BLOCK_BYTES, MemberId};
 /// A pending layout on its way into the superblock. New members have no superblock yet. They get
 /// the present one, in which they are spares, before any member gets the one in which they are
 /// members. Otherwise a crash in between could leave more members without a superblock than the
-/// redundancy covers. The first one is marked as growing: a start by it needs enough of the old
+/// redundancy covers. The first one is marked as growing. A start by it needs enough of the old
 /// members that no start by the second one is possible without them.
 #[derive(Debug)]
 pub(super) struct Coming {
@@ -287,7 +287,7 @@ impl Engine {
     }
 
     /// Handles the loss of a member. If more are lost than the redundancy covers while a layout is
-    /// being recorded, the layout is taken back: nothing was written under it, and the pool must
+    /// being recorded, the layout is taken back. Nothing was written under it, and the pool must
     /// not depend on members that may be lost for good.
     pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
         if self.must_stop_without() {
@@ -330,7 +330,7 @@ impl Engine {
     }
 
     /// True if the members that are not online are needed while a layout is activated or taken
-    /// back: a generation on them must not be able to start without the others.
+    /// back. A generation on them must not be able to start without the others.
     pub(crate) fn must_stop_without(&self) -> bool {
         let list = &self.members.list;
         self.reshape

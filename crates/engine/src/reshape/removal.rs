@@ -7,10 +7,10 @@
 //!    flag. No member is new, so every holder of this generation or the previous one is a member of
 //!    the other.
 //! 3. The data of the old layout moves as after a growth. A victim may need more than one segment
-//!    of the new layout: they are counted when it is begun ([`Engine::segments_for`]), and it is
+//!    of the new layout. They are counted when it is begun ([`Engine::segments_for`]), and it is
 //!    begun only if they are free above the user floor.
-//! 4. When nothing is in use in the old layout, and no kept checkpoint can name its segments, one
-//!    generation removes its zones, the flag and the member. It is written to the others alone.
+//! 4. When the old layout is empty, and no kept checkpoint can name its segments, one generation
+//!    removes its zones, the flag and the member. It is written to the others alone.
 //!
 //! That a member leaves is stored nowhere else: it has a position in an older layout and none in
 //! the active one ([`ZoneMap::leaving`]).
@@ -312,8 +312,8 @@ impl Engine {
         }
     }
 
-    /// Number of segments that cleaning keeps free beyond the usual: the need of the next victim of
-    /// the old layout, if that is larger (zones of very different width).
+    /// Number of segments that cleaning keeps free beyond the usual, if the next victim of the old
+    /// layout needs more (zones of very different width).
     pub(crate) fn segments_for_removal(&self) -> u32 {
         if self.is_losing_member() {
             self.reshape.short_of.saturating_sub(2)

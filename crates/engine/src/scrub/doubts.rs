@@ -1,7 +1,7 @@
 //! Doubts: batches with unreadable tables. The map provides their live blocks.
 //!
-//! 1. Doubts are collected. At the end of the pass, or when there are many, all map pages are
-//!    searched for blocks in them, a limited number of pages at a time.
+//! 1. Doubts are collected. At the end of the pass, or when there are many, the map is searched for
+//!    blocks in them, some pages at a time.
 //! 2. Each user block found is read on its own, as a foreground read would, at the rate of the
 //!    scrub. If it is readable it is moved like any other repair; if not it is lost, and is listed
 //!    by volume and block.
@@ -12,7 +12,7 @@
 //! Compressed payload in an unreadable block is read on its own in the same way: its own checksum
 //! may match.
 //!
-//! A whole segment is in doubt if it has more live units than its tables name: then some of its
+//! A whole segment is in doubt if it has more live units than its tables name. Then some of its
 //! batches are stale ones on all readable members.
 
 use super::{Repair, Tally};

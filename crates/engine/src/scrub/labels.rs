@@ -1,5 +1,5 @@
-//! Label check: a device with a damaged label is unknown to every later start, although the pool
-//! uses it, and nothing else reads labels while a pool is open.
+//! Label check. A device with a damaged label is unknown to every later start, although the pool
+//! uses it. Nothing else reads labels while a pool is open.
 //!
 //! At the end of a pass the label of each member in service, and of each spare, is read:
 //!
@@ -8,10 +8,10 @@
 //! 2. A correct label is never written: an interrupted write may destroy it, and there is no other
 //!    copy. So an unreadable label is re-read once. (Its name is that of the creation, its slot a
 //!    hint: both may differ.)
-//! 3. A spare has no other content, and gets no other command before it is needed: one that fails
+//! 3. A spare has no other content, and gets no other command before it is needed. One that fails
 //!    the write of its label is reported as well.
-//! 4. A spare with the label of another pool is reported: it has no data of this pool, and another
-//!    host with access to the drive has put it to use.
+//! 4. A spare with the label of another pool is reported. It has no data of this pool, and another
+//!    host with access to the drive uses it.
 
 use crate::member::Purpose;
 use crate::{Engine, Notice, Outbox, WrittenBytes};

@@ -10,8 +10,8 @@
 //!    all readable columns.
 //!
 //! It takes the first valid header for the batch. A member that missed its writes cannot make up a
-//! complete batch of a previous incarnation by itself, because head and tail are in different data
-//! columns. That does not hold for copies and single columns, which are excluded.
+//! complete batch of a previous incarnation by itself: head and tail are in different data columns.
+//! That does not hold for copies and single columns, which are excluded.
 
 use super::{Verified, VerifyWork};
 use crate::ends::find_ends;

@@ -105,9 +105,9 @@ fn verified(
     work.found.unwrap()
 }
 
-/// A member that missed a write has the previous content: a void batch of the same number and an
-/// older epoch, or one of another stream with a higher number. A rebuild must not take it for the
-/// batch and write it to other members, over live data.
+/// A member that missed a write has the previous content. That is a void batch of the same number
+/// and an older epoch, or one of another stream with a higher number. A rebuild must not take it
+/// for the batch and write it to other members, over live data.
 #[test]
 fn a_stale_batch_is_not_taken_for_the_present_one() {
     for (redundancy, members, stale, absent) in [

@@ -12,12 +12,12 @@
 //!    as two histories, and starts without one of the two.
 //! 5. No write is lost: a pool that starts has every batch in its log.
 //! 6. As long as no old member has the generation with a new layout, or with a journal device, the
-//!    old members start without the new ones; also after it was taken back.
+//!    old members start without the new ones. The same holds after it was taken back.
 //!
-//! A removal goes through the two generations that `reshape/removal.rs` writes: the one with the
-//! layout over the others, to all, and the one without the member, to the others alone. A growth
-//! goes through the generations that `reshape.rs` writes. Power may fail when any of them is on any
-//! subset of the devices.
+//! A removal goes through the two generations of `reshape/removal.rs`. The one with the layout over
+//! the others goes to all, the one without the member to the others. A growth goes through the
+//! generations that `reshape.rs` writes. Power may fail when any of them is on any subset of the
+//! devices.
 //!
 //! Spares and journal devices: `slots.rs`.
 
@@ -99,7 +99,7 @@ enum Growth {
     /// The one with the new layout.
     CutRecording(usize),
     /// That one is on the devices of the mask, and the others (second mask) fail, more than the
-    /// redundancy covers: the growth is taken back, and the pool continues.
+    /// redundancy covers. The growth is taken back, and the pool continues.
     TakenBack(usize, usize),
     /// The same, and power is cut when the generation that takes it back is on the first N of the
     /// remaining members.
@@ -830,8 +830,8 @@ fn no_device_with_a_history_of_its_own_is_trusted() {
 
 /// A start that is cut off leaves a member one generation behind. That one is used by force
 /// elsewhere, while the others continue without it. It must not look like a member that left
-/// unchanged: the forced start must not give it the generation since which the others record it as
-/// absent.
+/// unchanged. So the forced start must not give it the generation since which the others record it
+/// as absent.
 #[test]
 fn a_device_that_lagged_and_was_used_apart_is_not_trusted() {
     use Step::*;
@@ -918,8 +918,8 @@ fn no_old_image_is_trusted() {
     assert!(worlds > 500, "{worlds}");
 }
 
-/// A growth is recorded in two steps. Otherwise old members without the generation with the new
-/// layout, and the new members with it and the rest of the old ones, could both start.
+/// A growth is recorded in two steps. Otherwise both sides could start: old members without the new
+/// layout, and the new members with it and the other old ones.
 #[test]
 fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members() {
     use Step::*;

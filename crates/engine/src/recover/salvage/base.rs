@@ -226,8 +226,8 @@ impl Former {
     /// - A newer incarnation follows its earlier batches.
     /// - A segment of another layout has its extents.
     ///
-    /// Batches of another stream from before the checkpoint are left from an earlier incarnation;
-    /// they are visible where the only batch of the present one is unreadable. A torn batch proves
+    /// Batches of another stream from before the checkpoint are left from an earlier incarnation.
+    /// They are visible where the only batch of the present one is unreadable. A torn batch proves
     /// reuse as well: it overwrote what the checkpoint has.
     pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
         let mut first: BTreeMap<SegmentId, (usize, BatchSeq, u32)> = BTreeMap::new();
@@ -297,7 +297,7 @@ impl Former {
         rows
     }
 
-    /// Drops batches of another stream in segments that are in the checkpoint's incarnation: they
+    /// Drops batches of another stream in segments that are in the checkpoint's incarnation. They
     /// are of an earlier incarnation, visible where a member missed the overwrite.
     fn forget_incarnations(
         &self,

@@ -4,14 +4,14 @@
 //! 1. Volumes: the newest image of the volume table in a checkpoint batch, then the volume
 //!    operations.
 //! 2. Blocks: user entries, then moves in the order in which they were written ([`super::moves`]).
-//!    An entry installs if its birth is not older than that of the installed one, so that of equal
+//!    An entry installs if its birth is not older than that of the installed one. So of equal
 //!    births (a block and its moved copies) the last copy stays. A move out of exactly the address
 //!    shown, with the same bytes, installs whatever its birth: repairs of earlier versions have
 //!    none. Moved blocks may be moved again by other streams: with several streams, moves out of
 //!    the address shown are searched for again.
 //! 3. Ranges and smaller sizes: each removes older blocks.
 //!
-//! Segments with records are reused once everything before them is in a checkpoint: records that
+//! Segments with records are reused once everything before them is in a checkpoint. Records that
 //! are gone cannot be honoured, and blocks that they had trimmed come back.
 
 use super::super::chain::Taken;

@@ -1,12 +1,12 @@
 //! Finds lost durable batches from two sides: unreadable rows (gaps), and missing numbers.
 //!
 //! With a base checkpoint ([`super::base`]) its maps decide: an older gap counts only if they show
-//! something in it. (Without one, leftovers of a freed segment count as well: after a discard that
-//! a power cut interrupted, or on a member that missed the discard.)
+//! something in it. (Without one, leftovers of a freed segment count as well, if a power cut
+//! interrupted its discard or a member missed it.)
 //!
 //! 1. A *gap* after a readable batch of its segment is of that batch's stream. A gap at row 0 has a
-//!    number only from the first batch after it. Where the pool's roots do not confirm that number,
-//!    that batch may be of an earlier incarnation, and the gap a torn start of a new one. So it
+//!    number only from the first batch after it. If the pool's roots do not confirm that number,
+//!    that batch may be of an earlier incarnation, and the gap the torn start of a new one. So it
 //!    counts only if something of the segment is still in use.
 //! 2. No segment from the oldest root's replay position on is reused, so from there up to the
 //!    highest flushed number every *number* must exist. This finds losses without a gap: a
@@ -14,7 +14,7 @@
 //! 3. Below that position numbers are missing in any pool, as segments are reused. There the maps
 //!    of a checkpoint decide: blocks that they show after the last readable batch of a segment
 //!    ([`silent`]). If the checkpoint is unreadable as well, its content is unknown
-//!    ([`unread_checkpoint`]): LSNs up to it that no batch has were superseded and cleaned, or are
+//!    ([`unread_checkpoint`]). LSNs up to it that no batch has were superseded and cleaned, or are
 //!    lost.
 
 use super::super::chain::Taken;

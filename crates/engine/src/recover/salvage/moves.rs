@@ -1,7 +1,7 @@
 //! Batches of moves of all streams, in the order in which they were written.
 //!
 //! A block may have been moved several times by different streams, and the batches in between may
-//! be gone. Its copies have one birth, and the last copy counts: an older one is in a freed
+//! be gone. Its copies have one birth, and the last copy counts. An older one is in a freed
 //! segment, parts of which may have been overwritten since by unreadable data (simulator, seed
 //! 10128799). So of the next batches of all streams a batch goes first that is newer than no other
 //! one ([`Incarnation::is_newer_than`]). Where the age is unknown either may go first.

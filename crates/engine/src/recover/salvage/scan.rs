@@ -1,15 +1,15 @@
 //! Scan: finds every valid batch of the pool at the known positions of all segments.
 //!
-//! 1. In each segment batches follow one another from row 0, and row 0 of each chunk begins one:
-//!    while headers are readable no other position is tried. A header is bound to pool, epoch,
+//! 1. In each segment batches follow one another from row 0, and row 0 of each chunk begins one.
+//!    While headers are readable no other position is tried. A header is bound to pool, epoch,
 //!    segment and row by its checksum, so a guest's image of a pool is never taken for one.
 //! 2. The batches of a segment's present incarnation are of one stream, with consecutive numbers
 //!    and epochs that never fall. The first header that breaks this is of an earlier incarnation,
-//!    all of whose blocks are dead. After an unreadable batch these rows are tried: the rest of its
-//!    chunk, the start of each other chunk, and, where one before that is in the middle of an
-//!    incarnation, its other rows. Everything in between is lost. (A row there may hold a guest's
-//!    data. To pass for a header it needs the pool's identifier, epoch, segment and row in its
-//!    checksum, and a number of the stream that comes next.)
+//!    all of whose blocks are dead. After an unreadable batch the rest of its chunk and the start
+//!    of each other chunk are tried. The other rows of a chunk are tried if one before that is in
+//!    the middle of an incarnation. Everything in between is lost. (A row there may hold a guest's
+//!    data. To pass for a header it needs pool, epoch, segment and row in its checksum, and a
+//!    number of the stream that comes next.)
 //! 3. A batch is *void* if a fence voids it. It is also void if it is of an older epoch than a
 //!    checkpoint root and not before its replay position. And it is void if another batch of the
 //!    stream with an equal or lower number has a higher epoch.
@@ -23,7 +23,7 @@
 //! 6. A first column that missed its write may have a batch that a start had refused, whose number
 //!    was reused, and whose fence is gone. That batch is of an older epoch than the newest. Either
 //!    nothing of that epoch proves it flushed, or it is void by rule 3, or it looks like the last
-//!    one of its epoch. Segments with such batches, and those with gaps, are walked again: there
+//!    one of its epoch. Segments with such batches, and those with gaps, are walked again. There
 //!    the newest of all headers that fit at a row, direct and reconstructed, counts. (For each
 //!    batch of a pool that would read all columns.) The batches found may make further ones the
 //!    last of their epoch.
@@ -522,9 +522,9 @@ fn which_count(superblock: &Superblock, stream: usize, list: &mut [Taken]) -> Ve
     keep
 }
 
-/// Segments of batches of a sorted stream that a start may have refused: void ones, those that
-/// nothing of their epoch proves flushed, and the last valid one of each epoch but the newest,
-/// flushed or not. (A batch after missing LSNs is refused even if it was flushed.)
+/// Segments of batches of a sorted stream that a start may have refused. These are void batches and
+/// those that nothing of their epoch proves flushed. So is the last valid one of each epoch but the
+/// newest, flushed or not. (A batch after missing LSNs is refused even if it was flushed.)
 fn refused(
     list: &[Taken],
     counts: &[bool],
@@ -679,8 +679,8 @@ mod tests {
 
     /// A batch may be flushed and still refused, as its LSNs are after a gap that another stream
     /// left. If a first column still has it in place of the batch that reused its number, it looks
-    /// like the last of its epoch, and the next one looks like its successor. The batches found are
-    /// checked in turn.
+    /// like the last of its epoch. The next one then looks like its successor. The batches found
+    /// are checked in turn.
     #[test]
     fn the_last_batch_of_an_epoch_is_looked_at_twice_though_it_was_flushed() {
         let batch = |segment, seq, epoch| {
