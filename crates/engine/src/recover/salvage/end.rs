@@ -27,8 +27,8 @@ use windrow_format::superblock::Superblock;
 use windrow_io::BufPool;
 use windrow_types::{BatchSeq, Lsn, MAX_STREAMS, VolumeId};
 
-/// Durable operations in no readable batch that could not be taken from a journal. Its records are
-/// lost as well, or are of volumes that are known to be deleted. The blocks that they wrote are
+/// Durable operations in no readable batch that could not be taken from a journal. The journal's
+/// records of them are lost as well, or are of deleted volumes. The blocks that they wrote are
 /// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostLsns {

@@ -6,10 +6,10 @@
 //! 2. The batches of a segment's present incarnation are of one stream, with consecutive numbers
 //!    and epochs that never fall. The first header that breaks this is of an earlier incarnation,
 //!    all of whose blocks are dead. After an unreadable batch the rest of its chunk and the start
-//!    of each other chunk are tried. The other rows of a chunk are tried if one before that is in
-//!    the middle of an incarnation. Everything in between is lost. (A row there may hold a guest's
-//!    data. To pass for a header it needs pool, epoch, segment and row in its checksum, and a
-//!    number of the stream that comes next.)
+//!    of each other chunk are tried. In the middle of an incarnation the other rows of the chunks
+//!    before the start found are tried as well. Everything in between is lost. (A row there may
+//!    hold a guest's data. To pass for a header it needs pool, epoch, segment and row in its
+//!    checksum, and a number of the stream that comes next.)
 //! 3. A batch is *void* if a fence voids it. It is also void if it is of an older epoch than a
 //!    checkpoint root and not before its replay position. And it is void if another batch of the
 //!    stream with an equal or lower number has a higher epoch.
