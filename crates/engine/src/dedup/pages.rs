@@ -50,7 +50,7 @@ const SECOND_CHANCES: usize = 64;
 struct Slot {
     /// Page written after it, or [`NO_INDEX_PAGE`].
     next: u32,
-    /// Value of [`Index::taken`] when its entries were last taken.
+    /// Value of [`Index::taken()`] when its entries were last taken.
     taken_at: u32,
     /// Incremented when it is rewritten.
     generation: u8,
@@ -95,7 +95,7 @@ pub(super) struct Pages {
     slots: Vec<Slot>,
     /// Content for the filling page.
     filling: Vec<IndexEntry>,
-    /// Value of [`Index::taken`] when filling began.
+    /// Value of [`Index::taken()`] when filling began.
     filling_since: u32,
     /// Number of these, from the front, in a page that a shutdown wrote before it was full.
     resumed: usize,
