@@ -1,13 +1,15 @@
-//! Blocks of volumes that are known to be lost: the state of data, apart from the state of members.
+//! Lost blocks of volumes: the state of data, apart from the state of members.
 //!
-//! 1 Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed. It
-//!   joins a set of ranges. 2 A notice names it when it
-//! is new, and once more in each scrub: a client that repeats a read causes no second notice. 3 A
-//! block leaves the set when it is written, trimmed, moved, or read well. 4 A scrub that began and
-//! completed in one life of the daemon has seen everything: what it has not found again is not
-//! lost. 5 Checkpoints keep the number and the first ranges. After a start these are *recalled*:
-//! the pool neither calls them lost nor the data intact before they are written or such a scrub has
-//! completed.
+//! 1. Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed.
+//!    It joins a set of ranges.
+//! 2. A notice names it when it is new, and once more in each scrub: a client that repeats a read
+//!    causes no second notice.
+//! 3. A block leaves the set when it is written, trimmed, moved, or read successfully.
+//! 4. A scrub that began and completed in one run of the daemon has read everything: blocks that it
+//!    did not find are not lost.
+//! 5. Checkpoints keep the number and the first ranges. After a start these are *recalled*. The
+//!    pool reports neither them as lost nor the data as intact until they are written or such a
+//!    scrub completes.
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
@@ -17,8 +19,8 @@ use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
 use std::collections::BTreeMap;
 use windrow_types::{Lba, VolumeId};
 
-/// Words that a checkpoint keeps of it: the number, when it was found, the number of ranges, and
-/// the ranges.
+/// Number of words that a checkpoint keeps: the number of blocks, the time of the first one, the
+/// number of ranges, and the ranges.
 pub(crate) const SAVED_WORDS: usize = 3 + 3 * DAMAGE_SAVED_RANGES;
 
 /// Disjoint ranges of blocks, by volume.
@@ -35,7 +37,7 @@ impl RangeSet {
         before.is_some_and(|((of, _), end)| *of == volume && lba < *end)
     }
 
-    /// Adds blocks that are not in the set; false: there is no room for another range.
+    /// Adds blocks that are not in the set. False if there is no room for another range.
     fn add(&mut self, volume: VolumeId, first: u64, blocks: u64) -> bool {
         let before = self
             .ranges
@@ -93,34 +95,34 @@ impl RangeSet {
     }
 }
 
-/// What is known to be lost.
+/// Lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     known: RangeSet,
-    /// What a notice has named since the last scrub began.
+    /// Blocks that a notice has named since the last scrub began.
     named: RangeSet,
-    /// Found since the last scrub began, named or not, and how many more it found in the map that
-    /// it does not name.
+    /// Blocks found since the last scrub began, named or not, and the number of further ones that
+    /// it found in the map without naming them.
     seen: RangeSet,
     seen_more: u64,
-    /// From before the start.
+    /// Blocks from before the start.
     recalled: RangeSet,
-    /// The number of recalled blocks that the checkpoint does not name.
+    /// Number of recalled blocks that the checkpoint does not name.
     recalled_more: u64,
-    /// Blocks without room in the sets.
+    /// Number of blocks without room in the sets.
     unlisted: u64,
-    /// When the oldest of them was found, seconds since 1970; 0: not known.
+    /// Time when the oldest of them was found, in seconds since 1970; 0: not known.
     since_unix_s: u64,
-    /// The scrub began since the start, so that it has looked everywhere.
+    /// Set if the scrub began since the start, so that it reads everything.
     scrub_is_whole: bool,
-    /// A scrub has completed, and references to lost content are still being named.
+    /// Set if a scrub has completed, and references to lost content are still being named.
     completing: bool,
-    /// The number when a checkpoint was last asked to keep it.
+    /// Number of blocks at the last checkpoint request for them.
     kept: u64,
 }
 
 impl Damage {
-    /// From the counters of a checkpoint.
+    /// State from the counters of a checkpoint.
     pub(crate) fn restored(saved: &[u64]) -> Self {
         let word = |at: usize| saved.get(at).copied().unwrap_or(0);
         let mut damage = Self {
@@ -142,7 +144,7 @@ impl Damage {
         damage
     }
 
-    /// For the counters of a checkpoint; their order is part of the format.
+    /// Counters for a checkpoint; their order is part of the format.
     pub(crate) fn saved(&self) -> Vec<u64> {
         let blocks = self.known.blocks + self.unlisted + self.recalled.blocks + self.recalled_more;
         let mut ranges = self.known.first(DAMAGE_SAVED_RANGES);
@@ -154,12 +156,12 @@ impl Damage {
         head.into_iter().chain(ranges).collect()
     }
 
-    /// True if nothing is known to be lost, or recalled.
+    /// True if no block is lost or recalled.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.blocks + self.recalled.blocks + self.recalled_more + self.unlisted == 0
     }
 
-    /// For `status`. Shared content is counted by the blocks that refer to it.
+    /// Status for `status`. Shared content is counted by the blocks that refer to it.
     pub(crate) fn status(&self, most: usize) -> DamageStatus {
         let of_content = |set: &RangeSet| {
             let content = set
@@ -188,14 +190,14 @@ impl Damage {
         }
     }
 
-    /// A block is lost. True if it is to be named.
+    /// Adds a lost block. True if a notice is to name it.
     fn note(&mut self, key: BlockKey, unix_s: u64) -> bool {
         self.note_named(key, unix_s);
         let (volume, lba) = (key.volume(), key.lba().0);
         !self.named.contains(volume, lba) && self.named.add(volume, lba, 1)
     }
 
-    /// A block is lost, and another notice names it.
+    /// Adds a lost block that another notice names.
     fn note_named(&mut self, key: BlockKey, unix_s: u64) {
         let (volume, lba) = (key.volume(), key.lba().0);
         if self.is_empty() {
@@ -206,18 +208,18 @@ impl Damage {
             self.seen.add(volume, lba, 1);
         }
         if !self.known.contains(volume, lba) && !self.known.add(volume, lba, 1) {
-            // It may be counted twice: then the number says no more than that there are many.
+            // It may be counted twice: then the number only indicates that there are many.
             self.unlisted += 1;
         }
     }
 
-    /// So many more are lost, and not named.
+    /// Sets the number of further lost blocks without names.
     pub(crate) fn note_unlisted(&mut self, blocks: u64) {
         self.unlisted = self.unlisted.max(blocks);
         self.seen_more = blocks;
     }
 
-    /// Blocks `first .. end` are written, trimmed or well.
+    /// Removes blocks `first .. end` that are written, trimmed or intact.
     pub(crate) fn clear(&mut self, volume: VolumeId, first: Lba, end: Lba) {
         if self.is_empty() {
             return;
@@ -239,23 +241,23 @@ impl Damage {
         }
     }
 
-    /// A scrub begins: what it finds is named again.
+    /// Handles the start of a scrub: blocks that it finds are named again.
     pub(crate) fn scrub_begins(&mut self) {
         (self.named, self.seen, self.seen_more) = (RangeSet::default(), RangeSet::default(), 0);
         (self.completing, self.scrub_is_whole) = (false, true);
     }
 
-    /// A scrub has completed.
+    /// Handles the completion of a scrub.
     pub(crate) fn scrub_completed(&mut self) {
         self.completing = self.scrub_is_whole;
     }
 }
 
 impl Engine {
-    /// A block can neither be read nor be reconstructed.
+    /// Records a block that can neither be read nor be reconstructed.
     pub(crate) fn note_lost(&mut self, key: BlockKey, out: &mut Outbox) {
         if key.volume() == VolumeId::INDEX {
-            // No user's data.
+            // No user data.
             return;
         }
         if self.note_damage(key) {
@@ -276,9 +278,8 @@ impl Engine {
         self.note_lost_content(key);
     }
 
-    /// Adds a lost block to what is known. True if it is to be named. The first one, and each
-    /// doubling, is worth a checkpoint: a daemon that is killed must not forget that data is
-    /// damaged.
+    /// Adds a lost block. True if a notice is to name it. The first one, and each doubling,
+    /// requests a checkpoint: a daemon that is killed must not forget that data is damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
         let is_new = self
             .integrity
@@ -307,8 +308,8 @@ impl Engine {
         }
     }
 
-    /// Forgets what a completed scrub has not found again, when the references to lost content are
-    /// named.
+    /// Drops the blocks that a completed scrub has not found again, once the references to lost
+    /// content are named.
     pub(crate) fn damage_step(&mut self) {
         if self.integrity.damage.completing && self.integrity.survey.is_idle() {
             let before = std::mem::take(&mut self.integrity.damage);

@@ -1,17 +1,23 @@
-//! Deduplication: content that blocks share is a block of the shared volume; blocks refer to it by
-//! its number, the id (docs/internals/reduction.md).
+//! Deduplication: shared content is a block of the shared volume; blocks refer to it by its number,
+//! the id (docs/internals/reduction.md).
 //!
-//! A block of a volume with deduplication goes through reduction so: 1 *print*: a worker takes its
-//! fingerprint. 2 *decide*, in order of the queue, once the fingerprints of all blocks before it
-//! are there: the index knows it (a reference), or it gets an id of its own. 3 Where fingerprints
-//! alone are not trusted, what the index found is read and compared first (`compare.rs`). 4 Unique
-//! blocks are packed as those of other volumes are (`write/reduce.rs`).
+//! A block of a volume with deduplication passes these steps of reduction:
 //!
-//! What must hold: (a) each id in use has as many references as are in maps, in batches on their
-//! way, and held by blocks of the queue; (b) an id in use has content: a place in the map of the
-//! shared volume, or a data entry on its way in a batch not after any that refers to it; (c) an id
-//! that becomes free is a hole, and is not given, nor its place written, before what took its
-//! references is beyond doubt ([`Engine::release_content`]).
+//! 1. *Fingerprint*: a worker computes its fingerprint.
+//! 2. *Decide*, in queue order, once the fingerprints of all earlier blocks are known. Either the
+//!    index has it (a reference), or the block gets an id of its own.
+//! 3. *Compare*: where fingerprints alone are not trusted, the content found is read and compared
+//!    first (`compare.rs`).
+//! 4. *Compress*: unique blocks are compressed like those of other volumes (`write/reduce.rs`).
+//!
+//! Invariants:
+//!
+//! - (a) The count of an id in use is the number of its references in maps, in batches in flight,
+//!   and in queued blocks.
+//! - (b) An id in use has content: an address in the map of the shared volume, or a data entry in
+//!   flight. The batch of that entry is not after any that refers to it.
+//! - (c) A freed id is a hole. Neither is the id reused nor its address overwritten before the
+//!   operation that removed its last reference is durable ([`Engine::release_content`]).
 
 mod compare;
 mod hooks;
@@ -38,79 +44,79 @@ use windrow_io::Payload;
 use windrow_reduction::Fingerprint;
 use windrow_types::{BLOCK_BYTES, BatchSeq, Lba, Lsn, VolumeId};
 
-/// What becomes of a block that may be shared.
+/// Deduplication state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
-    /// It is not shared.
+    /// Not shared.
     Off,
-    /// A worker takes its fingerprint.
+    /// A worker computes its fingerprint.
     Fingerprinting,
     /// It waits for the blocks before it.
     Fingerprinted(u128),
-    /// It is compared with what has its fingerprint.
+    /// It is compared with the content that has its fingerprint.
     Comparing,
-    /// New content. `fingerprint`: its fingerprint, unless the index names other content by it.
+    /// New content. `fingerprint`: its fingerprint, unless the index has other content under it.
     Content { id: u32, fingerprint: Option<u128> },
-    /// Content that is there already.
+    /// Existing content.
     Reference(u32),
 }
 
-/// State of deduplication, beside the ids.
+/// State of deduplication, apart from the ids.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     index: Index,
     pages: Pages,
-    /// Blocks in the queue for placement that may still need an id.
+    /// Number of queued blocks that may still need an id.
     undecided: u64,
-    /// Number in the queue up to which all are decided.
+    /// Queue number up to which all blocks are decided.
     decided: u64,
-    /// Map pages of the shared volume that are there, from the first one on.
+    /// Number of present map pages of the shared volume, from the first one on.
     map_pages: u64,
-    /// How far it was looked for further ones, and how many of these are missing.
+    /// End of the search for further pages, and the number of missing ones in it.
     looked_pages: u64,
     missing_pages: u64,
     /// Content that is not committed yet and may have to be compared.
     fresh: HashMap<u32, Payload, FxBuildHasher>,
     comparisons: Comparisons,
-    /// Contents (id and life) that could not be had: nothing refers to them any more, also if a
-    /// page of the index names them again.
+    /// Contents (id and incarnation) that are unreadable. Nothing refers to them again, even if an
+    /// index page names them.
     lost: BTreeSet<(u32, u32)>,
-    /// What a start took for applied.
+    /// Last LSN that the start had applied.
     base: Lsn,
-    /// Fingerprints are weak on purpose (tests).
+    /// Set if fingerprints are weak on purpose (tests).
     weak: bool,
     sums: DedupSums,
 }
 
-/// Numbers that a checkpoint keeps of [`DedupSums`].
+/// Number of words that a checkpoint keeps of [`DedupSums`].
 const DEDUP_WORDS: usize = 9;
 
-/// What deduplication did since start.
+/// Counters of deduplication since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct DedupSums {
-    /// Blocks whose fingerprint was looked up.
+    /// Number of blocks whose fingerprint was looked up.
     pub looked_up: u64,
-    /// Those that were found and became references.
+    /// Number of blocks that became references.
     pub found: u64,
-    /// Those whose bytes were compared.
+    /// Number of blocks whose bytes were compared.
     pub compared: u64,
-    /// Those that had the fingerprint of other content, or content that could not be read.
+    /// Number of blocks that had the fingerprint of other content, or of unreadable content.
     pub mismatched: u64,
-    /// Entries of the index that gave way to others.
+    /// Number of evicted index entries.
     pub evicted: u64,
-    /// Pages of the index that were written.
+    /// Number of index pages written.
     pub pages_written: u64,
-    /// Those that were dropped for want of room.
+    /// Number of index pages dropped because there was no room.
     pub pages_dropped: u64,
-    /// Pages that were read, those of a start included.
+    /// Number of index pages read, including those of a start.
     pub pages_read: u64,
-    /// Those that could not be had, or were too old.
+    /// Number of index pages that were unreadable or too old.
     pub pages_void: u64,
 }
 
 impl DedupSums {
-    /// In the order in which checkpoints keep them.
+    /// Words in checkpoint order.
     pub(crate) fn to_words(self) -> [u64; DEDUP_WORDS] {
         let Self {
             looked_up,
@@ -136,7 +142,7 @@ impl DedupSums {
         ]
     }
 
-    /// From what a checkpoint kept.
+    /// Counters from the words of a checkpoint.
     pub(crate) fn from_words(words: [u64; DEDUP_WORDS]) -> Self {
         let [
             looked_up,
@@ -162,14 +168,14 @@ impl DedupSums {
         }
     }
 
-    /// Both together.
+    /// Sum of both.
     pub(crate) fn and(self, other: &Self) -> Self {
         let (mine, other) = (self.to_words(), other.to_words());
         Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
     }
 }
 
-/// What is shared now.
+/// Present state of deduplication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct DedupStatus {
@@ -177,33 +183,33 @@ pub struct DedupStatus {
     pub referred_bytes: u64,
     /// Blocks of content that they refer to, in bytes (before compression).
     pub unique_bytes: u64,
-    /// What that content takes, compressed where it is.
+    /// Stored size of that content, compressed where it is.
     pub stored_bytes: u64,
-    /// Entries of the index, and how many there may be.
+    /// Number of index entries, and its limit.
     pub index_entries: u64,
     /// See `index_entries`.
     pub index_entries_max: u64,
-    /// Pages of the index on the members, and how many there may be.
+    /// Number of index pages on the members, and its limit.
     pub index_pages: u64,
     /// See `index_pages`.
     pub index_pages_max: u64,
-    /// Fingerprints of which the page is known.
+    /// Number of fingerprints with a known page.
     pub index_hooks: u64,
-    /// Pages that were looked through since the start, and how many there were: until then less is
-    /// found.
+    /// Number of index pages scanned since the start, and to be scanned. Until the end of the scan
+    /// fewer duplicates are found.
     pub index_pages_scanned: u64,
     /// See `index_pages_scanned`.
     pub index_pages_to_scan: u64,
-    /// Memory of the index, and of what is known of its pages.
+    /// Memory of the index, and of the state of its pages.
     pub index_bytes: u64,
     /// Memory of the table of ids.
     pub ids_bytes: u64,
-    /// What was done since start.
+    /// Counters since start.
     pub sums: DedupSums,
 }
 
 impl Shared {
-    /// After a start that took everything up to `base` for applied.
+    /// State after a start that applied everything up to `base`.
     pub(crate) fn after(base: Lsn) -> Self {
         Self {
             base,
@@ -211,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// True if nothing is on its way.
+    /// True if nothing is pending.
     pub(crate) fn is_idle(&self) -> bool {
         self.undecided == 0 && self.comparisons.is_empty() && self.pages.is_idle()
     }
@@ -245,9 +251,9 @@ impl Shared {
 }
 
 impl Engine {
-    /// How blocks of a volume are shared. Not as long as a power cut can leave a gap in the orders
-    /// of the first stream of users: what lies behind the gap is void or comes again from the
-    /// journal, and its ids would be given twice.
+    /// Deduplication mode of a volume; off while a power cut can leave a gap in the LSNs of the
+    /// first user stream. Everything after the gap is void or comes again from the journal, and its
+    /// ids would be used twice.
     pub(crate) fn dedup_of(&self, volume: VolumeId) -> Dedup {
         self.map
             .volumes
@@ -256,13 +262,13 @@ impl Engine {
             .map_or(Dedup::Off, |v| v.record.dedup)
     }
 
-    /// What is kept beside the blocks of users, and what these may be.
+    /// Kinds of content that the pool keeps in addition to user blocks.
     pub(crate) fn kept(&self) -> crate::format::Kept {
         crate::format::Kept::of(&self.pool.superblock)
     }
 
-    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if
-    /// there is no memory for them: then none is taken, as some of them would serve nobody.
+    /// Ensures that `blocks` more blocks can have ids: that their map pages are present. False if
+    /// there is no memory for all of them: then no page is taken, as a part would be useless.
     pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
         if self.shared.index.is_missing() {
             self.make_index();
@@ -294,7 +300,7 @@ impl Engine {
         true
     }
 
-    /// Decides what has its turn.
+    /// Decides the blocks whose turn it is.
     pub(crate) fn decide(&mut self) {
         let placed = self.admission.reducing.placed;
         if self.shared.undecided == 0 {
@@ -364,9 +370,9 @@ impl Engine {
         }
     }
 
-    /// True if a fingerprint that nobody can forge will do: the content was written since the
-    /// start, or has been read since. Older content may be lost without anybody knowing, and
-    /// whoever writes its bytes again, to make it good, must not be given a reference to it.
+    /// True if a collision-resistant fingerprint suffices: the content was written or read since
+    /// the start. Older content may be lost without notice, and a client that rewrites the bytes to
+    /// repair it must not get a reference to it.
     fn is_trusted(&self, id: u32) -> bool {
         let proven = self
             .map
@@ -375,19 +381,19 @@ impl Engine {
             .slot(id)
             .is_some_and(|slot| self.shared.index.is_proven(slot));
         let last = self.durability.lsns.last().0;
-        // The life is the low half of an order that is not above the last one.
+        // The incarnation is the low half of an LSN that is not above the last one.
         let age = (last as u32).wrapping_sub(self.map.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
     }
 
-    /// The content of an id was read, and is what the index says.
+    /// Records that the content of an id was read and matches the index.
     fn prove(&mut self, id: u32) {
         if let Some(slot) = self.map.volumes.ids.slot(id) {
             self.shared.index.prove(slot);
         }
     }
 
-    /// The content of an id could not be had: nothing is to refer to it any more.
+    /// Removes an id with unreadable content from the index: nothing may refer to it again.
     fn distrust(&mut self, id: u32) {
         if let Some(slot) = self.map.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
@@ -399,8 +405,7 @@ impl Engine {
         }
     }
 
-    /// True if the content of an id is lost; then the index forgets it, whatever has brought it
-    /// back there.
+    /// True if the content of an id is lost; then the index drops it, however it came back there.
     fn is_lost(&mut self, id: u32) -> bool {
         let lost = !self.shared.lost.is_empty()
             && self
@@ -413,7 +418,7 @@ impl Engine {
         lost
     }
 
-    /// The block with this number in the queue has the content of an id, which it holds.
+    /// Turns the queued block with this number into a reference to an id that it holds.
     fn becomes_reference(&mut self, number: u64, id: u32) {
         self.shared.undecided -= 1;
         self.shared.sums.found += 1;
@@ -423,7 +428,7 @@ impl Engine {
         self.admission.pace.give_back(DATA_UNITS - RECORD_UNITS);
     }
 
-    /// The block with this number in the queue is not what its fingerprint found: it lets go of it.
+    /// Releases the id of a queued block that differs from the content with its fingerprint.
     fn is_another(&mut self, number: u64, id: u32) {
         self.shared.sums.mismatched += 1;
         self.release_content(id, Lsn(0));
@@ -434,7 +439,7 @@ impl Engine {
             return;
         };
         let (volume, lsn, payload) = (key.volume(), *lsn, payload.clone());
-        // The index goes on to name the other one.
+        // The index keeps the other content.
         self.becomes_content(number, volume, lsn, None, payload);
     }
 
@@ -466,9 +471,9 @@ impl Engine {
         }
     }
 
-    /// A block can not be had any more. If it is shared content, or refers to some, nothing that is
-    /// written from now on may refer to that: whoever writes these bytes again, to make them good,
-    /// must find them stored anew. And those who refer to it are named.
+    /// Handles an unreadable block. If it is shared content, or refers to some, no later write may
+    /// refer to that content. A client that rewrites these bytes to repair them must get them
+    /// stored again. Other blocks that refer to it are reported.
     pub(crate) fn note_lost_content(&mut self, key: BlockKey) {
         let id = if key.volume() == VolumeId::SHARED {
             Some(key.lba())
@@ -490,10 +495,10 @@ impl Engine {
             .name(id, self.map.volumes.ids.incarnation(id));
     }
 
-    /// One reference less. The last one makes the content a hole. What the maps do not show any
-    /// more was taken from them by orders up to *applied*, not all of them durable: until they are,
-    /// the place is not written again, and only a block with a higher order gets the id. `by`: the
-    /// order at work, if it is not counted as applied yet.
+    /// Drops a reference. The last one turns the content into a hole. The operations that removed
+    /// the references from the maps have LSNs up to *applied*, and not all of them are durable.
+    /// Until they are, the address is not overwritten, and only a block with a higher LSN gets the
+    /// id. `by`: LSN of the present operation, if it is not counted as applied yet.
     pub(crate) fn release_content(&mut self, id: u32, by: Lsn) {
         if !self.map.volumes.ids.release(id) {
             return;
@@ -518,12 +523,13 @@ impl Engine {
         }
         // Nobody refers to it any more, lost or not.
         self.integrity
+            // Nothing refers to it any more, lost or not.
             .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.map.volumes.ids.free(id, applied);
     }
 
-    /// What is shared now.
+    /// Present state of deduplication.
     pub(crate) fn dedup_status(&self) -> DedupStatus {
         let (index_entries, index_entries_max) = self.shared.index.entries();
         let (index_hooks, index_pages_max) = self.shared.pages.sizes();
@@ -556,14 +562,14 @@ impl Engine {
         }
     }
 
-    /// Makes fingerprints weak on purpose, so that different blocks have the same one: for tests of
+    /// Makes fingerprints weak on purpose, so that different blocks have equal ones: for tests of
     /// volumes that compare.
     #[doc(hidden)]
     pub fn inject_weak_fingerprints(&mut self) {
         self.shared.weak = true;
     }
 
-    /// The ids that blocks of a volume refer to (tests).
+    /// Ids that blocks of a volume refer to (tests).
     #[doc(hidden)]
     pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
         let Some(v) = self.map.volumes.get(volume) else {
@@ -579,8 +585,8 @@ impl Engine {
             .collect()
     }
 
-    /// Checks at rest that the references are those of the maps, and that content is there for
-    /// each.
+    /// Checks in a quiesced engine that the counts match the maps, and that each id in use has
+    /// content.
     pub(crate) fn check_references(&self) -> Result<(), String> {
         let mut counted = vec![0u32; self.map.volumes.ids.end() as usize];
         for v in self.map.volumes.iter() {
@@ -592,14 +598,14 @@ impl Engine {
                     Some(count) => *count += 1,
                     None => {
                         return Err(format!(
-                            "volume {} refers to content {id}, which was never given",
+                            "volume {} refers to content {id}, which was never allocated",
                             v.record.id
                         ));
                     }
                 }
                 if self.map.volumes.content_of(entry).is_none() {
                     return Err(format!(
-                        "volume {} refers to content {id}, which is not there",
+                        "volume {} refers to content {id}, which is missing",
                         v.record.id
                     ));
                 }

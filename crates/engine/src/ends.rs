@@ -1,34 +1,35 @@
-//! Head and tail of a batch from all its columns, whatever is missing or wrong in them.
+//! Head and tail of a batch from all its columns, with missing or wrong ones among them.
 //!
-//! The two ends are right together (the footer repeats the header's checksum), so they are searched
-//! together: all head blocks as one hypothesis about the columns gives them, or, where rows have
-//! different wrong columns, as one for each block does; then the tail among all that it may be.
+//! Both ends are correct together (the footer repeats the header's checksum), so they are searched
+//! together. All head blocks are reconstructed under one hypothesis about the columns; where rows
+//! have different wrong columns, under one for each block. The tail is then searched among its
+//! candidates.
 
 use crate::reconstruct::{hypotheses, search, suppose};
 use windrow_format::batch::{DecodedBatch, HeaderFrame, decode_batch, decode_head, decode_header};
 use windrow_io::Buf;
 use windrow_types::{BLOCK_SIZE, PoolUuid};
 
-/// Different contents of one head block that are put together with those of others.
+/// Limit of candidates of one head block for combinations with the other blocks.
 const HEAD_CANDIDATES: usize = 64;
-/// Combinations of head blocks that are tried where no single hypothesis fits all of them.
+/// Limit of combinations of head blocks to try if no single hypothesis fits all of them.
 const HEAD_COMBINATIONS: usize = 1 << 12;
 
-/// Head and tail of a batch, verified.
+/// Verified head and tail of a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     bytes: Box<[u8]>,
 }
 
 impl Ends {
-    /// Of bytes that verified.
+    /// Ends from verified bytes.
     pub(crate) fn new(head: &[u8], tail: &[u8]) -> Self {
         Self {
             bytes: [head, tail].concat().into_boxed_slice(),
         }
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -49,7 +50,7 @@ pub(crate) fn block_of(column: &[u8], row: u32) -> &[u8] {
     &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
-/// The blocks of one row of a batch, as far as its columns could be read.
+/// Blocks of one row of a batch, as far as its columns were readable.
 pub(crate) fn of_row(columns: &[Option<Buf>], row: u32) -> Vec<Option<&[u8]>> {
     columns
         .iter()
@@ -57,7 +58,7 @@ pub(crate) fn of_row(columns: &[Option<Buf>], row: u32) -> Vec<Option<&[u8]>> {
         .collect()
 }
 
-/// The ends of the batch with this header.
+/// Ends of the batch with this header.
 pub(crate) fn find_ends(
     pool: &PoolUuid,
     frame: &HeaderFrame,
@@ -73,7 +74,7 @@ pub(crate) fn find_ends(
     let mut tail = vec![0; BLOCK_SIZE];
     let mut found = None;
     let mut blocks = of_row(columns, row);
-    // What is known of the head is not in doubt any more.
+    // Known head blocks are certain.
     for (at, known) in (0..)
         .zip(head.chunks_exact(BLOCK_SIZE))
         .filter(|(at, _)| at % header.rows == row)
@@ -95,7 +96,7 @@ fn is_head(pool: &PoolUuid, frame: &HeaderFrame, head: &[u8]) -> bool {
         && decode_head(head, pool, segment, row).is_ok()
 }
 
-/// The head blocks as they were read, if they are right.
+/// Head blocks as read, if they verify.
 fn direct_head(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<Buf>]) -> Option<Vec<u8>> {
     let rows = frame.header.rows;
     let mut head = Vec::with_capacity(frame.head_blocks as usize * BLOCK_SIZE);
@@ -115,7 +116,7 @@ fn head_by_hypothesis(
 ) -> Option<Vec<u8>> {
     let (shape, rows) = (frame.header.shape, frame.header.rows);
     let mut head = vec![0; frame.head_blocks as usize * BLOCK_SIZE];
-    // Different things that each block may be.
+    // Candidates for each block.
     let mut candidates: Vec<Vec<Vec<u8>>> = vec![Vec::new(); frame.head_blocks as usize];
     for hypothesis in hypotheses(&shape) {
         let mut whole = true;

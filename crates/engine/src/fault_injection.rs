@@ -1,38 +1,37 @@
-//! Bugs that are planted on purpose. Kill loops and simulator must notice each of these canaries,
-//! or their silence means nothing.
+//! Bugs injected on purpose. Kill loops and simulator must detect each of these canaries, or their
+//! silence means nothing.
 
 use crate::Engine;
 
-/// A planted bug.
+/// An injected bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InjectedFault {
     /// None.
     #[default]
     None,
-    /// Segments are discarded and written again before the flush that made what superseded their
-    /// blocks durable.
+    /// Segments are discarded and rewritten before the flush that made the superseding blocks
+    /// durable.
     EarlyReuse,
-    /// Of the first batch of each segment a rebuild writes nothing, and calls the segment whole all
-    /// the same.
+    /// A rebuild skips the first batch of each segment, and declares the segment whole all the
+    /// same.
     HollowRebuild,
-    /// A chunk of the journal is taken again when what it holds is promised, whether the log has it
-    /// or not.
+    /// A chunk of the journal is reused when its records are durable, even if the log lacks them.
     EarlyChunk,
-    /// Users leave nothing for checkpoints, so a nearly full pool runs out of segments.
+    /// User writes leave nothing for checkpoints, so a nearly full pool runs out of segments.
     ShortReserve,
-    /// Every other page of the map that holds nothing any more keeps its memory.
+    /// Every other empty map page keeps its memory.
     KeptPages,
-    /// A member that was taken out of service is said to be at rest while commands of it are on
-    /// their way.
+    /// A member that was taken out of service is reported as settled while commands to it are in
+    /// flight.
     EarlySettle,
-    /// What a member has got when it is taken out of service is waited for.
+    /// Commands that a member had when it was taken out of service are waited for.
     KeptWaiting,
-    /// A device that is to replace a member is called a copy of it before anything was copied.
+    /// A device that is to replace a member is declared its copy before anything was copied.
     EarlySwitch,
 }
 
 impl Engine {
-    /// Plants a bug.
+    /// Injects a bug.
     #[doc(hidden)]
     pub fn inject(&mut self, bug: InjectedFault) {
         self.observe.fault = bug;

@@ -1,19 +1,19 @@
-//! A new pool: from members and wishes to zones, reserve and the first superblock.
+//! Creation of a pool: from members and options to zones, reserve and the first superblock.
 //!
-//! **Segment size.** A segment takes one extent of each of its members. At least 2000 segments are
-//! wanted: a segment is then at most 0.05 % of the space, so that the few held open or in reserve
-//! cost little beside the spare, and a victim is picked finely. Large extents make cleaning read
-//! and write long runs and cover whole erase blocks; beyond 64 MiB nothing more is gained. So: the
-//! largest power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB; members below 64
-//! MiB (tests) go down to 32 KiB. **Chunk.** 256 KiB on each member: a batch is then one write of
-//! that size a member, near the linear rate of any SSD, and its header and footer are below 1 % of
-//! it.
+//! **Segment size.** A segment takes one extent of each of its members. With at least 2000 segments
+//! one is at most 0.05 % of the space. The few that are open or in reserve cost little compared to
+//! the spare, and victims are fine-grained. Large extents let cleaning read and write long runs and
+//! cover whole erase blocks; beyond 64 MiB there is no further gain. So the extent is the largest
+//! power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB. Members below 64 MiB
+//! (tests) go down to 32 KiB.
 //!
-//! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must
-//! leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied; batch
-//! headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images
-//! are larger, and the ends of columns are left out, too. Why that is enough is in
-//! docs/internals/reserve.md and docs/internals/reserve.md.
+//! **Chunk.** 256 KiB on each member. A batch is one write of that size per member, near the linear
+//! rate of any SSD. Its header and footer are below 1 % of it.
+//!
+//! **Reserve.** Usable space excludes: the open segment of each stream; the segments that user
+//! writes leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied;
+//! batch headers; and of the rest the spare factor. With reduction=capacity (`reduction.rs`) images
+//! are larger, and the ends of columns are excluded as well. Proof: docs/internals/reserve.md.
 
 use crate::api::Overhead;
 use crate::limits::{
@@ -44,21 +44,21 @@ use windrow_types::{
     MemberId, SegmentId, Uuid,
 };
 
-/// Why a pool can not be made.
+/// Reason that a pool cannot be created.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FormatError {
     /// Members do not fit the redundancy.
     #[error(transparent)]
     Redundancy(#[from] RedundancyError),
-    /// A wish is out of range.
+    /// An option is out of range.
     #[error("{0}")]
     Invalid(String),
     /// The members are too small.
     #[error("the members are too small: {segments} segments fit, {needed} are needed")]
     TooSmall {
-        /// Segments that fit.
+        /// Number of segments that fit.
         segments: u32,
-        /// Segments that are needed.
+        /// Number of segments needed.
         needed: u32,
     },
     /// A member failed.
@@ -120,7 +120,7 @@ fn rows(spec: &PoolSpec) -> Result<(u32, u32), FormatError> {
     Ok((segment_rows, chunk_rows))
 }
 
-/// What zones are laid out by.
+/// Parameters of a layout.
 pub(crate) struct Layout<'a> {
     pub(crate) redundancy: Redundancy,
     pub(crate) segment_rows: u32,
@@ -157,7 +157,7 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
                 .shape(members.len(), layout.segment_rows, layout.chunk_rows)
             {
                 Ok(shape) => shape,
-                // Fewer are left only because the others are too small.
+                // Fewer members remain only because the others are too small.
                 Err(error) if list.is_empty() && members.len() == layout.members.len() => {
                     return Err(error.into());
                 }
@@ -205,11 +205,11 @@ fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
     })
 }
 
-/// Bytes of each member that the journal takes.
+/// Bytes of each member for the journal.
 ///
-/// Default: 1/256 of the smallest member, from 256 KiB to 16 MiB. The log takes over what is in it
-/// at the latest when half of it is used; 16 MiB on each of eight members hold 42 MiB of records,
-/// some 25 full batches, and are read in a fraction of a second at a start.
+/// Default: 1/256 of the smallest member, from 256 KiB to 16 MiB. The log takes over the records at
+/// the latest when half of it is used. 16 MiB on each of eight members hold 42 MiB of records, some
+/// 25 full batches. A start reads them in a fraction of a second.
 fn journal_bytes(spec: &PoolSpec) -> u64 {
     let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0);
     let by_size = (smallest / 256).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
@@ -219,7 +219,7 @@ fn journal_bytes(spec: &PoolSpec) -> u64 {
     })
 }
 
-/// The journals of a pool.
+/// Journals of a pool.
 fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
     let Some(journal) = &spec.journal else {
         return Ok(Journals::default());
@@ -274,7 +274,7 @@ fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
     Ok(journals)
 }
 
-/// The journal on these devices of its own, the smallest of which has so many bytes: a copy of each
+/// Journal on these dedicated devices, the smallest of which has `least_bytes`: a copy of each
 /// chunk on each of them. `None` if they are too small or too many.
 pub(crate) fn journal_devices(
     devices: u64,
@@ -299,7 +299,7 @@ pub(crate) fn journal_devices(
     (count <= JOURNAL_DEVICES_MAX).then_some(JournalArea { power_safe, ..area })
 }
 
-/// What journal devices have to be.
+/// Requirements for journal devices, as text.
 pub(crate) fn journal_devices_rule() -> String {
     format!(
         "a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB",
@@ -307,7 +307,7 @@ pub(crate) fn journal_devices_rule() -> String {
     )
 }
 
-/// Bytes of a chunk of a journal of so many: large enough that most rounds fit into one, and small
+/// Chunk size of a journal of this size: large enough that most rounds fit into one, and small
 /// enough that there are many.
 fn journal_chunk(bytes: u64) -> u32 {
     floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT)
@@ -322,11 +322,11 @@ fn all_members(spec: &PoolSpec) -> impl Iterator<Item = &(Uuid, u64)> {
         .chain(spec.journal.iter().flat_map(|journal| &journal.devices))
 }
 
-/// How places of a pool with these zones are packed, with room for the widest segments that the
-/// redundancy has.
+/// Encoding of addresses in a pool with these zones, with room for the widest segments of the
+/// redundancy.
 fn address_codec(redundancy: Redundancy, zones: &ZoneMap) -> AddressCodec {
     let own = zones.max_data_blocks();
-    // No zone at all: the members are too small, as will be said soon.
+    // No zone at all: the members are too small, which is reported later.
     let of = |zone: &Zone| {
         redundancy
             .shape(MAX_MEMBERS, zone.shape.rows, zone.shape.chunk_rows)
@@ -340,7 +340,7 @@ fn address_codec(redundancy: Redundancy, zones: &ZoneMap) -> AddressCodec {
     AddressCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
 }
 
-/// Payload blocks of a segment of full batches of moves (whose entries are the longest).
+/// Payload blocks of a segment of full batches of moves (which have the longest entries).
 pub(crate) fn payload_blocks(shape: &Shape) -> u64 {
     let blocks = u64::from(shape.chunk_rows) * u64::from(shape.data);
     let table = blocks * 22 + 320;
@@ -348,18 +348,18 @@ pub(crate) fn payload_blocks(shape: &Shape) -> u64 {
     blocks.saturating_sub(metadata) * u64::from(shape.rows / shape.chunk_rows)
 }
 
-/// Segments that cleaning keeps coming free in a pool of so many.
+/// Number of segments that cleaning keeps becoming free in a pool of this size.
 pub(crate) fn cleaning_ahead(segments: u32) -> u32 {
     (segments / 128).clamp(CLEANING_AHEAD_MIN, CLEANING_AHEAD_MAX)
 }
 
-/// Segments that data may be written to.
+/// Segments that may be written.
 pub(crate) struct Holding {
     pub(crate) shape: Shape,
     pub(crate) segments: u32,
 }
 
-/// What a pool keeps beside the blocks of users for content that they share.
+/// Extra content of a pool for deduplication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shares {
     /// Nothing.
@@ -371,7 +371,7 @@ pub(crate) enum Shares {
 }
 
 impl Shares {
-    /// By the flags of a pool.
+    /// Kind by the flags of a pool.
     pub(crate) fn of(features: &Features) -> Self {
         match (
             features.incompatible & Features::SHARED != 0,
@@ -384,7 +384,7 @@ impl Shares {
     }
 }
 
-/// What a plan goes by beside segments and the spare factor.
+/// Parameters of a plan apart from segments and spare factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept {
     pub(crate) shares: Shares,
@@ -392,13 +392,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What calls for the most pages of the map.
+    /// The kind that needs the most map pages.
     pub(crate) const MOST: Self = Self {
         shares: Shares::Indexed,
         reduction: Reduction::Capacity,
     };
 
-    /// Of a pool.
+    /// Parameters of a pool.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         Self {
             shares: Shares::of(&superblock.features),
@@ -406,8 +406,8 @@ impl Kept {
         }
     }
 
-    /// Pages of the map that even the smallest pool has room for: each of them costs it up to eight
-    /// blocks of the reserve.
+    /// Map pages that even the smallest pool has room for: each costs it up to eight blocks of the
+    /// reserve.
     fn map_pages_spare(self) -> u64 {
         if self.reduction == Reduction::Capacity {
             64
@@ -416,7 +416,7 @@ impl Kept {
         }
     }
 
-    /// Blocks that pages of the map are kept for, for each block of payload.
+    /// Blocks per block of payload for which map pages are reserved.
     fn map_factor(self) -> u64 {
         if self.reduction == Reduction::Capacity {
             CAPACITY_MAP_FACTOR
@@ -426,7 +426,7 @@ impl Kept {
     }
 }
 
-/// What of so many blocks may be filled with packed payload: at each column's end of a batch less
+/// Part of `usable` blocks that compressed payload can fill: at each column's end of a batch less
 /// than one payload is wasted.
 fn without_column_ends<'s>(usable: u64, shapes: impl Iterator<Item = &'s Shape>) -> u64 {
     let of = |shape: &Shape| {
@@ -438,7 +438,7 @@ fn without_column_ends<'s>(usable: u64, shapes: impl Iterator<Item = &'s Shape>)
     shapes.map(of).min().unwrap_or(0) as u64
 }
 
-/// Capacity of a pool whose segments of the layout in force may all be used.
+/// Capacity of a pool in which all segments of the active layout are usable.
 pub(crate) fn plan_zones(
     zones: &ZoneMap,
     spare_per_mille: u16,
@@ -454,7 +454,7 @@ pub(crate) fn plan_zones(
     plan_holdings(&holdings, zones, spare_per_mille, kept, u64::MAX)
 }
 
-/// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
+/// Capacity of a pool with these usable segments and at most `map_pages` map pages.
 pub(crate) fn plan_holdings(
     holdings: &[Holding],
     zones: &ZoneMap,
@@ -464,7 +464,7 @@ pub(crate) fn plan_holdings(
 ) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
-    // Segments of the layout in force may come into use at any time.
+    // Segments of the active layout may come into use at any time.
     let shapes = || {
         used()
             .map(|h| &h.shape)
@@ -490,16 +490,15 @@ pub(crate) fn plan_holdings(
     let index_pages = index_pages_for(payload_total, kept.shares);
     let map_pages_max = map_pages_for(payload_total, kept).min(map_pages);
     let pages = map_pages_max + table_pages;
-    // A volume may be written so sparsely that each page of its map has a leaf of its own.
+    // A volume may be written so sparsely that each of its map pages has a leaf of its own.
     let leaves = map_pages_max + table_pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
     let top = list.div_ceil(LIST_RECORDS as u64).max(1);
     let image = pages + leaves + list + top;
-    // Each stage ends with a part-filled batch: one more header and footer, and its last row is
-    // padded.
+    // Each stage ends with a partial batch: one more header and footer, and its last row is padded.
     let partial = (3 + top) * (data_most + 2);
     let image_segments = image.div_ceil(payload_least) as u32;
-    // The last batch of a segment can be sealed only with the next one at hand.
+    // The last batch of a segment needs a successor before it can be sealed.
     let checkpoint_segments = (image + partial).div_ceil(payload_least) as u32 + 1;
     let cleaning = cleaning_ahead(segments) + CLEANER_RESERVE + MAX_VICTIMS as u32;
     let reserve = BASE_STREAMS.len() as u32
@@ -552,7 +551,7 @@ pub(crate) fn plan_holdings(
     })
 }
 
-/// Most pages that a map of a pool with these zones may have had under any of their layouts.
+/// Limit of the map pages of a pool with these zones under any of their layouts.
 pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, kept: Kept, now: u64) -> u64 {
     let of = |layout: u32| {
         zones
@@ -571,11 +570,10 @@ pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, kept: Kept, now: u64) -> 
         .max(now)
 }
 
-/// Most pages of the map of a pool with this payload, those of the index included.
+/// Limit of the map pages of a pool with this payload, including those of the index.
 fn map_pages_for(payload_total: u64, kept: Kept) -> u64 {
     let shares = kept.shares;
-    // Content that blocks share is in a map of its own: as many pages again, but those close
-    // together.
+    // Shared content is in a map of its own: the same number of pages again, but dense.
     let quarters = if shares == Shares::No { 5 } else { 9 };
     let map_of_index = index_pages_for(payload_total, shares).div_ceil(MAP_PAGE_ENTRIES as u64);
     payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4
@@ -591,8 +589,7 @@ fn index_pages_for(payload_total: u64, shares: Shares) -> u64 {
     }
 }
 
-/// Payload of so many of the largest segments: whichever are held back, no more than that is
-/// missing.
+/// Payload of this number of the largest segments: an upper bound of that of any held-back ones.
 fn largest_payload(holdings: &[Holding], mut segments: u32) -> u64 {
     let mut sizes: Vec<(u64, u32)> = holdings
         .iter()
@@ -632,18 +629,20 @@ fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
 }
 
 impl Engine {
-    /// What a pool would be like, without touching anything.
+    /// Plan of a pool, without touching any device.
     ///
     /// # Errors
-    /// As [`Engine::format`], but for members that fail.
+    /// As [`Engine::format`], except for failing members.
     pub fn plan(spec: &PoolSpec) -> Result<PoolPlan, FormatError> {
         check_spec(spec)?;
-        // Too few members are told of before a journal that they have no room for.
+        // Too few members are reported before a journal without room on them.
         let zones = ZoneMap::new(zones(spec)?);
         journals(spec)?;
         if u64::from(zones.segment_count()) > address_codec(spec.redundancy, &zones).max_segments()
         {
-            return invalid("the pool has more segments than places can name; use larger segments");
+            return invalid(
+                "the pool has more segments than addresses can name; use larger segments",
+            );
         }
         let mut plan = plan_zones(
             &zones,
@@ -657,12 +656,12 @@ impl Engine {
         Ok(plan)
     }
 
-    /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old
-    /// superblock slots are overwritten, so that nothing of an earlier pool can be taken for this
-    /// one.
+    /// Creates a pool: labels and the first superblock on every member, durable on return. Old
+    /// superblock slots are overwritten, so that those of an earlier pool cannot be taken for this
+    /// one's.
     ///
     /// # Errors
-    /// If the wishes do not fit together, the members are too small, or one of them fails.
+    /// If the options are inconsistent, the members are too small, or one of them fails.
     pub fn format(io: &mut dyn MemberIo, spec: &PoolSpec) -> Result<(), FormatError> {
         let plan = Self::plan(spec)?;
         let superblock = first_superblock(spec, plan.zones, journals(spec)?);
@@ -774,7 +773,7 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
     }
 }
 
-/// Zones over so many small members, of the layout behind the pool's first one.
+/// Zones over `members` small members, of the layout after the pool's first one.
 #[cfg(test)]
 pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zone> {
     let old = &superblock.zones;
@@ -796,8 +795,8 @@ pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zo
         .collect()
 }
 
-/// Zones of a pool for the model that loses this member: those that there are, and a layout over
-/// the others.
+/// Zones of a pool for the model that loses this member: the present ones, and a layout over the
+/// others.
 #[cfg(test)]
 pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec<Zone> {
     let old = &superblock.zones;
@@ -821,7 +820,7 @@ pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec
         .collect()
 }
 
-/// The superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
+/// Superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
 #[cfg(test)]
 pub(crate) fn first_for_model(
     redundancy: windrow_geometry::Redundancy,

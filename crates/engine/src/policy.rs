@@ -1,19 +1,19 @@
-//! The pool's policy at work: which stream a block goes to (docs/internals/cleaning.md).
+//! Policy of the pool: the stream of each block (docs/internals/cleaning.md).
 //!
-//! 1 Each user block is shown to the placement when it is placed, each moved block when it is
-//!   moved; the placement names a class, and [`Classes`] the stream of the class.
-//! 2 The first stream of users' writes and the first of moved blocks are there in every pool, and
-//!   all guarantees rest on them: the room of users (`write/room.rs`), the floors
-//!   (`write/seal.rs`). The **further streams** take a block only if they surely can seal it; what
-//!   they do not take goes to the first one. They take segments only above the floor of users.
-//! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins,
-//!   then it is used. Whichever kept checkpoint is replayed, its chain is found. It stays open: a
-//!   stream that is not wanted any more holds its open segment.
-//! 4 Where there may be shared content (docs/internals/reduction.md) users' writes go to the first
-//!   stream only. What a start readmits from a journal goes there, too: it has the segments for it
-//!   in hand.
-//! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a
-//!   start begins to learn anew.
+//! 1. The placement sees each user block when it is placed, and each moved block when it is moved.
+//!    It names a class, and [`Classes`] the stream of the class.
+//! 2. The first user stream and the first stream of moved blocks exist in every pool. All
+//!    guarantees rest on them: the log room (`write/room.rs`), the floors (`write/seal.rs`). The
+//!    **further streams** take a block only if they can certainly seal it; other blocks go to the
+//!    first one. They take segments only above the user floor.
+//! 3. A further stream is opened once: it takes a segment, two checkpoints record its start, then
+//!    it is used. Its chain is found whichever kept checkpoint is replayed. It stays open: an
+//!    unused stream holds its open segment.
+//! 4. With shared content (docs/internals/reduction.md) user writes go to the first stream only. So
+//!    does everything that a start readmits from a journal, because that stream has reserved the
+//!    segments for it.
+//! 5. Knowledge of a placement about blocks is indexed by their map entries' numbers and in memory
+//!    only: a start begins to learn again.
 
 use crate::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
@@ -36,35 +36,34 @@ pub(crate) struct Policy {
     kind: PlacementKind,
     classes: Classes,
     placement: AnyPlacement,
-    /// Blocks that the placement can tell apart; 0: it need not.
+    /// Number of blocks that the placement distinguishes; 0: it does not.
     blocks: u32,
-    /// Bytes that it takes.
+    /// Bytes of memory for that.
     bytes: u64,
-    /// Writes until it looks at all segments.
+    /// Number of writes until the next survey of all segments.
     survey_in: u32,
-    /// Streams are to be opened.
+    /// Set if streams are to be opened.
     opens: bool,
-    /// The stream of the block that is to be placed next, once it is known.
+    /// Stream of the next block to place, once it is known.
     next_user: Option<usize>,
-    /// Blocks that went to the first stream because the one they were meant for could not take
-    /// them.
+    /// Number of blocks that went to the first stream because their own could not take them.
     overflowed: u64,
-    /// Blocks that went to further streams.
+    /// Number of blocks that went to further streams.
     pub(crate) further: u64,
-    /// The highest order of a user that went to one.
+    /// Highest LSN of a user block that went to one.
     last_further: Lsn,
 }
 
-/// Why a further stream does not take a block.
+/// Answer of a further stream to a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Takes {
     Yes,
-    /// It will: batches of it are on their way.
+    /// Later: batches of it are in flight.
     Later,
     No,
 }
 
-/// Segments as a placement sees them.
+/// Segments in the form that a placement reads.
 struct Look<'a>(&'a Segments);
 
 impl Survey for Look<'_> {
@@ -85,12 +84,12 @@ fn is_data(stream: u8) -> bool {
     is_user(usize::from(stream)) || is_cleaned(usize::from(stream))
 }
 
-/// Streams beyond the first of either kind that a pool can afford.
+/// Number of streams beyond the first of either kind that a pool can afford.
 ///
-/// Each holds two segments at most, the open one and the one it goes on in, and these are missing
-/// to what can be cleaned. All together they hold no more than the spare that the least spare
-/// factor leaves (so the claims of docs/internals/reserve.md hold whatever the factor becomes), and
-/// no more than an eighth of the present one.
+/// Each holds at most two segments, the open one and its successor, which reduces the garbage
+/// available to cleaning. All together they hold at most an eighth of the present spare, and at
+/// most the spare of the least spare factor. So the claims of docs/internals/reserve.md hold under
+/// any factor.
 pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
     let data = u64::from(plan.segments.saturating_sub(plan.reserve_segments));
     let least = data * u64::from(SPARE_PER_MILLE_MIN) / 1000 / EXTRA_STREAM_SEGMENTS;
@@ -111,8 +110,8 @@ impl Policy {
         self.overflowed += 1;
     }
 
-    /// The policy of these properties. `pages`: most pages of the map. `bytes_max`: most bytes for
-    /// what a placement knows.
+    /// Policy of these properties. `pages`: limit of map pages. `bytes_max`: limit of bytes for a
+    /// placement's state.
     ///
     /// # Errors
     /// It would take more memory, or there are more blocks than it can number.
@@ -127,8 +126,8 @@ impl Policy {
         let kind =
             PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate);
         let classes = Classes::new(kind, extra_streams(plan, properties.spare_per_mille));
-        // With one stream of either kind there is nothing to tell apart; but what is learnt also
-        // says which segments to clean.
+        // With one stream of either kind there is nothing to distinguish, but the learned state
+        // also guides the choice of victims.
         let needed = if classes.is_plain() && kind != PlacementKind::Learned {
             0
         } else {
@@ -153,7 +152,7 @@ impl Policy {
         }
         let Ok(blocks) = u32::try_from(blocks) else {
             return Err(format!(
-                "placement '{}' can not tell more than 2^32 blocks apart; use separate or generations",
+                "placement '{}' cannot distinguish more than 2^32 blocks; use separate or generations",
                 kind.name()
             ));
         };
@@ -178,7 +177,7 @@ impl Policy {
         })
     }
 
-    /// The policy that needs nothing.
+    /// Policy without state.
     pub(crate) fn plain() -> Self {
         let kind = PlacementKind::Separate;
         let (classes, placement) = (Classes::new(kind, 0), AnyPlacement::new(kind, 0, 0, 1, 2));
@@ -197,22 +196,22 @@ impl Policy {
         }
     }
 
-    /// The same placement with the same streams.
+    /// True for the same placement with the same streams.
     fn is_like(&self, other: &Self) -> bool {
         (self.kind, self.classes, self.blocks) == (other.kind, other.classes, other.blocks)
     }
 
-    /// Bytes that it keeps.
+    /// Bytes of its state.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Streams of moved blocks that it uses.
+    /// Number of streams of moved blocks that it uses.
     pub(crate) fn moved_streams(&self) -> u8 {
         self.classes.moved
     }
 
-    /// What it knows of segments.
+    /// The placement, with its knowledge of segments.
     pub(crate) fn placement(&self) -> &AnyPlacement {
         &self.placement
     }
@@ -221,10 +220,10 @@ impl Policy {
         self.classes.is_plain() && self.blocks == 0
     }
 
-    /// What a segment of a stream is marked with.
+    /// Tag of a segment of a stream.
     pub(crate) fn tag(&self, stream: usize) -> u8 {
         if !is_user(stream) && !is_cleaned(stream) && self.placement.due().is_some() {
-            // Pages of checkpoints are of no group.
+            // Pages of checkpoints are in no group.
             return 0;
         }
         let at = |streams: &[usize]| streams.iter().position(|s| *s == stream).unwrap_or(0) as u8;
@@ -254,7 +253,7 @@ impl Policy {
 }
 
 impl Engine {
-    /// The policy of these properties for a pool of this capacity.
+    /// Policy of these properties for a pool of this capacity.
     ///
     /// # Errors
     /// See [`Policy::new`].
@@ -279,8 +278,8 @@ impl Engine {
         )
     }
 
-    /// Puts a policy in force; what the present one has learnt stays if it is the same. Else the
-    /// marks of segments go: they say nothing to another placement.
+    /// Activates a policy. If it is like the present one its learned state stays. Otherwise the
+    /// marks of segments are dropped: they mean nothing to another placement.
     pub(crate) fn take_policy(&mut self, policy: Policy) {
         if !self.space.policy.is_like(&policy) {
             self.space.segments.forget_marks();
@@ -291,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// The number of a block for the placement.
+    /// Number of a block for the placement.
     fn policy_block(&self, key: BlockKey) -> Option<u32> {
         let page = MAP_PAGE_ENTRIES as u64;
         let slot = self
@@ -306,7 +305,7 @@ impl Engine {
             .filter(|block| *block < self.space.policy.blocks)
     }
 
-    /// The stream that a user's block is meant for. Told to the placement once for each block.
+    /// Stream that a user block is meant for. The placement is called once for each block.
     pub(crate) fn stream_of_user(&mut self, key: BlockKey, pending: PendingSlot) -> usize {
         if let Some(stream) = self.space.policy.next_user {
             return stream;
@@ -331,8 +330,7 @@ impl Engine {
         stream
     }
 
-    /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to
-    /// wait.
+    /// Stream that takes the next block to place: `data`, or a record. `None`: it has to wait.
     pub(crate) fn choose_stream(
         &mut self,
         data: Option<(BlockKey, PendingSlot)>,
@@ -354,7 +352,7 @@ impl Engine {
             .then_some(STREAM_USER)
     }
 
-    /// The block whose stream was asked for has been placed in `stream`.
+    /// Records that the block, whose stream was chosen, was placed in `stream`.
     pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, lsn: Lsn) {
         if stream != STREAM_USER {
             self.space.policy.last_further = lsn;
@@ -366,7 +364,7 @@ impl Engine {
         self.note_placed(key, stream);
     }
 
-    /// A block was put into the open segment of a stream.
+    /// Records that a block was put into the open segment of a stream.
     pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize) {
         self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
         if self.space.policy.kind == PlacementKind::Hotness
@@ -381,7 +379,7 @@ impl Engine {
         }
     }
 
-    /// The version of a block that was newest until now dies.
+    /// Records the death of the newest version of a block.
     fn note_death(
         &mut self,
         key: BlockKey,
@@ -392,8 +390,8 @@ impl Engine {
         if !self.space.policy.placement.watches_deaths() {
             return;
         }
-        // A version on its way has no place yet that anybody knows of; the one in the map was told
-        // dead when that one came.
+        // A version in flight has no known address yet; the death of the one in the map was
+        // recorded when that one came.
         let flying = pending.is_some_and(|slot| self.log.pending.record(slot).in_flight > 1);
         let entry = self
             .map
@@ -422,7 +420,7 @@ impl Engine {
         }
     }
 
-    /// A block has been trimmed, or holds nothing but zeroes or ones now.
+    /// Records that a block was trimmed, or became all zeroes or ones.
     pub(crate) fn note_trim(&mut self, key: BlockKey, pending: Option<PendingSlot>) {
         if self.space.policy.blocks > 0
             && let Some(block) = self.policy_block(key)
@@ -431,7 +429,7 @@ impl Engine {
         }
     }
 
-    /// A block of a trimmed range has left its place in `segment`.
+    /// Records that a trim of a range removed a block from `segment`.
     pub(crate) fn note_range_death(&mut self, key: BlockKey, segment: SegmentId) {
         if self.space.policy.blocks > 0
             && self.space.policy.placement.watches_deaths()
@@ -446,7 +444,7 @@ impl Engine {
         }
     }
 
-    /// The stream that a block moved out of `from` is meant for.
+    /// Stream that a block moved out of `from` is meant for.
     pub(crate) fn stream_of_moved(&mut self, key: BlockKey, from: SegmentId) -> usize {
         if self.space.policy.classes.moved == 1 && self.space.policy.blocks == 0 {
             return STREAM_CLEANED;
@@ -469,7 +467,7 @@ impl Engine {
         CLEANED_STREAMS[usize::from(self.space.policy.classes.moved(class))]
     }
 
-    /// A victim was chosen, at this price.
+    /// Records the choice of a victim, at this price.
     pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
         if self.space.policy.is_idle() {
             return;
@@ -492,8 +490,8 @@ impl Engine {
         }
     }
 
-    /// Now and then the placement looks at all segments: about eight times while a segment's worth
-    /// is written for each eighth of them.
+    /// Surveys all segments from time to time: about eight times while one segment is written for
+    /// each eighth of them.
     fn survey_segments(&mut self, now: u32) {
         self.space.policy.survey_in -= 1;
         if self.space.policy.survey_in == 0 {
@@ -507,9 +505,9 @@ impl Engine {
         }
     }
 
-    /// Whether a further stream takes an entry; makes room for it as far as that is sure. It never
-    /// begins what it could not seal: it enters the last chunk of its segment only with the next
-    /// one in hand.
+    /// Decides if a further stream takes an entry, and makes room for it as far as that is certain.
+    /// It never begins a batch that it could not seal: it enters the last chunk of its segment only
+    /// with a successor.
     pub(crate) fn extra_takes(
         &mut self,
         stream: usize,
@@ -587,8 +585,8 @@ impl Engine {
                 let Some(segment) = self.space.segments.reserve() else {
                     return;
                 };
-                // Software that knows three streams only must not open the pool. The flag is in
-                // force with the root that names the stream.
+                // Software that supports three streams only must not open the pool. The flag is
+                // active with the root that names the stream.
                 self.pool.superblock.features.incompatible |= Features::STREAMS;
                 self.space.segments.open(segment, id);
                 self.integrity.scrub.forget_segment(segment);
@@ -612,7 +610,7 @@ impl Engine {
         self.space.policy.opens = !ready;
     }
 
-    /// Streams of users' writes that are used.
+    /// Number of user streams in use.
     pub(crate) fn user_streams(&self) -> u8 {
         if self.wants_one_user_stream() {
             1
@@ -621,24 +619,24 @@ impl Engine {
         }
     }
 
-    /// True if users' writes may go to the first stream only.
+    /// True if user writes may go to the first stream only.
     fn wants_one_user_stream(&self) -> bool {
         self.shares()
     }
 
-    /// True if everything in further streams of users is durable: then a power cut leaves no gap in
-    /// the orders of the first one.
+    /// True if everything in further user streams is durable: then a power cut leaves no gap in the
+    /// LSNs of the first one.
     pub(crate) fn is_further_durable(&self) -> bool {
         self.space.policy.last_further <= self.durability.lsns.durable()
     }
 
-    /// True if further streams of users hold orders that are not settled.
+    /// True if further user streams hold LSNs that are not settled.
     pub(crate) fn has_further_lsns(&self) -> bool {
         !self.is_one_user_stream()
     }
 
-    /// True if further streams of users hold nothing that counts: then the first one has all
-    /// orders, without a gap.
+    /// True if further user streams hold no valid entries: then the first one has all LSNs, without
+    /// a gap.
     pub(crate) fn is_one_user_stream(&self) -> bool {
         USER_STREAMS[1..].iter().all(|id| {
             let s = self.stream(*id);
@@ -646,7 +644,7 @@ impl Engine {
         })
     }
 
-    /// The last order up to which everything is committed: what lies before whatever is not.
+    /// Last LSN up to which everything is committed.
     pub(crate) fn committed_through(&self) -> Lsn {
         let mut first = self.durability.lsns.last().next();
         for id in USER_STREAMS {
@@ -671,7 +669,7 @@ impl Engine {
         Lsn(first.0 - 1)
     }
 
-    /// Forgets where batches lie whose orders are all committed.
+    /// Drops the positions of batches whose LSNs are all committed.
     pub(crate) fn settle_unsettled(&mut self) {
         let committed = self.durability.lsns.committed();
         for id in USER_STREAMS {
@@ -686,8 +684,8 @@ impl Engine {
         }
     }
 
-    /// An open batch of users that holds back the orders of too many others is sealed: until it is
-    /// committed, all of them have to be replayed.
+    /// Seals an open user batch that delays the commit of too many LSNs: until it is committed, all
+    /// of them have to be replayed.
     pub(crate) fn seal_slow_streams(&mut self, newest: Lsn, out: &mut Outbox) {
         if self.space.policy.classes.users == 1 {
             return;
@@ -704,7 +702,7 @@ impl Engine {
         }
     }
 
-    /// Seals every open batch of users that has orders up to `horizon`. False if one could not be.
+    /// Seals every open user batch that has LSNs up to `horizon`. False if one could not be sealed.
     pub(crate) fn seal_users(&mut self, horizon: Lsn, out: &mut Outbox) -> bool {
         let mut sealed = true;
         for id in USER_STREAMS {
@@ -720,21 +718,21 @@ impl Engine {
         sealed
     }
 
-    /// True if no batch of users is on its way.
+    /// True if no user batch is in flight.
     pub(crate) fn users_are_written(&self) -> bool {
         USER_STREAMS
             .iter()
             .all(|id| self.stream(*id).in_flight.is_empty())
     }
 
-    /// True if batches of moved blocks are on their way.
+    /// True if batches of moved blocks are in flight.
     pub(crate) fn moves_are_flying(&self) -> bool {
         CLEANED_STREAMS
             .iter()
             .any(|id| !self.stream(*id).in_flight.is_empty())
     }
 
-    /// The number up to which all batches of moved blocks are committed, whatever their stream.
+    /// Number up to which all batches of moved blocks are committed, whatever their stream.
     pub(crate) fn moves_committed_through(&self) -> windrow_types::BatchSeq {
         let flying = CLEANED_STREAMS
             .iter()

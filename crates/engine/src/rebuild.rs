@@ -1,13 +1,13 @@
-//! Rebuild of members that come back (docs/internals/members.md).
+//! Rebuild of members that lack data (docs/internals/members.md).
 //!
-//! A member that is rebuilt takes part in all writes. What it has missed are the segments that are
-//! *stale* on it: each of their batches is examined, and the columns of the member are written as
-//! they must be. When that is flushed the segment is whole; when none is stale any more the member
-//! is online, by a new superblock generation.
+//! A rebuilding member takes part in all writes. It lacks the segments that are *stale* on it: each
+//! of their batches is verified, and the member's columns are written. After a flush the segment is
+//! whole. When no segment is stale any more the member becomes online, by a new superblock
+//! generation.
 //!
-//! The segments with the least redundancy left come first, of those the oldest. Only committed
-//! batches are looked at: what comes later is written to the member by its stream. How fast it
-//! goes, and how it gives way to users, is in `background.rs`.
+//! The segments with the least redundancy left come first, among those the oldest. Only committed
+//! batches are read: later ones are written to the member by their stream. `background.rs` controls
+//! the rate and the priority of foreground I/O.
 
 mod columns;
 
@@ -29,63 +29,65 @@ use windrow_format::superblock::MemberState;
 use windrow_geometry::Column;
 use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
 
-/// A segment that is being rebuilt; it is pinned.
+/// A segment being rebuilt; it is pinned.
 #[derive(Debug)]
 struct Current {
     segment: SegmentId,
-    /// The next batch.
+    /// Row of the next batch.
     row: u32,
-    /// Rows to be rebuilt.
+    /// End of the rows to rebuild.
     end: u32,
-    /// Members for which all of it is.
+    /// Bit mask of the members on which all of it is rebuilt: none that joined after its begin.
     members: u64,
-    /// Bytes of members that are to be rebuilt of it, and have not been yet.
+    /// Remaining bytes to rebuild, over all members.
     left_bytes: u64,
     verifications: usize,
     writes: usize,
-    /// Something of it could not be had.
+    /// Set if a part of it was unreadable.
     damaged: bool,
-    /// It was tried before: what of it was written then is counted already.
+    /// Set if it was tried before: the bytes written then are counted already.
     again: bool,
 }
 
 /// State of rebuilding.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuild {
-    /// Members are being rebuilt.
+    /// Set while members are being rebuilt.
     active: bool,
-    /// Segments to go with the bytes of members to be rebuilt of them, the next one last.
+    /// Segments to rebuild with their bytes over all members, the next one last.
     queue: Vec<(SegmentId, u64)>,
     queued_bytes: u64,
-    /// Begun, the oldest first: small ones side by side, so that no member is idle at their ends.
+    /// Segments in progress, the oldest first: small ones in parallel, so that no member is idle at
+    /// their ends.
     current: Vec<Current>,
-    /// On their way to members.
+    /// Column writes in flight.
     columns: Slab<ColumnWrite>,
-    /// Segments with something that could not be had: they stay stale, and are tried again later.
+    /// Segments with unreadable parts: they stay stale, and are retried later.
     failed: Vec<SegmentId>,
     failed_bytes: u64,
-    /// Bytes of each of them that were never written.
+    /// Number of bytes of each of them that were never written.
     remaining: BTreeMap<SegmentId, u64>,
-    /// Dead ones among them wait for checkpoints; the number asked for since the last try.
+    /// Set if dead ones among them wait for checkpoints; and the number requested since the last
+    /// try.
     hurries: bool,
     hurried: u32,
-    /// The newest checkpoint that was asked for so.
+    /// The newest checkpoint requested for them.
     hurried_for: u64,
-    /// Those of them that are to be emptied: what can not be had in them may be dead, and the
-    /// others get whole redundancy elsewhere.
+    /// Segments among them to be cleaned: unreadable parts of them may be dead, and the rest gets
+    /// full redundancy elsewhere.
     to_empty: Vec<SegmentId>,
-    /// When they are tried again.
+    /// Time of the next retry.
     retry_at_ns: u64,
-    /// The wish of the superblock writer that puts on record that members are whole.
+    /// Superblock wish that records members as whole.
     recording: Option<Ticket>,
     /// The wish of the superblock writer that puts on record that the last member that came in
     /// takes part.
     joined_ticket: Ticket,
-    /// Rebuilt on these members, and not covered by a flush.
+    /// Segments rebuilt on these members (bit mask) without a flush.
     unflushed: Vec<(SegmentId, u64)>,
-    /// Rebuilt, and covered by the round of flushes with this number.
+    /// Segments covered by the flush round with this number.
     flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
-    /// When the last round of flushes began, whoever asked for it.
+    /// Start time of the last flush round, whatever its purpose.
     round_ns: u64,
     throttle: Throttle,
     meter: Meter,
@@ -93,7 +95,7 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    /// For `status`.
+    /// Status for `status`.
     pub(crate) fn status(&self, now_ns: u64) -> RebuildStatus {
         let current: u64 = self.current.iter().map(|current| current.left_bytes).sum();
         let waits_ms = if self.sums.members.is_empty() {
@@ -115,17 +117,17 @@ impl Rebuild {
         }
     }
 
-    /// True if none of its reads, jobs and writes is under way.
+    /// True if none of its reads, jobs and writes is pending.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.throttle.is_at_rest()
     }
 
-    /// True if nothing more comes of it soon.
+    /// True if it has nothing to do soon.
     pub(crate) fn is_idle(&self) -> bool {
         !self.active || self.retry_at_ns > 0
     }
 
-    /// When it tries again what it could not have, or goes on after a pause.
+    /// Time of the next retry, or of the end of a pause.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         let waits = self.retry_at_ns > now_ns;
         let retry = waits.then_some(if self.hurries {
@@ -141,15 +143,14 @@ impl Rebuild {
     }
 }
 
-/// True if a member that may have missed something since checkpoint `missed_from` may have missed a
+/// True if a member that may have missed writes since checkpoint `missed_from` may have missed a
 /// part of this segment.
 pub(crate) fn missed_segments(segment: &Segment, missed_from: u64) -> bool {
     segment.filled_rows > 0 && segment.last_checkpoint >= missed_from
 }
 
 impl Engine {
-    /// After a start from checkpoint `root`: which segments are stale on the members that are
-    /// rebuilt.
+    /// Determines the stale segments of rebuilding members after a start from checkpoint `root`.
     pub(crate) fn settle_stale(&mut self, root: u64) {
         let members = self.drives.members.rebuilding();
         let mut since_known = 0u64;
@@ -163,8 +164,7 @@ impl Engine {
         for id in self.pool.zones.clone().segments() {
             let on = self.members_of(id);
             let s = self.space.segments.get(id);
-            // Since when a member may have missed something says more than a list that is not
-            // there.
+            // `missed_from` covers more than a list that is missing.
             let missed = |m: &usize| {
                 since_known >> m & 1 == 1
                     && missed_segments(s, self.pool.superblock.members[*m].missed_from)
@@ -183,8 +183,8 @@ impl Engine {
         self.integrity.rebuild.active = members != 0;
     }
 
-    /// Members that hold a part of a segment, as a bit mask: of a zone with more members than
-    /// columns only some do.
+    /// Bit mask of members that hold a part of a segment: in a zone with more members than columns
+    /// only some do.
     pub(crate) fn members_of(&self, segment: SegmentId) -> u64 {
         let location = self.pool.zones.locate(segment);
         (0..usize::from(self.pool.zones.shape(segment).width)).fold(0, |mask, position| {
@@ -198,7 +198,7 @@ impl Engine {
         used && s.stale & self.drives.members.rebuilding() != 0
     }
 
-    /// Goes on with the rebuild.
+    /// Continues the rebuild.
     pub(crate) fn rebuild_step(&mut self, out: &mut Outbox) {
         if !self.integrity.rebuild.active || self.pool.read_only {
             return;
@@ -253,8 +253,8 @@ impl Engine {
         }
     }
 
-    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the
-    /// others only.
+    /// Adds a member that joins while the pool is in use. Segments rebuilt so far, or in progress,
+    /// are so on the others only.
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
         self.journal_lost_copies();
         // The wish that follows puts it on record that it takes part.
@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Says who is rebuilt and was not before, and how much there is to do.
+    /// Reports newly rebuilding members, and the bytes to rebuild.
     fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
         self.integrity
             .rebuild
@@ -301,8 +301,7 @@ impl Engine {
         self.integrity.rebuild.failed.clear();
         self.integrity.rebuild.remaining.clear();
         self.fill_queue();
-        // (A copy of a member in service misses nothing: nothing is said of it before it is
-        // complete.)
+        // A copy of a member in service lacks nothing: it is not reported before it is complete.
         for member in new
             .into_iter()
             .filter(|member| self.drives.exchanges.shadowed_by(*member).is_none())
@@ -315,8 +314,7 @@ impl Engine {
         }
     }
 
-    /// A segment at hand with something to begin; else the next one of the queue, which then is at
-    /// hand.
+    /// Index of a segment in progress with rows to begin; else the next one of the queue is added.
     fn next_to_rebuild(&mut self) -> Option<usize> {
         if let Some(at) = self
             .integrity
@@ -354,14 +352,14 @@ impl Engine {
         None
     }
 
-    /// Bytes of members to be rebuilt of a segment.
+    /// Bytes to rebuild of a segment, over all members.
     fn stale_bytes(&self, segment: SegmentId) -> u64 {
         let members = (self.space.segments.get(segment).stale & self.drives.members.rebuilding())
             .count_ones();
         u64::from(self.committed_rows(segment)) * u64::from(members) * BLOCK_BYTES
     }
 
-    /// Begins with the next batch of a segment at hand.
+    /// Begins the next batch of a segment in progress.
     fn rebuild_batch(&mut self, at: usize, out: &mut Outbox) {
         let segment = self.integrity.rebuild.current[at].segment;
         let (row, rows) = self
@@ -372,7 +370,7 @@ impl Engine {
         self.integrity.rebuild.current[at].row = row + rows;
         let read = self.verify(VerifyGoal::Rebuild, segment, row, rows, out);
         if read == 0 {
-            // No column is there.
+            // No column is readable.
             self.integrity.rebuild.current[at].damaged = true;
             return;
         }
@@ -391,12 +389,12 @@ impl Engine {
             .begin(self.pool.now_ns, bytes, bound, floor);
     }
 
-    /// Bytes of a batch on all members: about what an examination needs of memory.
+    /// Bytes of a batch on all members: about the memory of a verification.
     pub(crate) fn batch_bytes(&self, segment: SegmentId, rows: u32) -> u64 {
         u64::from(self.pool.zones.shape(segment).width) * u64::from(rows) * BLOCK_BYTES
     }
 
-    /// Lets go of the segments of which nothing is under way and nothing is left to begin.
+    /// Closes the segments without pending work and without rows to begin.
     fn close_rebuilt(&mut self, stop: bool) {
         let is_closed = |current: &mut Current| {
             (current.row >= current.end || stop)
@@ -428,7 +426,7 @@ impl Engine {
                     .push((current.segment, current.members));
             }
         }
-        // A member that flushes serves nobody meanwhile: beside users it is asked to seldom.
+        // A member that flushes answers no reads meanwhile: with foreground I/O flushes are rare.
         let is_due = !self.observe.users.are_about(self.pool.now_ns)
             || self.pool.now_ns
                 >= self
@@ -441,8 +439,8 @@ impl Engine {
         }
     }
 
-    /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt
-    /// are written.
+    /// Handles a verified batch of a segment in progress: writes the columns of the rebuilding
+    /// members.
     pub(crate) fn rebuild_verified(
         &mut self,
         segment: SegmentId,
@@ -451,7 +449,7 @@ impl Engine {
         found: Option<Verified>,
         out: &mut Outbox,
     ) {
-        // One that came in after the segment was begun gets it later.
+        // A member that joined after the segment was begun gets it later.
         let members = self
             .integrity
             .rebuild
@@ -465,8 +463,8 @@ impl Engine {
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
             _ if self.pool.stopped.is_some() => {}
-            // What is on the member now may be the only good copy of a part: nothing that is not
-            // verified is written over it.
+            // The member's present content may be the only good copy of a part: only verified data
+            // overwrites it.
             _ if damaged => self.integrity.rebuild.sums.damaged_batches += 1,
             None => {}
             Some(_) if self.observe.fault == InjectedFault::HollowRebuild && row == 0 => {}
@@ -485,7 +483,7 @@ impl Engine {
                     if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
                         if bytes != u64::from(rows) * BLOCK_BYTES {
-                            // It was not wanted when the batch was read: once more, later.
+                            // Not read for this batch: it is repeated later.
                             damaged = true;
                             continue;
                         }
@@ -517,8 +515,8 @@ impl Engine {
         }
     }
 
-    /// So many blocks of a batch are read once more, on one member or more; each counts for the
-    /// rates as if it were all on one.
+    /// Accounts for blocks of a batch that are re-read, on one member or more; the rate counts each
+    /// as if all were on one.
     pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
         let bytes = u64::from(blocks) * BLOCK_BYTES;
         self.integrity.rebuild.sums.read_bytes += bytes;
@@ -529,7 +527,7 @@ impl Engine {
             .charge(time_at(bytes, properties.rebuild_rate), 0);
     }
 
-    /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
+    /// Bit mask of the columns of the batch at this row to rebuild.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
         let stale = self.space.segments.get(segment).stale & self.drives.members.rebuilding();
         let is_stale = |c: &u8| {
@@ -545,15 +543,15 @@ impl Engine {
             .fold(0, |mask, c| mask | 1 << c)
     }
 
-    /// Asks for a round of flushes that covers what has been rebuilt.
+    /// Requests a flush round that covers the rebuilt segments.
     fn flush_rebuilt(&mut self) {
         if !self.integrity.rebuild.unflushed.is_empty() {
             self.durability.flush.request();
         }
     }
 
-    /// Round `number` of flushes begins: it covers all that has been rebuilt by now, whoever it is
-    /// for.
+    /// Handles the start of flush round `number`: it covers all segments rebuilt so far, whatever
+    /// its purpose.
     pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
         self.note_flushed();
         let rebuild = &mut self.integrity.rebuild;
@@ -568,7 +566,7 @@ impl Engine {
         }
     }
 
-    /// What a flush covers is whole.
+    /// Marks segments covered by a completed flush as whole.
     fn note_flushed(&mut self) {
         let ended = self.durability.flush.last_ended();
         let Some((segments, _)) = self
@@ -587,7 +585,7 @@ impl Engine {
         }
     }
 
-    /// Looks for stale segments.
+    /// Queues the stale segments.
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
         let at_hand: Vec<SegmentId> = self
@@ -643,7 +641,7 @@ impl Engine {
             self.integrity.rebuild.sums.segments_done + self.integrity.rebuild.queue.len() as u32;
     }
 
-    /// Nothing is left in the queue. True if there is nothing to do now.
+    /// Handles an empty queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
         self.flush_rebuilt();
         if self.integrity.rebuild.flushing.is_some() || !self.integrity.rebuild.unflushed.is_empty()
@@ -671,8 +669,7 @@ impl Engine {
             .all(|(segment, _)| self.integrity.rebuild.failed.contains(segment))
             && !self.integrity.rebuild.queue.is_empty();
         if all_failed && self.integrity.rebuild.retry_at_ns == 0 {
-            // All that is left could not be had: the members stay as they are, and it is tried
-            // again after a while.
+            // Everything left is unreadable: the members stay as they are until a retry.
             self.integrity.rebuild.retry_at_ns = self.pool.now_ns + REBUILD_RETRY_NS;
             self.integrity.rebuild.failed_bytes =
                 std::mem::take(&mut self.integrity.rebuild.queued_bytes);
@@ -725,9 +722,9 @@ impl Engine {
         true
     }
 
-    /// Has segments cleaned of which something could not be had, one after the other: cleaning
-    /// might never choose them, and what is left of them keeps the members from being whole. What
-    /// lives there and can not be had stays, and so does its segment.
+    /// Cleans segments with unreadable parts, one after the other: cleaning might never choose
+    /// them, and they keep the members from becoming whole. Unreadable live data stays, and so does
+    /// its segment.
     fn empty_failed(&mut self) {
         while self.space.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
             let Some(segment) = self.integrity.rebuild.to_empty.pop() else {
@@ -739,10 +736,11 @@ impl Engine {
         }
     }
 
-    /// Asks for the checkpoints that what is dead waits for before it is free: it need not be had
-    /// then, and the members are whole without another try. (It may have been free already, and
-    /// written again by what a start did not accept.) At most [`REBUILD_CHECKPOINTS`] between two
-    /// tries: damage that stays must not cause checkpoints without end.
+    /// Requests the checkpoints that dead segments wait for before they are free. Then they need
+    /// not be read, and the members become whole without another try. (A segment may have been free
+    /// already, and rewritten by batches that a start did not accept.) At most
+    /// [`REBUILD_CHECKPOINTS`] between two tries: permanent damage must not cause endless
+    /// checkpoints.
     fn hurry_failed(&mut self) {
         let waits = |segment: &&SegmentId| {
             self.is_stale(**segment)
@@ -758,8 +756,8 @@ impl Engine {
         if !self.integrity.rebuild.hurries {
             return;
         }
-        // (Each is counted once, however long it takes to begin. What supersedes the dead is
-        // durable with it.)
+        // Each is counted once, however long it takes to begin. It also makes durable what
+        // supersedes the dead blocks.
         let next = self.durability.checkpoint.begun + 1;
         if self.durability.checkpoint.is_idle()
             && self.integrity.rebuild.hurried < REBUILD_CHECKPOINTS
@@ -771,9 +769,9 @@ impl Engine {
         }
     }
 
-    /// Has streams leave segments of which something could not be had. Nobody empties a segment
-    /// that is written, and where users write nothing it would never be full: the members would not
-    /// be whole before that (simulator, seed 9971860).
+    /// Makes streams leave segments with unreadable parts. An open segment is not cleaned, and
+    /// without user writes it would never fill: the members would not become whole (simulator, seed
+    /// 9971860).
     fn leave_failed(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() && !self.admin.control.shutting_down() {
             let failed = std::mem::take(&mut self.integrity.rebuild.failed);
@@ -782,8 +780,8 @@ impl Engine {
         }
     }
 
-    /// Members that are whole count when that is on record, and not before: after a power cut they
-    /// would be rebuilt again. False: it is not yet.
+    /// Declares members whole once that is recorded, and not before: after a power cut they would
+    /// be rebuilt again. False if it is not recorded yet.
     fn whole_members(&mut self, out: &mut Outbox) -> bool {
         if self
             .integrity

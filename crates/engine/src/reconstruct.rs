@@ -1,24 +1,25 @@
-//! Blocks of a row from the other blocks of the row.
+//! Reconstruction of blocks of a row from its other blocks.
 //!
-//! What is missing is known, what is silently wrong is not: a hypothesis says which columns are not
-//! to be believed, and the caller says (by a checksum, or by decoding) whether what follows from it
-//! is right. Every hypothesis that the code can still correct is tried: of `p` redundancy columns
-//! each missing column takes one, and each disbelieved column one.
+//! Missing columns are known, silently wrong ones are not. A hypothesis names the columns to
+//! distrust, and the caller decides (by a checksum, or by decoding) if the result is correct. Every
+//! hypothesis that the code can still correct is tried: of `p` redundancy columns each missing
+//! column takes one, and each distrusted column one.
 //!
-//! 1 [`search`] is for one block. It is missing or disbelieved itself, so with P nothing else may
-//!   be wrong, and with P and Q one more column: to leave out each other column in turn is all
-//!   there is. Of copies each may be the right one.
-//! 2 [`hypotheses`] is for several blocks that are right or wrong together, as the head of a batch
-//!   is: all sets of columns up to the tolerance. With P and Q and 64 columns they are 2081.
+//! 1. [`search`] is for one block. It is missing or distrusted itself, so with P nothing else may
+//!    be wrong, and with P and Q one more column. It leaves out each other column in turn. Of
+//!    copies each may be the correct one.
+//! 2. [`hypotheses`] is for several blocks that are correct or wrong together, as the head of a
+//!    batch. It yields all sets of columns up to the tolerance. With P and Q and 64 columns there
+//!    are 2081.
 //!
-//! Nothing here says that bytes are right: without a check by the caller they must not be used.
+//! Nothing here proves that bytes are correct: they must not be used without a check by the caller.
 
 use windrow_geometry::{Code, Shape};
 use windrow_parity::{Column, Parity};
 
-/// Rebuilds column `wanted` from the others (all of the length of `out`), leaving out `suspect` as
-/// well; what is read of the wanted column does not matter. Of copies it takes the first. False if
-/// too much is missing.
+/// Reconstructs column `wanted` from the others (all of the length of `out`), leaving out `suspect`
+/// as well. The content read of the wanted column is ignored. Of copies it takes the first. False
+/// if too much is missing.
 pub(crate) fn rebuild(
     shape: &Shape,
     wanted: usize,
@@ -53,9 +54,9 @@ pub(crate) fn rebuild(
     windrow_parity::reconstruct(code, data, &mut of_code).is_ok()
 }
 
-/// Calls `accept` with everything that block `wanted` of a row may be until it says yes; `out`
-/// holds the block then. The columns are those of one row, as far as they could be read; what was
-/// read of the wanted one is the first candidate.
+/// Calls `accept` with each candidate for block `wanted` of a row until it returns true; `out`
+/// holds the block then. The columns are those of one row, as far as readable; the block read
+/// directly is the first candidate.
 pub(crate) fn search(
     shape: &Shape,
     wanted: usize,
@@ -89,17 +90,17 @@ pub(crate) fn search(
         .any(|suspect| rebuild(shape, wanted, columns, suspect, out) && accept(out))
 }
 
-/// What is not believed.
+/// Columns to distrust.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hypothesis {
-    /// All copies but the one with this number.
+    /// All copies except the one with this number.
     AllBut(usize),
     /// These columns of a code.
     Without(Option<usize>, Option<usize>),
 }
 
-/// Every hypothesis about a run of rows, the likely ones first: nothing but what is missing is
-/// wrong, one column is, two are.
+/// All hypotheses about a run of rows, the likely ones first: only missing columns are wrong, one
+/// more is, two are.
 pub(crate) fn hypotheses(shape: &Shape) -> impl Iterator<Item = Hypothesis> + use<> {
     let (width, copies) = match shape.code {
         Code::None => (0, 0),
@@ -117,7 +118,7 @@ pub(crate) fn hypotheses(shape: &Shape) -> impl Iterator<Item = Hypothesis> + us
         .chain(pair)
 }
 
-/// Block `wanted` of a row if the hypothesis is right; false if it can not be had then.
+/// Reconstructs block `wanted` of a row under a hypothesis; false if it is unrecoverable then.
 pub(crate) fn suppose(
     shape: &Shape,
     wanted: usize,

@@ -1,18 +1,23 @@
-//! What compression and deduplication save: spare space, or capacity (docs/internals/reserve.md).
+//! Use of the space that compression and deduplication save: spare space, or capacity
+//! (docs/internals/reserve.md).
 //!
-//! With `spare` a pool takes as many blocks as it would without them: `used_blocks` is compared
-//! with the plan. With `capacity` the charge is (`weight.rs`): what blocks take as they are stored,
-//! and 256 units for each that is on its way. So an overwrite of a packed block needs what that
-//! block lacks of a whole one, until it is committed. The plan keeps pages of the map for more
-//! blocks than there is payload (`format.rs`), which makes the reserve larger.
+//! With `spare` a pool takes the same number of blocks as without reduction: `used_blocks` is
+//! compared with the plan. With `capacity` the charge is (`weight.rs`): the stored size of blocks,
+//! and 256 units for each block in flight. So an overwrite of a compressed block needs the
+//! difference to a whole one, until it is committed. The plan reserves map pages for more blocks
+//! than there is payload (`format.rs`), which makes the reserve larger.
 //!
-//! 1 **The property changes.** The other way's plan must hold what there is, else it is refused
-//!   with what is missing. 2 The superblock that says so is written. Until it is in
-//! force a crash brings either way, so the pool keeps to both: the smaller bounds and the larger
-//! reserve, and what is admitted fits by blocks and by charge. 3 Then the new way alone counts.
+//! A change of the property:
 //!
-//! The flag that comes with `capacity` stays: after it there may be more ids of shared content than
-//! older software expects.
+//! 1. The plan of the new way must hold the present data, else the change is refused with the
+//!    number of missing bytes.
+//! 2. The superblock with the new way is written. Until it is durable a crash may leave either way,
+//!    so the pool keeps to the smaller limits and the larger reserve. Admission checks blocks and
+//!    charge.
+//! 3. Then only the new way counts.
+//!
+//! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
+//! than older software expects.
 
 use crate::member::Ticket;
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
@@ -20,17 +25,17 @@ use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
 use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS};
 
-/// What data needs that is to be admitted.
+/// Space that data to be admitted needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Need {
-    /// Blocks that will hold data and did not.
+    /// Number of blocks that will hold data and did not.
     pub(crate) blocks: u64,
-    /// Units that are charged for it beyond what its blocks are charged already.
+    /// Units charged in addition to the present charge of its blocks.
     pub(crate) units: u64,
 }
 
 impl Need {
-    /// Both.
+    /// Sum of both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             blocks: self.blocks + other.blocks,
@@ -39,14 +44,14 @@ impl Need {
     }
 }
 
-/// The property is being changed: it is not known yet which way a start would find.
+/// A change of the property that is not durable: a start may find either way.
 #[derive(Debug)]
 struct Change {
     /// The ticket of the superblock writer that puts it in force.
     ticket: Ticket,
-    /// The plan that was in force before.
+    /// The previous plan.
     before: PoolPlan,
-    /// Most blocks that may hold data until then.
+    /// Limit of blocks with data until then.
     blocks_max: u64,
 }
 
@@ -56,25 +61,24 @@ pub(crate) struct ReductionState {
     change: Option<Box<Change>>,
 }
 
-/// What reduction is used for, and what that does to cleaning.
+/// Use of reduction, and its effect on cleaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct ReductionUse {
     /// The way.
     pub way: Reduction,
-    /// Bytes of blocks that hold data.
+    /// Bytes of blocks with data.
     pub blocks_bytes: u64,
-    /// What these are charged: what they take as they are stored, with 32 bytes more for each
-    /// packed one, and whole blocks for what is on its way.
+    /// Charge of these: their stored size, with 32 bytes more for each compressed one, and whole
+    /// blocks for those in flight.
     pub charged_bytes: u64,
-    /// Bytes of payload in all segments but the reserve: what live data and the garbage among it
-    /// share.
+    /// Bytes of payload in all segments except the reserve, for live data and garbage.
     pub room_bytes: u64,
-    /// (user + moved) / user in millionths that uniform overwrites of everything would settle at,
-    /// by the closed form for first-in-first-out cleaning, with what is live now.
+    /// (user + moved) / user in millionths under uniform overwrites of all data, by the closed form
+    /// for first-in-first-out cleaning, with the present live data.
     pub cleaning_now_ppm: u64,
-    /// The same, were the pool filled by `spare` with data that is reduced as that which is there;
-    /// 0: not known, as nothing is.
+    /// The same for a pool filled by `spare` with data of the present reduction ratio; 0: not
+    /// known, as there is no data.
     pub cleaning_full_spare_ppm: u64,
     /// The same by `capacity`.
     pub cleaning_full_capacity_ppm: u64,
@@ -82,7 +86,7 @@ pub struct ReductionUse {
 
 /// A closed form in millionths.
 fn cleaning_ppm(live: f64) -> u64 {
-    // (The spare factor is 3 % at least, so it is finite where a pool is within its bounds.)
+    // The spare factor is at least 3 %, so it is finite in a pool within its limits.
     let factor = fifo_waf(live.clamp(0.0, 0.999));
     if factor.is_finite() {
         (factor * 1_000_000.0) as u64
@@ -106,13 +110,13 @@ impl ReductionState {
 }
 
 impl Engine {
-    /// True if the charge is what counts.
+    /// True if the charge counts against usable space.
     fn counts_charge(&self) -> bool {
         self.pool.superblock.properties.reduction == Reduction::Capacity
             || self.admin.reduction.change.is_some()
     }
 
-    /// What counts against usable space, in bytes.
+    /// Bytes that count against usable space.
     pub fn used_bytes(&self) -> u64 {
         if self.counts_charge() {
             self.map.volumes.charge() * ADDRESS_UNIT as u64
@@ -121,9 +125,8 @@ impl Engine {
         }
     }
 
-    /// What has to have space in a pool with this plan, in bytes: what counts, and the pages of the
-    /// index of deduplication beyond those that the plan leaves room for (a larger pool wrote them;
-    /// a start gives them up).
+    /// Bytes that need space in a pool with this plan: the used ones, and the index pages beyond
+    /// the plan's limit. (A larger pool wrote these; a start drops them.)
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
         self.used_bytes() + self.map.volumes.index_pages_beyond(plan) * BLOCK_BYTES
     }
@@ -150,8 +153,7 @@ impl Engine {
         }
     }
 
-    /// A plan for the way that is set, bounded by the one before as long as it is not known which a
-    /// start would find.
+    /// A plan for the new way, limited by the previous one while a start may find either.
     pub(crate) fn bounded_by_change(&self, plan: PoolPlan) -> PoolPlan {
         let Some(Change { before, .. }) = self.admin.reduction.change.as_deref() else {
             return plan;
@@ -172,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// Sets properties among which what reduction is used for is another one.
+    /// Sets properties with a changed use of reduction.
     pub(crate) fn change_reduction(
         &mut self,
         id: ControlId,
@@ -221,7 +223,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that the pool can be as the properties say now, with this plan.
+    /// Checks that the pool fits the present properties with this plan.
     fn check_way(&self, plan: &PoolPlan) -> Result<(), ControlError> {
         let (way, usable) = (self.pool.superblock.properties.reduction, plan.usable_bytes);
         let (used, what) = match way {
@@ -251,7 +253,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The way that was set is in force as soon as the superblock says so.
+    /// Activates the new way once its superblock is durable.
     pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
         if self
             .admin
@@ -272,13 +274,13 @@ impl Engine {
         self.report_promises(out);
     }
 
-    /// For `status`.
+    /// Status for `status`.
     pub(crate) fn reduction_use(&self) -> ReductionUse {
         let (blocks, charge) = (self.map.volumes.used_blocks(), self.map.volumes.charge());
         let full = 1.0 - f64::from(self.pool.superblock.properties.spare_per_mille) / 1000.0;
         let room = self.pool.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;
-        // What a block is charged, of a whole one.
+        // Charge of a block as a fraction of a whole one.
         let each = if blocks == 0 {
             0.0
         } else {

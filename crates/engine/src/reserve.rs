@@ -1,60 +1,61 @@
-//! The ledger of the reserve: what each spender has taken of the segments that users leave alone.
+//! Ledger of the reserve: the segments that each spender has taken of those that user writes leave
+//! alone.
 //!
-//! docs/internals/reserve.md proves that a full pool moves if no spender takes more than it was
-//! counted with. The ledger counts what they take, and asserts it:
+//! docs/internals/reserve.md proves that a full pool makes progress if no spender takes more than
+//! was counted for it. The ledger counts the segments taken and asserts that:
 //!
-//! 1 **A checkpoint** takes at most `checkpoint_segments` from its first page to its root. One that
-//!   a crash cuts off costs nothing: what it took is free after the start.
-//! 2 **Moves** take at most what their victims were counted with when these were begun, and the
-//!   segment that each stream goes on in.
+//! 1. **A checkpoint** takes at most `checkpoint_segments` from its first page to its root. One
+//!    that a crash cuts off costs nothing: its segments are free after the start.
+//! 2. **Moves** take at most the number counted for their victims at their begin, and the successor
+//!    segment of each stream.
 //!
-//! Users need no account: they take only what lies above their floor (`write/seal.rs`), whatever
-//! the others have taken.
+//! User writes need no account: they take only segments above their floor (`write/seal.rs`),
+//! whatever the others have taken.
 
 use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, is_cleaned};
 
 /// Segments taken, by spender.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By the checkpoint that is being written, and the most that it may take; `None`: none has
-    /// begun since the start.
+    /// Segments taken by the present checkpoint, and its limit; `None`: none has begun since the
+    /// start.
     checkpoint: u32,
     checkpoint_most: Option<u32>,
-    /// By moves, and what their victims were counted with.
+    /// Segments taken by moves, and the number counted for their victims.
     moves: u32,
     moves_most: u32,
-    /// Repairs, damaged victims and streams that leave their segments have floors of their own:
-    /// while there are any, moves are not held to this bound.
+    /// Set while there are repairs, damaged victims or streams that leave their segments. These
+    /// have floors of their own, so moves are not held to this limit.
     is_open: bool,
 }
 
 impl Ledger {
-    /// A checkpoint begins that may take so many.
+    /// Begins a checkpoint with this limit.
     pub(crate) fn begin_checkpoint(&mut self, most: u32) {
         (self.checkpoint, self.checkpoint_most) = (0, Some(most));
     }
 
-    /// The capacity changes while a checkpoint is written.
+    /// Raises the limit of the present checkpoint after a change of capacity.
     pub(crate) fn allow_checkpoint(&mut self, most: u32) {
         self.checkpoint_most = self.checkpoint_most.map(|now| now.max(most));
     }
 
-    /// A victim begins whose moves may need so many.
+    /// Begins a victim whose moves may need this number.
     pub(crate) fn begin_victim(&mut self, needs: u32) {
         self.moves_most += needs;
     }
 
-    /// No victim is left, and no move.
+    /// Ends the account when no victim and no move is left.
     pub(crate) fn end_victims(&mut self) {
         (self.moves, self.moves_most, self.is_open) = (0, 0, false);
     }
 
-    /// The streams of moves take something else than the live blocks of intact victims.
+    /// Lifts the limit: the streams of moves take more than the live blocks of intact victims.
     pub(crate) fn move_others(&mut self) {
         self.is_open = true;
     }
 
-    /// A stream takes a segment.
+    /// Counts a segment taken by a stream.
     pub(crate) fn take(&mut self, stream: usize) {
         if stream == STREAM_CHECKPOINT {
             self.checkpoint += 1;
@@ -65,7 +66,7 @@ impl Ledger {
             );
         } else if is_cleaned(stream) {
             self.moves += 1;
-            // Each stream of moves may have stood at the end of its segment.
+            // Each stream of moves may have been at the end of its segment.
             let most = self.moves_most + CLEANED_STREAMS.len() as u32;
             debug_assert!(
                 self.is_open || self.moves <= most,

@@ -1,19 +1,21 @@
-//! Growth: the pool takes a new layout over more members, and what lies in the old one moves over
-//! (docs/internals/reshape.md).
+//! Growth: the pool takes a new layout over more members, and the data of the old layout moves to
+//! it (docs/internals/reshape.md).
 //!
-//! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool,
-//!   with segment numbers of its own. 2 One superblock
-//! generation, marked as growing, introduces the new members as spares; the next one brings members
-//! and zones into force, or is taken back by a third if more members fail meanwhile than the
-//! redundancy covers. 3 From then on streams take segments of the new layout; those of the old one
-//! are read, rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4
-//! Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the pace of
-//! a rebuild (`background.rs`): a segment at a time while users are about, with pauses. 5 When
-//! nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its
-//! zones leave the superblock.
+//! 1. A new list of zones over all members is computed, by the function that lays out a new pool,
+//!    with segment numbers of its own.
+//! 2. One superblock generation, marked as growing, introduces the new members as spares. The next
+//!    one activates members and zones. If more members fail meanwhile than the redundancy covers, a
+//!    third one takes the layout back.
+//! 3. From then on streams take segments of the new layout. Those of the old one are read, rebuilt
+//!    and cleaned as before, and retired when they become free (`segment/layers.rs`).
+//! 4. Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the rate
+//!    of a rebuild (`background.rs`). With foreground I/O it takes one segment at a time, with
+//!    pauses.
+//! 5. When no segment of the old layout is in use, and no kept checkpoint can name one, its zones
+//!    leave the superblock.
 //!
-//! Space: what is held back is reckoned from the segments that may be used at the moment
-//! ([`Engine::plan_now`]), so usable space, the bound on map pages and the checkpoint's reserve
+//! Space: the reserve is computed from the segments that are usable at the moment
+//! ([`Engine::plan_now`]). So usable space, the limit of map pages and the checkpoint's reserve
 //! grow together, step by step.
 
 mod coming;
@@ -34,39 +36,37 @@ use windrow_format::superblock::Features;
 use windrow_geometry::ZoneMap;
 use windrow_types::{BLOCK_BYTES, Lsn, MemberId, SegmentId, Uuid};
 
-/// How far the data has moved to the layout in force. All zero if there was only one since the
-/// start.
+/// Progress of the move to the active layout. All zero if there was only one since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ReshapeStatus {
-    /// There are older layouts.
+    /// True if there are older layouts.
     pub active: bool,
-    /// Segments of older layouts in which nothing is left.
+    /// Number of segments of older layouts without data.
     pub segments_done: u32,
-    /// Segments of older layouts.
+    /// Number of segments of older layouts.
     pub segments_total: u32,
-    /// Segments of older layouts that hold blocks which can not be read: they stay until these are
+    /// Number of segments of older layouts with unreadable blocks: they stay until these are
     /// overwritten or trimmed.
     pub segments_damaged: u32,
-    /// Of those done, the ones since the start of the engine, or since the last grow if that is
+    /// Number of those done since the start of the engine, or since the last growth if that is
     /// later.
     pub segments_since: u32,
     /// Milliseconds since then.
     pub active_ms: u64,
-    /// Bytes of live blocks that were moved only to be striped over other members, since the start
-    /// of the engine.
+    /// Bytes of live blocks moved only for the reshape, since the start of the engine.
     pub moved_bytes: u64,
-    /// Bytes of live blocks in older layouts: what is left to be moved.
+    /// Bytes of live blocks in older layouts, still to be moved.
     #[serde(default)]
     pub left_bytes: u64,
-    /// Bytes of them that are moved each second now.
+    /// Present rate of the move in bytes per second.
     #[serde(default)]
     pub bytes_per_second: u64,
-    /// Why nothing moves, if that is so.
+    /// Reason that nothing moves, if that is so.
     #[serde(default)]
     pub waits_for: ReshapeWait,
 }
 
-/// What the move to another layout waits for.
+/// Reason that the move to another layout waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReshapeWait {
@@ -77,77 +77,78 @@ pub enum ReshapeWait {
     Rebuild,
     /// Free segments.
     Room,
-    /// Flushes or checkpoints that free what was moved.
+    /// Flushes or checkpoints that free moved segments.
     Checkpoint,
-    /// Blocks that cannot be read are overwritten or trimmed, or become readable.
+    /// Unreadable blocks that must be overwritten or trimmed, or become readable.
     Damage,
 }
 
-/// What a look for victims depends on.
+/// State that a search for victims depends on.
 type Seen = (u32, u64, u64, u32);
 
-/// A segment that is emptied for restriping alone.
+/// A segment that is emptied only for the reshape.
 #[derive(Debug)]
 struct Victim {
     segment: SegmentId,
-    /// What is read of each member for it.
+    /// Bytes read from each member for it.
     of_each: u64,
     live_bytes: u64,
 }
 
-/// State of restriping.
+/// State of the reshape.
 #[derive(Debug, Default)]
 pub(crate) struct Reshape {
     coming: Option<Coming>,
-    /// A generation with a layout that was taken back may be on devices out of our sight.
+    /// Set if disconnected devices may have a generation with a layout that was taken back.
     dropped: bool,
-    /// There are older layouts.
+    /// Set if there are older layouts.
     active: bool,
-    /// Segments to be emptied, the next one last.
+    /// Segments to empty, the next one last.
     queue: Vec<SegmentId>,
-    /// As it was when nothing was found.
+    /// State at the last search without a victim.
     looked: Option<Seen>,
-    /// Segments being emptied for restriping alone, with what is read of each member for it.
+    /// Segments being emptied only for the reshape.
     victims: Vec<Victim>,
     throttle: Throttle,
-    /// Segments of older layouts in use when usable space was last reckoned, and when this began.
+    /// Number of segments of older layouts in use when usable space was last computed, and at the
+    /// begin.
     planned_for: u32,
     left_at_begin: u32,
     began_ns: u64,
     ended_ns: u64,
-    /// The checkpoint that was current when the last of them had come free.
+    /// Checkpoint that was current when the last of them became free.
     emptied_at: Option<u64>,
     moved_bytes: u64,
     meter: Meter,
     total: u32,
-    /// Bytes that maps may use if the pool is large enough.
+    /// Limit of map bytes if the pool is large enough.
     map_bytes_wanted: u64,
-    /// Members, as a bit mask, that leave when nothing is in use in older layouts.
+    /// Bit mask of members that leave when nothing is in use in older layouts.
     leaving: u64,
-    /// Segments that the next victim needs, if there were too few for it.
+    /// Number of segments that the next victim needs, if too few were free.
     short_of: u32,
-    /// A removal goes on record when everything up to this order is durable: it was counted when it
-    /// was found to fit.
+    /// A removal is recorded when everything up to this LSN is durable: the check that the data
+    /// fits included it.
     fits_from: Lsn,
-    /// Counts checkpoints forced for a removal: what is left in older layouts, and what users do.
+    /// Futility check of checkpoints forced for a removal, by the segments left in older layouts
+    /// and by user writes.
     rest: Rest<(u32, u64)>,
-    /// Those that have left, with what they were known by, and were not told of yet.
+    /// Members that have left, with their identifiers, not yet reported.
     gone: Vec<(MemberId, Uuid)>,
 }
 
 impl Reshape {
-    /// True if nothing of it is under way that goes on by itself.
+    /// True if nothing of it is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.coming.is_none() && self.gone.is_empty()
     }
 
-    /// The pool has stopped: whose request is not answered any more.
-    /// When it goes on after a pause.
+    /// Time at which a pause ends.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         self.throttle.wake_at_ns(now_ns).filter(|_| self.active)
     }
 
-    /// A victim has been emptied, or what is left of it could not be.
+    /// Handles the end of a victim: it was emptied, or its remaining blocks cannot be moved.
     pub(crate) fn victim_ended(&mut self, segment: SegmentId, left_bytes: u64, now_ns: u64) {
         if let Some(at) = self
             .victims
@@ -160,16 +161,17 @@ impl Reshape {
         }
     }
 
+    /// Drops the pending layout of a stopped pool; returns its request.
     pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
         self.coming.take().map(|coming| coming.id)
     }
 
-    /// There are older layouts.
+    /// True if there are older layouts.
     pub(crate) fn is_active(&self) -> bool {
         self.active
     }
 
-    /// There may be something to be emptied where there was nothing before.
+    /// Makes the next search run: there may be a victim again.
     pub(crate) fn look_again(&mut self) {
         self.looked = None;
     }
@@ -183,7 +185,8 @@ impl Reshape {
 }
 
 impl Engine {
-    /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
+    /// Initializes after a start; `map_bytes_wanted` is the limit of map bytes if the pool is large
+    /// enough.
     pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64) {
         self.reshape.map_bytes_wanted = map_bytes_wanted;
         self.reshape.dropped = self.pool.superblock.is_growing();
@@ -218,7 +221,7 @@ impl Engine {
         self.reshape.queue.clear();
     }
 
-    /// For `status`.
+    /// Status for `status`.
     pub(crate) fn reshape_status(&self) -> ReshapeStatus {
         let (state, left) = (&self.reshape, self.space.segments.older_count());
         let damaged = |id: &SegmentId| {
@@ -288,16 +291,16 @@ impl Engine {
         }
     }
 
-    /// Capacity is what [`Engine::plan_now`] says.
+    /// Recomputes the capacity by [`Engine::plan_now`].
     fn reckon_plan(&mut self) {
         if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
             self.take_plan(plan);
         }
     }
 
-    /// Capacity when nothing of `zones` may be used yet but what may be now. Wider segments bring
-    /// payload, and payload map pages, which cost small segments of the reserve: where a larger map
-    /// costs more than it brings, as many pages as there may be already will do.
+    /// Capacity under `zones` with the segments that are usable now. Wider segments bring payload,
+    /// and payload map pages, which cost small segments of the reserve. If a larger map costs more
+    /// than it brings, the present limit of map pages applies.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let holdings = self.space.segments.holdings(&self.pool.zones);
         let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
@@ -308,9 +311,8 @@ impl Engine {
         }
     }
 
-    /// Capacity now: of the segments that may be used, and never less than the oldest layout had
-    /// alone. While a layout is on its way, no more than there will be at the moment in which it
-    /// comes into force.
+    /// Present capacity: that of the usable segments, and never less than the oldest layout had
+    /// alone. While a layout is pending, it is limited to the capacity at its activation.
     pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let mut plan = self.plan_in_force(spare_per_mille)?;
         if let Some(coming) =
@@ -319,7 +321,7 @@ impl Engine {
             })
         {
             let kept = self.kept();
-            // A start has to find the layout large enough for itself.
+            // A start must find the layout large enough for itself.
             let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
             let then = if coming.leaves.is_some() {
                 target
@@ -356,8 +358,8 @@ impl Engine {
             .iter()
             .filter(|z| z.layout == oldest);
         if self.reshape.is_losing_member() {
-            // Usable is what will be left, and no more than the old layout alone had as long as
-            // data lies in it.
+            // Usable space is that of the remaining members, and at most that of the old layout
+            // while it has data.
             let before = plan_zones(
                 &ZoneMap::new(of_oldest.cloned().collect()),
                 spare_per_mille,
@@ -401,7 +403,7 @@ impl Engine {
         self.pool.superblock.features.incompatible & Features::SHARED != 0
     }
 
-    /// The pool has this capacity from now on.
+    /// Sets the capacity of the pool.
     pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
         self.durability.checkpoint.set_plan(&plan);
         self.space.ledger.allow_checkpoint(plan.checkpoint_segments);
@@ -416,7 +418,7 @@ impl Engine {
         self.pool.plan = plan;
     }
 
-    /// Goes on with growing and restriping.
+    /// Continues growth and reshape.
     pub(crate) fn reshape_step(&mut self, out: &mut Outbox) {
         self.coming_step(out);
         self.tell_gone(out);
@@ -429,8 +431,8 @@ impl Engine {
         let left = self.space.segments.older_count();
         if left != self.reshape.planned_for {
             self.reshape.planned_for = left;
-            // Rounding may take a segment more of the reserve than a step brought: what was
-            // reckoned before stays true.
+            // Rounding may take one segment more of the reserve than a step brought: the earlier
+            // capacity stays valid.
             let plan = self.plan_now(self.pool.superblock.properties.spare_per_mille);
             if let Some(plan) = plan
                 .ok()
@@ -451,9 +453,8 @@ impl Engine {
         self.leave_older(out);
     }
 
-    /// When only the segments that streams hold are left, streams that have nothing to write leave
-    /// them: what was promised is given back, and the rest of what is open is filled with empty
-    /// batches.
+    /// Makes idle streams leave older layouts when only the segments that streams hold are left
+    /// there. Reserved successors are given back, and open segments are filled with empty batches.
     fn leave_older(&mut self, out: &mut Outbox) {
         let held = |id: SegmentId| {
             matches!(
@@ -465,7 +466,7 @@ impl Engine {
             return;
         }
         let layout = self.pool.zones.layout();
-        // (A further stream that nobody writes to has its next segment in hand, too.)
+        // An idle further stream holds its next segment as well.
         let further = STREAMS
             .into_iter()
             .filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
@@ -493,8 +494,8 @@ impl Engine {
         self.leave_segments(&older.collect::<Vec<_>>(), out);
     }
 
-    /// Streams that write one of these segments, and have nothing to write, leave it: the rest of
-    /// it is filled with empty batches, one at a time.
+    /// Makes idle streams leave these segments: the rest of each is filled with empty batches, one
+    /// at a time.
     pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
         let mut has_unnamed = false;
         for id in STREAMS {
@@ -510,8 +511,8 @@ impl Engine {
             let leaves = segments.contains(&s.position.segment);
             let is_unnamed = s.usable_from > self.durability.checkpoint.kept_oldest;
             if leaves && is_unnamed {
-                // Batches of nothing are batches, too: until all roots that are kept name the
-                // stream, a start takes them for damage (simulator, seed 9837798).
+                // Empty batches count as batches: until all kept roots name the stream, a start
+                // takes them for damage (simulator, seed 9837798).
                 has_unnamed = true;
             } else if leaves && !busy && s.open.is_empty() && s.in_flight.is_empty() {
                 self.seal_empty(id, out);
@@ -524,8 +525,8 @@ impl Engine {
 
     /// Begins to empty segments of older layouts, if cleaning has nothing more urgent to do.
     fn take_older_victims(&mut self) {
-        // (One that can not go on for damage waits for its segments to be emptied, perhaps just by
-        // this.)
+        // A rebuild that waits because of damage is idle: it waits for its segments to be emptied,
+        // perhaps by this.
         while self.integrity.rebuild.is_idle()
             && self.space.cleaner.victim_count() < RESTRIPE_VICTIMS
             && self.is_clean_enough()
@@ -544,7 +545,7 @@ impl Engine {
             let needs = self.segments_for(segment);
             self.reshape.short_of = if self.has_room_for(needs) { 0 } else { needs };
             if self.reshape.short_of > 0 {
-                // (Only while a member leaves. What gains more was moved before.)
+                // Only while a member leaves. Victims with a larger gain were moved before.
                 return;
             }
             self.reshape.queue.pop();
@@ -569,13 +570,13 @@ impl Engine {
         }
     }
 
-    /// Each victim may need a segment for its moves before it gives one back, and users keep
-    /// theirs.
+    /// True if there is room: each victim may need a segment for its moves before it returns one,
+    /// and user writes keep theirs.
     fn has_room_to_reshape(&self) -> bool {
         self.has_room_for(1)
     }
 
-    /// True if a victim may be begun that needs so many.
+    /// True if a victim that needs this number of segments may be begun.
     fn has_room_for(&self, segments: u32) -> bool {
         self.space.segments.free_count() + 1
             > self.floor(STREAM_USER) + self.space.cleaner.segments_needed() + segments
@@ -604,7 +605,7 @@ impl Engine {
                 return None;
             }
             self.reshape.looked = Some(seen);
-            // Where new segments wait for several old ones, neighbours go together.
+            // Where new segments wait for several old ones, neighbours are emptied together.
             let rotates = |id: SegmentId| {
                 self.pool.zones.zone(id).member_count()
                     > usize::from(self.pool.zones.shape(id).width)
@@ -645,8 +646,8 @@ impl Engine {
             .any(|z| z.member_count() > usize::from(z.shape.width))
     }
 
-    /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing
-    /// else can be done, a checkpoint in the latter case only.
+    /// Requests the operations that old segments wait for to become free. A flush is requested if
+    /// several wait for it or nothing else is possible, a checkpoint in the latter case only.
     fn hurry_reshape(&mut self) {
         let pauses = self.reshape.throttle.wake_at_ns(self.pool.now_ns).is_some();
         let working =
@@ -672,8 +673,8 @@ impl Engine {
         }
     }
 
-    /// Nothing is in use in older layouts: their zones go when no kept checkpoint can name their
-    /// segments.
+    /// Ends the reshape when older layouts hold nothing: removes their zones once no kept
+    /// checkpoint can name their segments.
     fn end_reshape(&mut self, out: &mut Outbox) {
         let emptied_at = *self
             .reshape

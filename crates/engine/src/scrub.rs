@@ -1,18 +1,21 @@
-//! Scrub: every committed batch that holds live data is examined, one segment after the other
+//! Scrub: verifies every committed batch that holds live data, segment by segment
 //! (docs/internals/members.md).
 //!
-//! 1 The next batch is read, all columns of it. 2 A job finds what each block must be
-//!   (`verify.rs`). 3 Live blocks of rows in which something
-//! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is
-//! concerned, all its live blocks are. Checkpoint pages are marked changed. 4 Of a batch that can
-//! not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the
-//! end labels are read (`scrub/labels.rs`), and the maps are searched for blocks that an earlier
-//! rebuild gave up: no batch names them (`scrub/given_up.rs`). 7 The pass ends when all that it had
-//! moved has its new place, and a checkpoint says so: whatever a scrub finds after that is new.
+//! 1. The next batch is read with all its columns.
+//! 2. A job computes the correct content of each block (`verify.rs`).
+//! 3. Live blocks of damaged rows are moved with their verified bytes, as cleaning moves them. If
+//!    head or tail of the batch is affected, all its live blocks are. Checkpoint pages are marked
+//!    dirty.
+//! 4. For an unreadable batch the map provides the live blocks in it (`scrub/doubts.rs`).
+//! 5. Lost blocks are listed.
+//! 6. At the end labels are read (`scrub/labels.rs`), and the maps are searched for blocks that an
+//!    earlier salvage declared lost: no batch has them (`scrub/given_up.rs`).
+//! 7. The pass ends when all moved blocks have their new address and a checkpoint has it: any
+//!    damage found after that is new.
 //!
-//! Only the batches under way pin their segments, and none is begun while repairs wait for room: a
-//! full pool never waits for a scrub. Where it stands and what it has found is in the counters that
-//! every checkpoint keeps, so it goes on after a restart.
+//! Only batches in progress pin their segments, and none is begun while repairs wait for room: a
+//! full pool never waits for a scrub. Position and results are in the counters of every checkpoint,
+//! so the scrub resumes after a restart.
 
 mod doubts;
 mod given_up;
@@ -45,66 +48,66 @@ struct Repair {
     key: BlockKey,
     birth: Lsn,
     from: Address,
-    /// Of what is stored.
+    /// Checksum of the stored bytes.
     checksum: u32,
     payload: Payload,
 }
 
-/// What the tables of a segment say.
+/// Result of a segment's tables.
 #[derive(Debug)]
 struct Tally {
     segment: SegmentId,
-    /// Live units that they name so far.
+    /// Number of live units in them so far.
     live: u32,
-    /// Blocks of them that are lost, and have been told.
+    /// Lost blocks among them, already reported.
     lost: Vec<BlockKey>,
-    /// Batches being examined.
+    /// Number of batches being verified.
     open: u32,
-    /// A batch of it is in doubt.
+    /// Set if a batch of it is in doubt.
     doubted: bool,
-    /// Rows, all of them begun; `None`: there are more.
+    /// Number of rows, all of them begun; `None`: there are more.
     rows: Option<u32>,
 }
 
 /// State of scrubbing.
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
-    /// As it is shown; what depends on the moment is filled in then.
+    /// Status as reported, except for values that depend on the time of the query.
     sums: ScrubStatus,
-    /// Where it goes on.
+    /// Position of the next batch.
     segment: u32,
     row: u32,
-    /// Everything found in segments before this one is repaired: here it goes on after a restart.
-    /// (What was found in later ones counts twice then.)
+    /// First segment with unfinished repairs: a restart resumes here. (Results of later segments
+    /// then count twice.)
     settled: u32,
-    /// Nanoseconds for which it was running before it was last begun or resumed.
+    /// Nanoseconds of run time before it was last started or resumed.
     active_ns: u64,
-    /// When it was last begun or resumed.
+    /// Time of the last start or resumption.
     running_since_ns: u64,
-    /// More segments are to be looked at: at once, but after others had their turn.
+    /// More segments are to be checked at once, but after other work had its turn.
     later: bool,
     throttle: Throttle,
     repairs: VecDeque<Repair>,
-    /// Segments with something under way, and the one that it goes on in.
+    /// Segments with pending work, and the present one.
     tallies: Vec<Tally>,
-    /// Batches that can not be had, until it is known what in them lives.
+    /// Unreadable batches until their live blocks are known.
     doubts: Doubts,
     given_up: GivenUp,
     labels: Labels,
-    /// Pages of the checkpoint are to be written elsewhere, and the first checkpoint that certainly
-    /// has done so with all that were found up to now.
+    /// Set if checkpoint pages are to be rewritten, and the first checkpoint that certainly has
+    /// rewritten all pages found up to now.
     rewritten: bool,
     pages_until: u64,
-    /// All is where it belongs when the checkpoint with this number is durable.
+    /// Number of the checkpoint that makes all repairs durable.
     checkpoint: Option<u64>,
-    /// It waits for repairs or a checkpoint, and looks then whether they are done if nothing has
-    /// woken it before; 0: it does not.
+    /// Time to check for the end of repairs or of a checkpoint, unless an event comes first; 0: it
+    /// does not wait.
     look_at_ns: u64,
 }
 
 impl Scrub {
-    /// From the counters of a checkpoint. One that was running goes on at the beginning of the
-    /// segment that it was in.
+    /// State from the counters of a checkpoint. A running scrub resumes at the start of its
+    /// segment.
     pub(crate) fn restored(saved: &[u64]) -> Self {
         let mut counters = saved.iter().copied();
         let mut next = || counters.next().unwrap_or(0);
@@ -141,8 +144,7 @@ impl Scrub {
         }
     }
 
-    /// A block refers to content that is lost: if this scrub lists that, it lists the block as
-    /// well.
+    /// Lists a block that refers to lost content, if this scrub lists that content.
     pub(crate) fn note_reference(&mut self, volume: VolumeId, lba: u64, content: Lba) {
         let lost = &mut self.sums.lost;
         let listed = lost
@@ -153,7 +155,7 @@ impl Scrub {
         }
     }
 
-    /// For the counters of a checkpoint; their order is part of the format.
+    /// Counters for a checkpoint; their order is part of the format.
     pub(crate) fn saved(&self, now_ns: u64) -> [u64; 14] {
         let s = &self.sums;
         let state = match s.state {
@@ -193,7 +195,7 @@ impl Scrub {
         ]
     }
 
-    /// For `status`.
+    /// Status for `status`.
     pub(crate) fn status(&self, segments: u32, now_ns: u64) -> ScrubStatus {
         let active_ms = self.active_ns(now_ns) / 1_000_000;
         ScrubStatus {
@@ -204,9 +206,9 @@ impl Scrub {
         }
     }
 
-    /// Nanoseconds for which it was running.
+    /// Nanoseconds of run time.
     fn active_ns(&self, now_ns: u64) -> u64 {
-        // After a restart it runs from its first step on.
+        // After a restart it counts from its first step.
         let is_running = self.sums.state == ScrubState::Running && self.running_since_ns > 0;
         self.active_ns
             + if is_running {
@@ -216,12 +218,12 @@ impl Scrub {
             }
     }
 
-    /// True if a block that is read by itself belongs to a batch whose tables are unreadable.
+    /// True if a block read on its own belongs to a batch with unreadable tables.
     pub(crate) fn is_found_by_map(&self, doubt: u32) -> bool {
         self.doubts.is_found_by_map(doubt)
     }
 
-    /// True if none of its reads, jobs or repairs is under way.
+    /// True if none of its reads, jobs or repairs is pending.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.throttle.is_at_rest()
             && self.repairs.is_empty()
@@ -229,12 +231,12 @@ impl Scrub {
             && !self.labels.is_under_way()
     }
 
-    /// True if nothing more comes of it.
+    /// True if it has no further effect.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_at_rest() && self.sums.state != ScrubState::Running
     }
 
-    /// When it goes on, if nothing else makes it.
+    /// Time of its next step, unless an event comes first.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         let wake = if self.later {
             Some(now_ns + 1)
@@ -248,8 +250,8 @@ impl Scrub {
         wake.filter(|_| self.sums.state == ScrubState::Running)
     }
 
-    /// A stream begins to write a segment: what is known of it is of its former life, in which
-    /// nothing lives any more.
+    /// Drops the results of a segment that a stream begins to write: they are of its previous
+    /// incarnation, which has no live data.
     pub(crate) fn forget_segment(&mut self, segment: SegmentId) {
         self.tallies.retain(|tally| tally.segment != segment);
         self.sums.damaged_batches += self.doubts.forget_segment(segment);
@@ -278,7 +280,7 @@ impl Scrub {
 }
 
 impl Engine {
-    /// A command of the administrator.
+    /// Handles a command of the administrator.
     pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
         let state = self.integrity.scrub.sums.state;
         let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
@@ -303,7 +305,7 @@ impl Engine {
                     sums,
                     ..Scrub::default()
                 };
-                // Its list is a new one, with all names.
+                // The new scrub lists all names again.
                 self.integrity.survey.forget_named();
                 self.integrity.damage.scrub_begins();
             }
@@ -313,7 +315,7 @@ impl Engine {
             ScrubCommand::Resume if state != ScrubState::Paused => {
                 return refuse("no scrub is paused");
             }
-            ScrubCommand::Stop if !under_way => return refuse("no scrub is under way"),
+            ScrubCommand::Stop if !under_way => return refuse("no scrub is in progress"),
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
         }
         self.integrity.scrub.pause_clock(self.pool.now_ns);
@@ -330,11 +332,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on with the scrub.
+    /// Continues the scrub.
     pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
         self.integrity.scrub.look_at_ns = 0;
         if self.admin.control.shutting_down() {
-            // They are found again after the next start.
+            // The next start finds them again.
             self.integrity.scrub.repairs.clear();
         }
         self.feed_repairs();
@@ -353,11 +355,11 @@ impl Engine {
             return;
         }
         if self.integrity.scrub.running_since_ns == 0 {
-            // It goes on after a restart.
+            // It resumes after a restart.
             self.integrity.scrub.running_since_ns = self.pool.now_ns;
         }
         self.integrity.scrub.later = false;
-        // Redundancy that is missing comes before redundancy that may be wrong.
+        // Missing redundancy comes before redundancy that may be wrong.
         if !self.integrity.rebuild.is_idle() {
             return;
         }
@@ -381,7 +383,7 @@ impl Engine {
             match self.next_batch() {
                 Next::Batch { segment, row, rows } => self.scrub_batch(segment, row, rows, out),
                 Next::Later => {
-                    // A long stretch of segments without live data: others first.
+                    // A long run of segments without live data: other work first.
                     self.integrity.scrub.later = true;
                     return;
                 }
@@ -390,7 +392,7 @@ impl Engine {
         }
     }
 
-    /// The next batch to be examined.
+    /// The next batch to verify.
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             let pages_are_written =
@@ -450,7 +452,7 @@ impl Engine {
         Next::Later
     }
 
-    /// A batch has been examined.
+    /// Handles a verified batch.
     pub(crate) fn scrub_verified(
         &mut self,
         segment: SegmentId,
@@ -482,7 +484,7 @@ impl Engine {
                     .fold(0, |read, (c, _)| read | 1 << c);
                 self.take_damage((segment, row), &found, read, out);
             }
-            // Only the map can tell what lives there.
+            // Only the map has its live blocks.
             None => {
                 self.integrity
                     .scrub
@@ -499,7 +501,7 @@ impl Engine {
         self.close_tally(segment);
     }
 
-    /// Compares what the tables of a segment say with what lives in it, when all of them are there.
+    /// Compares the tables of a segment with its live count, once all of them are read.
     fn close_tally(&mut self, segment: SegmentId) {
         let is_closed =
             |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
@@ -546,8 +548,8 @@ impl Engine {
         }
     }
 
-    /// Has the live blocks of damaged rows moved, and notes those that are lost. `read`: the
-    /// columns that could be read, as a bit mask.
+    /// Moves the live blocks of damaged rows and records the lost ones. `read`: bit mask of the
+    /// columns that were readable.
     fn take_damage(
         &mut self,
         (segment, row): (SegmentId, u32),
@@ -585,7 +587,7 @@ impl Engine {
                         if payload.units == FULL_BLOCK_UNITS {
                             self.note_scrub_loss(key, out);
                         } else {
-                            // What is wrong in the block may be its neighbours' alone.
+                            // The damage in the block may be its neighbours' alone.
                             let (units, checksum) = (payload.units, payload.checksum);
                             self.integrity.scrub.doubts.read(
                                 MappedBlock {
@@ -621,7 +623,7 @@ impl Engine {
                 .for_each(|block| concerned[(block % rows) as usize] |= live);
             any |= live;
         }
-        // What is wrong beside dead blocks is not counted.
+        // Damage in rows without live blocks is not counted.
         for (at, (wrong, concerned)) in (row..).zip(found.wrong.iter().zip(concerned)) {
             if concerned || (weak_ends && any) {
                 self.count_wrong((segment, at), *wrong, read);
@@ -629,8 +631,7 @@ impl Engine {
         }
     }
 
-    /// Counts the wrong blocks of a row, and those of them that could be read for their members as
-    /// well.
+    /// Counts the wrong blocks of a row, and, for each member, those that were readable.
     fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
         self.integrity.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
@@ -639,8 +640,8 @@ impl Engine {
         }
     }
 
-    /// A page of the checkpoint lies in a damaged row; one that is under way may have taken its
-    /// list of pages before that was known.
+    /// Records that a checkpoint page is in a damaged row. A checkpoint in progress may have taken
+    /// its list of pages before.
     fn note_rewritten(&mut self, used: bool) {
         if used {
             (
@@ -652,7 +653,7 @@ impl Engine {
 
     fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
         if key.volume() == windrow_types::VolumeId::INDEX {
-            // Nobody's data.
+            // No user data.
             return;
         }
         self.integrity.scrub.sums.lost_blocks += 1;
@@ -665,7 +666,7 @@ impl Engine {
         self.note_lost(key, out);
     }
 
-    /// Hands repairs to the cleaned stream as far as it takes them.
+    /// Passes repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
         while self.space.cleaner.takes_repairs() {
             let Some(Repair {
@@ -689,12 +690,12 @@ impl Engine {
         self.integrity.scrub.look_at_ns = self.pool.now_ns + SCRUB_PAUSE_NS;
     }
 
-    /// True if what it waits for has happened in a later part of the same step of the engine.
+    /// True if the awaited event has happened in a later part of the same engine step.
     pub(crate) fn scrub_goes_on(&self) -> bool {
         let is_waiting = self.integrity.scrub.sums.state == ScrubState::Running
             && self.integrity.scrub.look_at_ns > 0;
-        // (Repairs that others have queued keep it waiting too, and may themselves wait for the
-        // members: seed 9850213.)
+        // Repairs queued by others keep it waiting as well, and may wait for the members
+        // themselves: seed 9850213.
         is_waiting
             && self.integrity.scrub.repairs.is_empty()
             && !self.space.cleaner.has_repairs()
@@ -707,7 +708,7 @@ impl Engine {
                 })
     }
 
-    /// Everything has been examined: ends when all that follows from it is done.
+    /// Ends the pass when all its consequences are complete.
     fn end_scrub(&mut self, out: &mut Outbox) {
         if !self.integrity.scrub.may_settle_doubts() || !self.settle_doubts(out) {
             return;
@@ -727,7 +728,7 @@ impl Engine {
         let ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
         let sums = &mut self.integrity.scrub.sums;
         sums.state = ScrubState::Completed;
-        // (Not the later of the two: the clock may have been ahead when the one before ended.)
+        // Not the later of the two: the clock may have been ahead when the previous scrub ended.
         let completed_unix_s = if ended_unix_s > 0 {
             ended_unix_s
         } else {
@@ -744,13 +745,13 @@ impl Engine {
         if is_all_there {
             self.recheck_quarantined();
         }
-        // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the
-        // older of the two checkpoints has none of the damaged ones any more, too.
+        // A crash must not forget that the scrub completed. If checkpoint pages were rewritten, the
+        // older checkpoint must not have the damaged ones either.
         self.durability.checkpoint.request();
     }
 
-    /// True if all that was moved is durable in its new place, and so are checkpoint pages that lay
-    /// in damaged rows.
+    /// True if all moved blocks are durable at their new address, and so are rewritten checkpoint
+    /// pages.
     fn repairs_are_in_place(&mut self, out: &mut Outbox) -> bool {
         if let Some(wanted) = self.integrity.scrub.checkpoint {
             return self.durability.checkpoint.completed >= wanted;
@@ -762,22 +763,22 @@ impl Engine {
         if self.integrity.scrub.sums.moved_blocks == 0 && !self.integrity.scrub.rewritten {
             return true;
         }
-        // It waits until all that its pages show is durable.
+        // It waits until everything that its pages show is durable.
         self.durability.checkpoint.request();
         self.integrity.scrub.checkpoint = Some(self.durability.checkpoint.begun + 1);
         false
     }
 }
 
-/// What comes next.
+/// Next step of the scrub.
 enum Next {
     Batch {
         segment: SegmentId,
         row: u32,
         rows: u32,
     },
-    /// More segments are to be looked at.
+    /// More segments are to be checked.
     Later,
-    /// All are done.
+    /// All segments are done.
     End,
 }

@@ -1,22 +1,22 @@
-//! A walk over the maps of all volumes beside whatever else goes on: who refers to which shared
+//! Survey: a background walk over the maps of all volumes that finds the references to shared
 //! content.
 //!
-//! Two questions need it. *What does each volume keep for itself?*
-//! ([`crate::Control::CountSharing`]): content that only one volume refers to goes with that
-//! volume, other content stays. *Which blocks are lost with content that can not be had any more?*
-//! Nothing but the maps knows either: an id knows how many refer to it, not who.
+//! It answers two questions. *Which bytes are exclusive to each volume?*
+//! ([`crate::Control::CountSharing`]): content with references from one volume only goes with that
+//! volume, other content stays. *Which blocks are lost with unreadable content?* Only the maps have
+//! the answers: an id has a number of references, not their sources.
 //!
-//! 1 A walk goes over the pages of the map arena, a bounded number in each step of the engine
-//!   ([`SURVEY_PAGES_PER_STEP`]). Each reference notes in a table which volume it is of: nobody,
-//!   one, or several.
-//! 2 Then it goes over the contents: what one volume alone refers to is that volume's.
-//! 3 The table has room for [`SURVEY_IDS`] contents. A pool with more takes several rounds, each
-//!   over all pages.
-//! 4 **Exact or not.** Maps change beside the walk. It says that it is exact if no reference has
-//!   come or gone from its begin to its end, and no content has changed its length (cleaning may
-//!   pack content better, never worse, so an equal sum is equal lengths).
-//! 5 Lost content is named in the same pass: a notice for each block that refers to it. Each
-//!   content is named once in a start, and once more by each scrub.
+//! 1. A walk visits the pages of the map arena, a limited number in each engine step
+//!    ([`SURVEY_PAGES_PER_STEP`]). A table records the source of the references to each content: no
+//!    volume, one, or several.
+//! 2. Then it visits the contents: those with references from one volume only are exclusive to it.
+//! 3. The table has room for [`SURVEY_IDS`] contents. A pool with more takes several rounds, each
+//!    over all pages.
+//! 4. **Exactness.** Maps change during the walk. The result is marked exact if no reference was
+//!    added or removed from its begin to its end, and no content changed its length. (Cleaning may
+//!    compress content better, never worse, so an equal sum implies equal lengths.)
+//! 5. The same pass names lost content: a notice for each block that refers to it. Each content is
+//!    named once in a start, and once more by each scrub.
 
 use crate::control::control_answer;
 use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
@@ -29,19 +29,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{ADDRESS_UNIT, Lba, VolumeId};
 
-/// Nobody refers to a content, as far as the walk has come.
+/// Content without references, as far as the walk has come.
 const NOBODY: u32 = 0;
-/// More than one volume does.
+/// Content with references from more than one volume.
 const SEVERAL: u32 = u32::MAX;
 
-/// What is asked for, and the walk under way.
+/// Requests, and the walk in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Who waits for a count that has not begun.
+    /// Requests for a count that has not begun.
     asked: Vec<ControlId>,
-    /// Lost contents (id and life) that are to be named.
+    /// Lost contents (id and incarnation) to name.
     lost: BTreeMap<u32, u32>,
-    /// Contents (id and life) that have been, so that nobody is told again and again.
+    /// Contents (id and incarnation) already named, to avoid repeated notices.
     named: BTreeSet<(u32, u32)>,
     walk: Option<Walk>,
 }
@@ -49,57 +49,57 @@ pub(crate) struct Survey {
 #[derive(Debug)]
 struct Walk {
     stage: Stage,
-    /// Lost contents, looked for in the first round.
+    /// Lost contents, searched for in the first round.
     lost: BTreeMap<u32, u32>,
-    /// Blocks that refer to them.
+    /// Number of blocks that refer to them.
     references: u64,
     count: Option<Count>,
 }
 
-/// Where a walk is; the number is the next one.
+/// Position of a walk: the next number.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Slot of the arena.
     Pages(u32),
-    /// Content.
+    /// Content id.
     Contents(u64),
 }
 
-/// A count of what volumes keep for themselves.
+/// A count of the exclusive bytes of volumes.
 #[derive(Debug)]
 struct Count {
     askers: Vec<ControlId>,
-    /// The first content of this round.
+    /// First content of this round.
     base: u64,
-    /// Behind the last content that there was when the count began.
+    /// End of the contents when the count began.
     end: u64,
-    /// For each content of the round, who refers to it.
+    /// For each content of the round, the source of its references.
     owners: Vec<u32>,
-    /// Units of content that only this volume refers to.
+    /// Units of content with references from this volume only.
     exclusive: BTreeMap<VolumeId, u64>,
-    /// What tells whether anything has changed.
+    /// Value of [`Engine::sharing_mark`] at the start.
     before: (u64, u64),
 }
 
 impl Survey {
-    /// True if nothing is asked for or under way.
+    /// True if nothing is requested or in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.walk.is_none() && self.asked.is_empty() && self.lost.is_empty()
     }
 
-    /// The blocks that refer to a content are to be named, if they have not been.
+    /// Requests that the blocks that refer to a content are named, unless they have been.
     pub(crate) fn name(&mut self, id: u32, incarnation: u32) {
         if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, incarnation)) {
             self.lost.insert(id, incarnation);
         }
     }
 
-    /// What has been named is named again when it is found again.
+    /// Makes named contents be named again when they are found again.
     pub(crate) fn forget_named(&mut self) {
         self.named.clear();
     }
 
-    /// All who wait for an answer; nothing goes on.
+    /// Ends all requests, and returns those waiting for an answer.
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = ControlId> + use<> {
         let begun = self
             .walk
@@ -113,12 +113,12 @@ impl Survey {
 }
 
 impl Engine {
-    /// Somebody wants to know what each volume keeps for itself.
+    /// Requests a count of the exclusive bytes of each volume.
     pub(crate) fn count_sharing(&mut self, id: ControlId) {
         self.integrity.survey.asked.push(id);
     }
 
-    /// Goes on with a walk, or begins one that is wanted.
+    /// Continues a walk, or begins a requested one.
     pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
         if self.integrity.survey.is_idle() {
             return;
@@ -180,8 +180,8 @@ impl Engine {
         })
     }
 
-    /// Changes with each reference that comes or goes, and with each content that changes its
-    /// length.
+    /// Mark that changes with each reference added or removed, and with each content that changes
+    /// its length.
     fn sharing_mark(&self) -> (u64, u64) {
         let units = self
             .map
@@ -191,7 +191,7 @@ impl Engine {
         (self.map.volumes.arena.reference_changes(), units)
     }
 
-    /// True if the walk has ended.
+    /// Visits the next pages. True if the walk has ended.
     fn survey_pages(&mut self, walk: &mut Walk, at: u32, out: &mut Outbox) -> bool {
         let end = self.map.volumes.arena.slots();
         let until = end.min(at.saturating_add(SURVEY_PAGES_PER_STEP));
@@ -260,7 +260,7 @@ impl Engine {
         }
     }
 
-    /// True if the walk has ended.
+    /// Visits the next contents. True if the walk has ended.
     fn survey_contents(&mut self, walk: &mut Walk, at: u64) -> bool {
         walk.lost.clear();
         let Some(count) = &mut walk.count else {
@@ -285,7 +285,7 @@ impl Engine {
             walk.stage = Stage::Contents(until);
             return false;
         }
-        // What came since makes the sums no moment's, but the count must end.
+        // Later contents would make the sums inconsistent, but the count must end.
         let left = count.end.saturating_sub(end);
         if left == 0 {
             return true;

@@ -1,11 +1,10 @@
-//! Examinations under way: the reads of all columns of a batch, and the job that follows
+//! Verifications in progress: the reads of all columns of a batch, and the job that follows
 //! (`verify.rs`).
 //!
-//! Beside users a column is read in pieces, one after the other; else as a whole.
+//! With foreground I/O a column is read in consecutive pieces; else as a whole.
 //!
-//! The segment is pinned from the first read to the end of the job, so that it is not used again
-//! meanwhile. Columns of members that do not hold the segment are not read, and nothing is said of
-//! them.
+//! The segment is pinned from the first read to the end of the job, so that it is not reused
+//! meanwhile. Columns of members that do not hold the segment are neither read nor judged.
 
 use crate::jobs::{Job, Work};
 use crate::limits::{UNREAD, VERIFY_PIECE_ROWS};
@@ -17,7 +16,7 @@ use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, SegmentId, StreamId};
 
-/// Who asked.
+/// Requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VerifyGoal {
     Scrub,
@@ -33,16 +32,16 @@ pub(crate) struct Verification {
     row: u32,
     rows: u32,
     columns: Vec<Option<Buf>>,
-    /// Columns that are not read.
+    /// Bit mask of columns that are not read.
     absent: u64,
-    /// Those of them that could be.
+    /// Bit mask of readable columns among them.
     skipped: u64,
     left: u32,
 }
 
 impl Engine {
-    /// Reads a batch. Returns the bytes that are read; 0: no column is there, nothing will come of
-    /// it.
+    /// Reads a batch. Returns the number of bytes to read; 0: no column is readable, and there will
+    /// be no result.
     pub(crate) fn verify(
         &mut self,
         goal: VerifyGoal,
@@ -75,7 +74,7 @@ impl Engine {
         )
     }
 
-    /// Columns of the batch at this row whose members hold the segment, as a bit mask.
+    /// Bit mask of the columns of the batch at this row whose members hold the segment.
     fn columns_there(&self, segment: SegmentId, row: u32) -> u64 {
         let holds = |c: &u8| {
             self.holds(
@@ -109,8 +108,8 @@ impl Engine {
         u64::from(wanted.count_ones()) * u64::from(rows) * BLOCK_BYTES
     }
 
-    /// How many of so many rows of a column are read at once. Users who come meanwhile wait for
-    /// what is under way.
+    /// Number of rows of a column to read at once, given those left. Foreground requests that
+    /// arrive meanwhile wait for the reads in flight.
     fn piece_rows(&self, left: u32) -> u32 {
         if self.observe.users.are_about(self.pool.now_ns) {
             left.min(VERIFY_PIECE_ROWS)
@@ -139,7 +138,7 @@ impl Engine {
         self.send(member, MemberOp::Read { offset, buf }, purpose, out);
     }
 
-    /// Rows of a column of a batch have been read, or not.
+    /// Handles rows of a column that were read or failed.
     pub(crate) fn verify_read(
         &mut self,
         at: u32,
@@ -156,7 +155,7 @@ impl Engine {
         match buf {
             Some(buf) if rows.len() == all as usize => *address = Some(buf),
             Some(buf) => {
-                // (Zeroes would be right where padding is.)
+                // Not zeroes: they would be correct where padding is.
                 let unread = || {
                     let mut whole = self.memory.buffers.get(all as usize * BLOCK_SIZE);
                     whole.fill(UNREAD);
@@ -170,8 +169,7 @@ impl Engine {
             None => {}
         }
         if rows.len() > 1 && rows.end < all {
-            // A piece; a single row has the rest of its column under way beside it, or is the last
-            // one.
+            // A piece; a single row has the rest of its column in flight, or is the last one.
             self.read_next_piece(at, column, rows.end, out);
         }
         let Some(verification) = self.integrity.verifications.get_mut(at) else {
@@ -231,7 +229,7 @@ impl Engine {
         out.jobs.push(Job(Work::Verify(Box::new(work))));
     }
 
-    /// Goes on with a column that is read in pieces.
+    /// Continues a column that is read in pieces.
     fn read_next_piece(&mut self, at: u32, column: u8, first: u32, out: &mut Outbox) {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return;
@@ -242,9 +240,9 @@ impl Engine {
         }
     }
 
-    /// One bad sector makes a whole piece unreadable: its rows are read one by one, so that bad
-    /// sectors of several members do not add up. Rows that cannot be read are zeroes, which no
-    /// checksum takes for anything else.
+    /// One bad sector makes a whole piece unreadable. Its rows are read one by one, so that bad
+    /// sectors of several members do not add up. Unreadable rows are filled with [`UNREAD`], which
+    /// no checksum accepts.
     fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return;
@@ -263,7 +261,7 @@ impl Engine {
         rows.for_each(|row| self.read_piece(at, column, row..row + 1, out));
     }
 
-    /// True if the member of the column is there.
+    /// True if the member of the column is present.
     fn has_column(&self, at: u32, column: u8) -> bool {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return false;
@@ -276,10 +274,10 @@ impl Engine {
         self.drives.members.list[member.index()].online
     }
 
-    /// A batch has been examined.
+    /// Handles a verified batch.
     pub(crate) fn verified(&mut self, mut work: VerifyWork, out: &mut Outbox) {
-        // (The short way of a rebuild has spent its columns, and head and tail that it believes are
-        // in columns of different members.)
+        // The short way of a rebuild has consumed its columns, and the head and tail that it trusts
+        // are in columns of different members.
         if work.wanted == 0
             && let Some(found) = &work.found
         {
@@ -287,8 +285,8 @@ impl Engine {
             match self.live_in_batch(segment, row, batch) {
                 Some(live) => work.live = live,
                 None => {
-                    // There are no more headers than columns and what follows from them, so this
-                    // ends.
+                    // The number of headers is limited by the columns and their reconstructions, so
+                    // this ends.
                     work.refused.push(batch.frame.clone());
                     work.found = None;
                     return out.jobs.push(Job(Work::Verify(Box::new(work))));
@@ -310,7 +308,7 @@ impl Engine {
             VerifyGoal::Rebuild
                 if work.found.is_none() && skipped != 0 && self.pool.stopped.is_none() =>
             {
-                // The long way, with everything that there is.
+                // The long way, with all readable columns.
                 let there = self.columns_there(segment, row);
                 let again = Verification {
                     goal,
@@ -337,7 +335,7 @@ impl Engine {
         self.space.segments.unpin(segment);
     }
 
-    /// Rows of a segment before its first batch that is not committed.
+    /// Rows of a segment before its first uncommitted batch.
     pub(crate) fn committed_rows(&self, segment: SegmentId) -> u32 {
         let s = self.space.segments.get(segment);
         let in_flight = self

@@ -1,16 +1,15 @@
-//! Examination of a batch: what each of its blocks must be, and which of them are not
+//! Verification of a batch: the correct content of each of its blocks, and the wrong ones
 //! (docs/internals/members.md).
 //!
-//! Every data block is known by a checksum (payload by its own, head and tail by theirs, padding is
-//! zero), and the redundancy follows from the data. Nothing else is ever taken for right:
-//! redundancy computed from one wrong block, were it only a header, would destroy the redundancy
-//! that could still repair it.
+//! Every data block has a checksum (payload its own, head and tail theirs, padding is zero), and
+//! the redundancy follows from the data. Nothing else counts as correct: redundancy computed from
+//! one wrong block, even a header, would destroy the redundancy that could still repair it.
 //!
-//! A column that missed its writes may hold a valid batch of the segment's former life, with one
-//! copy or one data column even a whole one. So if anything is wrong, or the map knows other
-//! checksums than the table, all headers of the segment's stream that can be had are tried, the
-//! newest first: by their epochs, because a batch that a fence calls void and the one written over
-//! it have the same number, then by their numbers.
+//! A column that missed its writes may hold a valid batch of the previous incarnation; with one
+//! copy or one data column even a complete one. So if anything is wrong, or map and table have
+//! different checksums, all available headers of the segment's stream are tried, the newest first.
+//! They are sorted by epoch, because a void batch and the one written over it have the same number,
+//! then by number.
 
 pub(crate) mod lean;
 
@@ -22,46 +21,45 @@ use windrow_geometry::{Code, Shape};
 use windrow_io::{Buf, BufPool};
 use windrow_types::{BLOCK_SIZE, PoolUuid, SegmentId, StreamId};
 
-/// Examines one batch.
+/// Job that verifies one batch.
 #[derive(Debug)]
 pub(crate) struct VerifyWork {
-    /// Who asked.
+    /// Requester.
     pub(crate) verification: u32,
     pub(crate) pool: PoolUuid,
     pub(crate) segment: SegmentId,
     pub(crate) row: u32,
     pub(crate) rows: u32,
     pub(crate) shape: Shape,
-    /// The stream that wrote the segment.
+    /// Stream that wrote the segment.
     pub(crate) stream: StreamId,
-    /// As they were read.
+    /// Columns as read.
     pub(crate) columns: Vec<Option<Buf>>,
-    /// Columns that were not read: nothing is said of them.
+    /// Bit mask of columns that were not read: they are not judged.
     pub(crate) absent: u64,
-    /// If not 0: only these columns are wanted, and the short way is tried first
-    /// (`verify/lean.rs`).
+    /// If not 0: bit mask of the wanted columns; the short way is tried first (`verify/lean.rs`).
     pub(crate) wanted: u64,
-    /// Columns among `absent` that could be read: then there is only the short way.
+    /// Bit mask of readable columns among `absent`: if not 0, only the short way is possible.
     pub(crate) skipped: u64,
     pub(crate) buffers: BufPool,
-    /// Headers that the map contradicts: former batches.
+    /// Headers that the map contradicts: stale batches.
     pub(crate) refused: Vec<HeaderFrame>,
-    /// Units of the batch found that live in it; the engine fills it in.
+    /// Number of live units of the batch found; the engine sets it.
     pub(crate) live: u32,
-    /// Result; `None`: its ends can not be had.
+    /// Result; `None`: its head or tail is unreadable.
     pub(crate) found: Option<Verified>,
 }
 
-/// A batch as it must be.
+/// Correct content of a batch.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) batch: DecodedBatch,
-    /// All columns, right but for what depends on `lost`.
+    /// All columns, correct except for what depends on `lost`.
     pub(crate) columns: Vec<Buf>,
-    /// For each row the columns that are wrong in it. (Beside what is lost nobody knows what the
-    /// redundancy must be.)
+    /// For each row the bit mask of wrong columns. (In rows with lost blocks the correct redundancy
+    /// is unknown.)
     pub(crate) wrong: Vec<u64>,
-    /// Payload blocks that can not be had.
+    /// Unreadable payload blocks.
     pub(crate) lost: Vec<u32>,
 }
 
@@ -71,14 +69,14 @@ impl Verified {
         self.lost.is_empty() && self.wrong.iter().all(|columns| *columns == 0)
     }
 
-    /// True if payload lies in a block that can not be had.
+    /// True if payload is in a lost block.
     pub(crate) fn is_lost(&self, payload: &PayloadInfo) -> bool {
         self.lost
             .iter()
             .any(|block| (payload.block()..=payload.last_block()).contains(block))
     }
 
-    /// True if a row lacks redundancy: something in it is wrong, or can not be had.
+    /// True if a row lacks redundancy: something in it is wrong or lost.
     fn is_weak_row(&self, row: u32) -> bool {
         self.wrong[row as usize] != 0
             || self
@@ -87,7 +85,7 @@ impl Verified {
                 .any(|block| block % self.batch.frame.header.rows == row)
     }
 
-    /// True if a row in which payload lies lacks redundancy.
+    /// True if a row of the payload lacks redundancy.
     pub(crate) fn is_weak(&self, payload: &PayloadInfo) -> bool {
         let rows = self.batch.frame.header.rows;
         (payload.block()..=payload.last_block()).any(|block| self.is_weak_row(block % rows))
@@ -104,7 +102,7 @@ impl Verified {
 }
 
 impl VerifyWork {
-    /// Bytes to look at.
+    /// Number of bytes to verify.
     pub(crate) fn bytes(&self) -> usize {
         self.columns
             .iter()
@@ -143,7 +141,7 @@ impl VerifyWork {
         .then_some(frame)
     }
 
-    /// Every header that can be had, the newest first.
+    /// All available headers, the newest first.
     fn headers(&self) -> Vec<HeaderFrame> {
         let mut headers: Vec<HeaderFrame> = Vec::new();
         let mut block = vec![0; BLOCK_SIZE];
@@ -193,8 +191,7 @@ impl VerifyWork {
                 read.as_ref()
                     .is_some_and(|read| read[at.clone()] == must[at.clone()])
             };
-            // What is lost has not its checksum on any member that is there, copies of it as
-            // little.
+            // A lost block has a wrong checksum on every present member, and so do its copies.
             let of = if self.shape.code == Code::Copies {
                 c % data
             } else {
@@ -210,8 +207,8 @@ impl VerifyWork {
     }
 }
 
-/// The data columns of a batch, whatever column is missing or wrong in whatever row, and the
-/// payload blocks that can not be had (they are zeroes).
+/// Data columns of a batch, reconstructed wherever a column is missing or wrong, and the unreadable
+/// payload blocks (zeroes in the columns).
 pub(crate) fn data_columns(
     buffers: &BufPool,
     batch: &DecodedBatch,

@@ -1,9 +1,9 @@
-//! Cache misses that overlap.
+//! Overlapped cache misses.
 //!
-//! A random write touches map entries that are in no cache, one after the other. Where a group of
-//! blocks is known before the first of them is used, all their entries are looked at first. In two
-//! passes: finding out where an entry lies takes so many instructions that a processor sees only a
-//! few blocks ahead; the second pass is nothing but loads, of which it has dozens under way.
+//! A random write touches map entries that are in no cache, one after the other. If a group of
+//! blocks is known before the first of them is used, all their entries are read first, in two
+//! passes. Computing the address of an entry takes so much code that a processor sees only a few
+//! blocks ahead. The second pass consists of loads only, of which it has dozens in flight.
 
 use crate::Engine;
 use crate::map::PageSlot;
@@ -16,10 +16,10 @@ use windrow_types::{BLOCK_BYTES, Lba, VolumeId};
 use crate::api::Event;
 use crate::stream::{Batch, Item};
 
-/// Events for which it pays.
+/// Least number of events for which it pays.
 const LEAST: usize = 8;
 
-/// Where the entries lie that are to be looked at: kept for its memory.
+/// Positions of the entries to read; a field, so that the memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Warmth {
     addresses: Vec<(PageSlot, u8)>,
@@ -27,7 +27,7 @@ pub(crate) struct Warmth {
 }
 
 impl Engine {
-    /// What a group of writes will need.
+    /// Reads the entries that a group of writes will need.
     pub(crate) fn warm_events(&mut self, events: &[Event]) {
         if events.len() < LEAST {
             return;
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// What the comparison of a batch to be cleaned with the map will need.
+    /// Reads the entries that the comparison of a batch to be cleaned with the map will need.
     pub(crate) fn warm_decoded(&mut self, batch: &DecodedBatch) {
         self.warm_blocks(
             batch
@@ -66,7 +66,7 @@ impl Engine {
         );
     }
 
-    /// What the commit of a batch will change: the entries, and the segments where the blocks were.
+    /// Reads the entries and the segments that the commit of a batch will change.
     pub(crate) fn warm_commit(&mut self, batch: &Batch) {
         self.warm_blocks(batch.items.iter().filter_map(|item| match item {
             Item::Data { key, .. } | Item::Move { key, .. } => Some((key.volume(), key.lba())),
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Looks at the entries of blocks.
+    /// Reads the entries of blocks.
     pub(crate) fn warm_blocks(&mut self, blocks: impl Iterator<Item = (VolumeId, Lba)>) {
         let Warmth { addresses, entries } = &mut self.observe.warmth;
         addresses.clear();

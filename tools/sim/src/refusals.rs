@@ -134,9 +134,7 @@ mod tests {
 
     #[test]
     fn members_are_named_by_number() {
-        let named = named_members(
-            "3 (00ff), 12 (01; what is there is of generation 4, the pool of 7), 5 (02)",
-        );
+        let named = named_members("3 (00ff), 12 (01; it has generation 4, the pool 7), 5 (02)");
         assert_eq!(
             named.into_iter().collect::<Vec<_>>(),
             [3, 5, 12].map(MemberId)

@@ -97,7 +97,7 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     }
     let look = world.succeeds("pool import tank --dry-run --discard-journal");
     assert!(
-        look.contains("given up") && look.contains("nothing has been written"),
+        look.contains("discarded") && look.contains("nothing has been written"),
         "{look}"
     );
     // It has written nothing: the device brings all of it back.

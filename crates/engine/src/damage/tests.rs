@@ -56,10 +56,10 @@ fn the_sets_are_bounded_and_a_repeated_read_names_nothing_twice() {
     assert_eq!(damage.status(4).lost.len(), 4);
 }
 
-/// A scrub that had passed the lost block before the daemon was started again completed, and the
-/// block counted as intact.
+/// A scrub that passed the lost block before a restart of the daemon and then completes must not
+/// make the block count as intact.
 #[test]
-fn a_scrub_that_goes_on_after_a_start_forgets_nothing() {
+fn a_scrub_resumed_after_a_start_forgets_nothing() {
     let mut damage = Damage::default();
     damage.scrub_begins();
     damage.note(key(5), 50);

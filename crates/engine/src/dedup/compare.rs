@@ -1,15 +1,15 @@
-//! Comparing: what has the fingerprint of a block is read and held against it, byte by byte, before
-//! the block refers to it.
+//! Comparison: content with the fingerprint of a block is read and compared byte by byte before the
+//! block refers to it.
 //!
-//! 1 *Read*: those that were decided together are read together where their content lies together,
-//!   as it does if it was written together. 2 *Compare*: what has come in one
-//! turn goes to a worker, which compares. So the engine itself looks at no byte of it, and is not
-//! kept from users meanwhile. 3 What is the same becomes a reference. What can not be read, or is
-//! something else, is not referred to.
+//! 1. *Read*: contents of one decision are read together if they are stored together, as they are
+//!    if they were written together.
+//! 2. *Compare*: a worker compares the contents that arrived in one turn, so that the engine's
+//!    thread stays free for foreground I/O.
+//! 3. Equal content becomes a reference. Unreadable or different content does not.
 //!
-//! A block holds the id meanwhile, so it stays what it is; it may be moved. There are no more
-//! comparisons than blocks in the queue, which are bounded by what users may have pending: the
-//! bytes that are read for each are two rows at most.
+//! A block holds the id meanwhile, so the content does not change; it may be moved. The number of
+//! comparisons is limited by that of queued blocks, which user writes in flight limit. Each reads
+//! at most two rows.
 
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, Fetched};
@@ -31,18 +31,18 @@ struct Comparison {
     /// Number of the block in the queue.
     number: u64,
     id: u32,
-    /// Where its content lies in what is read.
+    /// Position of its content in the bytes read.
     piece: Piece,
 }
 
-/// Compares blocks with what is stored of their like.
+/// Job that compares blocks with stored content.
 #[derive(Debug)]
 pub(crate) struct CompareWork {
-    /// Each with its payload, and with what was read.
+    /// Comparisons, each with the block's payload and the bytes read.
     blocks: Vec<(Comparison, Payload, Payload)>,
     buffers: BufPool,
     codecs: Codecs,
-    /// Result: what is the same; `None`: it does not unpack.
+    /// Results: true if equal; `None`: the content does not decompress.
     same: Vec<Option<bool>>,
 }
 
@@ -56,22 +56,22 @@ impl CompareWork {
             .collect();
     }
 
-    /// About as much as copying.
+    /// Cost in bytes, about that of copying.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK_SIZE
     }
 }
 
-/// Those under way, in the order of their stages.
+/// Pending comparisons, in the order of their stages.
 #[derive(Debug, Default)]
 pub(crate) struct Comparisons {
-    /// Numbers in the queue, and ids, whose content is to be read.
+    /// Queue numbers and ids whose content is to be read.
     waiting: Vec<(u64, u32)>,
     /// Runs that are being read.
     reading: Slab<Vec<Comparison>>,
-    /// What has come.
+    /// Comparisons whose content has arrived.
     read: Vec<(Comparison, Payload, Payload)>,
-    /// Groups that workers have.
+    /// Number of groups that workers have.
     comparing: usize,
 }
 
@@ -85,14 +85,14 @@ impl Comparisons {
 }
 
 impl Shared {
-    /// The block with this number in the queue is to be compared with content in the map.
+    /// Queues a comparison of the queued block with this number with content in the map.
     pub(crate) fn compare(&mut self, number: u64, id: u32) {
         self.comparisons.waiting.push((number, id));
     }
 }
 
 impl Engine {
-    /// Sends the reads, and what has come to workers.
+    /// Sends the reads, and passes arrived content to workers.
     pub(crate) fn send_comparisons(&mut self, out: &mut Outbox) {
         for group in std::mem::take(&mut self.shared.comparisons.waiting).chunks(REDUCE_BLOCKS) {
             self.read_contents(group, out);
@@ -129,7 +129,7 @@ impl Engine {
                 false => self.is_another(*number, *id),
             }
         }
-        // Whole blocks lie apart from packed ones, whatever the order in which they were written.
+        // Whole blocks are stored apart from compressed ones, whatever the write order.
         contents.sort_unstable_by_key(|(content, ..)| content.address());
         let mut parts = Vec::new();
         contents.iter().for_each(|(content, _, id)| {
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// A run has been read, or some of it can not be had.
+    /// Handles a completed run, parts of which may be unreadable.
     pub(crate) fn contents_read(&mut self, at: u32, fetched: Fetched) {
         let Some(run) = self.shared.comparisons.reading.remove(at) else {
             return;
@@ -187,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// A worker has compared a group.
+    /// Handles the results of a group.
     pub(crate) fn compared(&mut self, work: CompareWork) {
         self.shared.comparisons.comparing -= 1;
         for ((Comparison { number, id, .. }, ..), same) in work.blocks.iter().zip(work.same) {

@@ -1,12 +1,13 @@
-//! Hooks: of a sample of fingerprints the page of the index that has them.
+//! Hooks: index page of each fingerprint in a sample.
 //!
-//! 1 Whether a fingerprint is of the sample, its bucket and its tag come from the fingerprint
-//!   alone. 2 An entry is eight bytes: tag, page, generation of the page, and whether it was used.
-//! Buckets of eight; in a full one an entry of a page that was written anew gives way, else the
-//! first one that was not used since the hand last passed (second chance). 3 A tag may be that of
-//! another fingerprint: then a page is read in vain, and nothing else happens.
+//! 1. The fingerprint alone determines membership in the sample, bucket and tag.
+//! 2. An entry is eight bytes: tag, page, generation of the page, and a used bit. Buckets have
+//!    eight entries. In a full one an entry of a rewritten page is evicted, else the first one
+//!    unused since the hand last passed (second chance).
+//! 3. A tag may be that of another fingerprint: then a page is read without a match, and nothing
+//!    else happens.
 
-/// Entries of a bucket.
+/// Number of entries in a bucket.
 const WAYS: usize = 8;
 const NONE: u64 = u64::MAX;
 const USED: u64 = 1 << 63;
@@ -14,9 +15,9 @@ const GENERATION_SHIFT: u32 = 28;
 const TAG_SHIFT: u32 = 36;
 const TAG_BITS: u32 = 27;
 const PAGE_MASK: u64 = (1 << GENERATION_SHIFT) - 1;
-/// Three quarters of the entries are reckoned with: buckets do not fill evenly.
+/// Planned load of three quarters: buckets do not fill evenly.
 const LOAD: (u64, u64) = (3, 4);
-/// At least one fingerprint in 2^4 is of the sample.
+/// Sample size: at least one fingerprint in 2^4.
 const SAMPLE_SHIFT_MAX: u32 = 4;
 
 #[derive(Clone, Debug)]
@@ -25,26 +26,25 @@ struct Bucket {
     hand: u8,
 }
 
-/// Bytes that a bucket takes.
+/// Size of a bucket in bytes.
 pub(crate) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
 
-/// Bytes of hooks that so many fingerprints need at least.
+/// Least bytes of hooks for this number of fingerprints.
 pub(crate) const fn bytes_least(fingerprints: u64) -> u64 {
     (fingerprints >> SAMPLE_SHIFT_MAX).div_ceil(WAYS as u64 * LOAD.0 / LOAD.1) * BUCKET_BYTES
 }
 
-/// See the module.
+/// Hook table; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
     buckets: Vec<Bucket>,
-    /// One fingerprint in 2^this is of the sample.
+    /// Sample size: one fingerprint in 2^this.
     sample_shift: u32,
     entries: u64,
 }
 
 impl Hooks {
-    /// For so many fingerprints, of no more bytes than `bytes`: as many of them as there is room
-    /// for.
+    /// Table for this number of fingerprints within `bytes`: the sample is as large as fits.
     pub(crate) fn new(fingerprints: u64, bytes: u64) -> Self {
         let wanted = (fingerprints * LOAD.1 / LOAD.0).div_ceil(WAYS as u64);
         let buckets = wanted.min(bytes / BUCKET_BYTES);
@@ -65,17 +65,17 @@ impl Hooks {
         }
     }
 
-    /// Bytes of memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.buckets.len() as u64 * BUCKET_BYTES
     }
 
-    /// Entries.
+    /// Number of entries.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Bucket and tag of a fingerprint of the sample.
+    /// Bucket and tag of a sampled fingerprint.
     fn place(&self, fingerprint: u128) -> Option<(usize, u64)> {
         // Fingerprints of tests have few bits.
         let mixed = ((fingerprint >> 1) as u64 ^ (fingerprint >> 64) as u64)
@@ -89,7 +89,8 @@ impl Hooks {
         Some((((spread * self.buckets.len() as u64) >> 32) as usize, tag))
     }
 
-    /// The page that a fingerprint is in, as far as is known. `generation`: that of each page now.
+    /// Page of a fingerprint, as far as known. `generation` returns the present generation of a
+    /// page.
     pub(crate) fn find(
         &mut self,
         fingerprint: u128,
@@ -103,7 +104,7 @@ impl Hooks {
         Some(page_of(*entry))
     }
 
-    /// A fingerprint is in a page of the generation that `generation` gives for it.
+    /// Records that a fingerprint is in a page, under its present `generation`.
     pub(crate) fn insert(&mut self, fingerprint: u128, page: u32, generation: impl Fn(u32) -> u8) {
         let Some((at, tag)) = self.place(fingerprint) else {
             return;

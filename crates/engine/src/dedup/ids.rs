@@ -1,9 +1,11 @@
-//! Ids of shared content: who refers to them, and which are free.
+//! Ids of shared content: reference counts and free ids.
 //!
-//! 1 A count is of map entries, of entries in batches that are not committed, and of holds (a block
-//!   that is being compared). 2 An id whose count falls to zero is free, and remembers *applied*:
-//!   the highest order of which the maps showed anything then. 3 It is given only to a block with
-//!   an order above that (docs/internals/reduction.md, References).
+//! 1. A count includes map entries, entries in uncommitted batches, and holds (a block that is
+//!    being compared).
+//! 2. An id whose count falls to zero is free, and keeps *applied*: the highest LSN of which the
+//!    maps showed anything then.
+//! 3. It is reused only for a block with an LSN above that (docs/internals/reduction.md,
+//!    References).
 
 use std::collections::VecDeque;
 use windrow_format::map_entry::MapEntry;
@@ -12,7 +14,7 @@ use windrow_types::{Lba, Lsn};
 /// No slot of the index.
 const NO_SLOT: u32 = u32::MAX;
 
-/// What is known of an id.
+/// State of an id.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     references: u32,
@@ -20,8 +22,8 @@ struct Record {
     slot: u32,
 }
 
-/// Records for which there is room at first; later the table grows by an eighth of itself, so that
-/// what a pool needs can be said beforehand.
+/// Initial number of records. Later the table grows by an eighth of itself, so that its memory is
+/// predictable.
 const FIRST: usize = 4096;
 
 const UNUSED: Record = Record {
@@ -34,27 +36,27 @@ const UNUSED: Record = Record {
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     records: Vec<Record>,
-    /// Free ids with what was applied when they became free, ascending.
+    /// Free ids with the LSN applied when they became free, ascending.
     waiting: VecDeque<(Lsn, u32)>,
-    /// Free ids for orders above `free_after`.
+    /// Free ids for LSNs above `free_after`.
     free: VecDeque<u32>,
     free_after: Lsn,
     in_use: u64,
 }
 
 impl Ids {
-    /// Ids that have ever been given since the start: all are below.
+    /// End of all ids ever allocated since the start.
     pub(crate) fn end(&self) -> u64 {
         self.records.len() as u64
     }
 
-    /// Ids that somebody refers to.
+    /// Number of ids with references.
     pub(crate) fn in_use(&self) -> u64 {
         self.in_use
     }
 
-    /// Most bytes of memory of the table for so many ids in use. (Free ones are in lists, with up
-    /// to 40 bytes for each; the map of the blocks that had them took more.)
+    /// Upper bound of the table's memory with this number of ids in use. (Free ids are in lists,
+    /// with up to 40 bytes for each; the map of their previous blocks took more.)
     pub(crate) fn bytes_for(ids: u64) -> u64 {
         (ids + ids / 8 + FIRST as u64) * size_of::<Record>() as u64
     }
@@ -67,14 +69,14 @@ impl Ids {
         }
     }
 
-    /// Bytes of memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = self.free.capacity() * size_of::<u32>()
             + self.waiting.capacity() * size_of::<(Lsn, u32)>();
         (self.records.capacity() * size_of::<Record>() + lists) as u64
     }
 
-    /// Gives an id to a block with this order, with one reference.
+    /// Allocates an id for a block with this LSN, with one reference.
     pub(crate) fn take(&mut self, lsn: Lsn) -> u32 {
         while let Some((applied, id)) = self
             .waiting
@@ -105,36 +107,36 @@ impl Ids {
         id
     }
 
-    /// The life of the content of an id in use.
+    /// Incarnation of the content of an id in use.
     pub(crate) fn incarnation(&self, id: u32) -> u32 {
         self.records[id as usize].incarnation
     }
 
-    /// True if somebody refers to the id, in this life.
+    /// True if the id has references in this incarnation.
     pub(crate) fn has_incarnation(&self, id: u32, incarnation: u32) -> bool {
         self.records
             .get(id as usize)
             .is_some_and(|record| record.references > 0 && record.incarnation == incarnation)
     }
 
-    /// Where the index has an id, if it does.
+    /// Index slot of an id, if it has one.
     pub(crate) fn slot(&self, id: u32) -> Option<u32> {
         Some(self.records[id as usize].slot).filter(|slot| *slot != NO_SLOT)
     }
 
-    /// What the map of a block shows that has this content.
+    /// Map entry of a block with this content.
     pub(crate) fn entry(&self, id: u32) -> MapEntry {
         MapEntry::shared(Lba(u64::from(id)), self.incarnation(id))
     }
 
-    /// References to it.
+    /// Number of references.
     pub(crate) fn references(&self, id: Lba) -> u32 {
         self.records
             .get(id.0 as usize)
             .map_or(0, |record| record.references)
     }
 
-    /// One more reference to an id in use. False if there can be no more.
+    /// Adds a reference to an id in use. False if the count is at its limit.
     pub(crate) fn refer(&mut self, id: u32) -> bool {
         let record = &mut self.records[id as usize];
         debug_assert!(record.references > 0);
@@ -143,7 +145,7 @@ impl Ids {
         more
     }
 
-    /// One reference less. True if it was the last one: then [`Ids::free`] follows.
+    /// Drops a reference. True if it was the last one: then [`Ids::free`] follows.
     #[must_use]
     pub(crate) fn release(&mut self, id: u32) -> bool {
         let record = &mut self.records[id as usize];
@@ -151,24 +153,24 @@ impl Ids {
         record.references == 0
     }
 
-    /// Nobody refers to it any more. `applied`: see above.
+    /// Frees an id without references. `applied`: see the module.
     pub(crate) fn free(&mut self, id: u32, applied: Lsn) {
         self.in_use -= 1;
         self.waiting.push_back((applied, id));
     }
 
-    /// Where the index has it.
+    /// Sets the index slot.
     pub(crate) fn set_slot(&mut self, id: u32, slot: u32) {
         self.records[id as usize].slot = slot;
     }
 
-    /// Where the index has it, which is forgotten.
+    /// Takes the index slot away and returns it.
     pub(crate) fn take_slot(&mut self, id: u32) -> Option<u32> {
         let slot = std::mem::replace(&mut self.records[id as usize].slot, NO_SLOT);
         (slot != NO_SLOT).then_some(slot)
     }
 
-    /// All ids below `end` were given at some time (at a start).
+    /// Marks all ids below `end` as allocated at some time (at a start).
     pub(crate) fn were_given(&mut self, end: u64) {
         let end = end as usize;
         if end > self.records.len() {
@@ -177,7 +179,7 @@ impl Ids {
         }
     }
 
-    /// A map has a reference to it (at a start).
+    /// Counts a reference found in a map (at a start).
     pub(crate) fn found(&mut self, id: Lba) {
         self.were_given(id.0 + 1);
         let record = &mut self.records[id.0 as usize];
@@ -185,7 +187,7 @@ impl Ids {
         record.references = record.references.saturating_add(1);
     }
 
-    /// All references are found: notes the lives, and that all others are free (at a start).
+    /// Ends the count: sets the incarnations and frees ids without references (at a start).
     pub(crate) fn settle(&mut self, applied: Lsn, incarnation: impl Fn(Lba) -> u32) {
         for (at, record) in self.records.iter_mut().enumerate() {
             record.incarnation = incarnation(Lba(at as u64));

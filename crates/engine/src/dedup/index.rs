@@ -1,11 +1,11 @@
-//! The index: fingerprint -> id, of a fixed size.
+//! Fingerprint index: fingerprint -> id, of a fixed size.
 //!
-//! Buckets of eight entries; the fingerprint says which. In a full bucket a hand goes round: the
-//! first entry that was not used since it passed last gives way (second chance). Nothing moves, so
-//! an id knows its slot, and is taken out when nobody refers to it any more: what the index names
-//! is in use.
+//! The fingerprint selects a bucket of eight entries. In a full bucket a hand moves round and
+//! evicts the first entry that was not used since it last passed (second chance). Entries do not
+//! move, so an id knows its slot, and is removed with its last reference: every id in the index is
+//! in use.
 
-/// Entries of a bucket.
+/// Number of entries in a bucket.
 const WAYS: usize = 8;
 const NONE: u32 = u32::MAX;
 
@@ -13,9 +13,9 @@ const NONE: u32 = u32::MAX;
 struct Bucket {
     fingerprints: [u128; WAYS],
     ids: [u32; WAYS],
-    /// A bit for each entry that was used since the hand passed.
+    /// Bit for each entry that was used since the hand passed.
     used: u8,
-    /// A bit for each entry whose content was read, and was right, since the start.
+    /// Bit for each entry whose content was read and matched since the start.
     proven: u8,
     hand: u8,
 }
@@ -28,17 +28,17 @@ const EMPTY: Bucket = Bucket {
     hand: 0,
 };
 
-/// See the module.
+/// Index; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     buckets: Vec<Bucket>,
     entries: u64,
-    /// Entries that were ever taken in, modulo 2^32.
+    /// Number of entries ever inserted, modulo 2^32.
     taken: u32,
 }
 
 impl Index {
-    /// For so many entries, but of no more bytes than `bytes`; at least one bucket.
+    /// Index for this number of entries within `bytes`; at least one bucket.
     pub(crate) fn new(entries: u64, bytes: u64) -> Self {
         let buckets = entries
             .div_ceil(WAYS as u64)
@@ -51,32 +51,32 @@ impl Index {
         }
     }
 
-    /// True if it has no room at all yet.
+    /// True if it has no memory yet.
     pub(crate) fn is_missing(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// Bytes of memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.buckets.len() * size_of::<Bucket>()) as u64
     }
 
-    /// Entries that there are, and that there may be.
+    /// Number of entries, and its limit.
     pub(crate) fn entries(&self) -> (u64, u64) {
         (self.entries, (self.buckets.len() * WAYS) as u64)
     }
 
-    /// The upper half spread over all buckets.
+    /// Bucket: the upper half of the fingerprint scaled to the number of buckets.
     fn bucket(&self, fingerprint: u128) -> usize {
         (((fingerprint >> 64) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// Entries that were ever taken in, modulo 2^32.
+    /// Number of entries ever inserted, modulo 2^32.
     pub(crate) fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// True if the fingerprint is there. (That is no use of it.)
+    /// True if the fingerprint is present. This does not count as a use.
     pub(crate) fn holds(&self, fingerprint: u128) -> bool {
         let bucket = self.buckets.get(self.bucket(fingerprint));
         bucket.is_some_and(|bucket| {
@@ -84,14 +84,14 @@ impl Index {
         })
     }
 
-    /// True if it can be entered without driving out another.
+    /// True if it can be inserted without an eviction.
     pub(crate) fn has_room(&self, fingerprint: u128) -> bool {
         self.buckets
             .get(self.bucket(fingerprint))
             .is_some_and(|bucket| bucket.ids.contains(&NONE))
     }
 
-    /// The id of a fingerprint.
+    /// Id of a fingerprint.
     pub(crate) fn find(&mut self, fingerprint: u128) -> Option<u32> {
         let at = self.bucket(fingerprint);
         let bucket = self.buckets.get_mut(at)?;
@@ -101,8 +101,7 @@ impl Index {
         Some(bucket.ids[way])
     }
 
-    /// Enters an id under a fingerprint that is not there. Returns its slot, and the id that gave
-    /// way.
+    /// Inserts an id under a new fingerprint. Returns its slot and the evicted id.
     pub(crate) fn insert(&mut self, fingerprint: u128, id: u32) -> (u32, Option<u32>) {
         let at = self.bucket(fingerprint);
         let bucket = &mut self.buckets[at];
@@ -126,22 +125,22 @@ impl Index {
         ((at * WAYS + way) as u32, (former != NONE).then_some(former))
     }
 
-    /// An entry that will be wanted soon: it has its second chance already.
+    /// Gives an entry that will soon be needed its second chance in advance.
     pub(crate) fn expect(&mut self, slot: u32) {
         self.buckets[slot as usize / WAYS].used |= 1 << (slot as usize % WAYS);
     }
 
-    /// The content of an entry was read, and was right.
+    /// Records that the content of an entry was read and matched.
     pub(crate) fn prove(&mut self, slot: u32) {
         self.buckets[slot as usize / WAYS].proven |= 1 << (slot as usize % WAYS);
     }
 
-    /// True if it was, since the start.
+    /// True if the content was proven since the start.
     pub(crate) fn is_proven(&self, slot: u32) -> bool {
         self.buckets[slot as usize / WAYS].proven >> (slot as usize % WAYS) & 1 == 1
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, slot: u32) {
         let bucket = &mut self.buckets[slot as usize / WAYS];
         debug_assert_ne!(bucket.ids[slot as usize % WAYS], NONE);

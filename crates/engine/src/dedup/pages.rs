@@ -1,23 +1,22 @@
-//! Pages of the index: what memory has forgotten is found on the members
-//! (docs/internals/reduction.md, The index).
+//! Index pages: the part of the index on the members (docs/internals/reduction.md, The index).
 //!
-//! 1 *Collect*: when content is placed, its fingerprint joins the page that is being filled; so a
-//!   page has what was written one after the other. 2 *Place*: a full page goes into the open batch
-//!   of the
-//! users' stream, as a block of the volume of the index, behind an entry whose order it takes for
-//! its own; only if there is room for it that nobody else has. It is in effect when all that it
-//! names is.
-//! 3 *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`). 4 *Fetch*: fingerprints
-//!   that hit a hook have the page read, and the one written after it; those behind them in the
-//!   queue wait.
-//! 5 *Take*: entries of a page that count join the index in memory. One counts if its id is in use,
-//!   in the same life. 6 *Age*: the pages are a ring; one that was used since the hand last passed
-//! stays for a round, one whose content is mostly gone is the next to be written anew. 7 *Close*: a
-//! shutdown writes the page that is being filled as it is; the next start goes on with it.
+//! 1. *Collect*: the fingerprint of placed content joins the filling page, so a page holds content
+//!    written in sequence.
+//! 2. *Place*: a full page goes into the open batch of the user stream, as a block of the index
+//!    volume. It shares the LSN of the entry before it. It only uses room that nothing else claims.
+//!    It takes effect together with everything that it names.
+//! 3. *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`).
+//! 4. *Fetch*: fingerprints that hit a hook read the page and its successor; later fingerprints in
+//!    the queue wait.
+//! 5. *Take*: valid entries of a page join the index in memory. An entry is valid if its id is in
+//!    use, in the same incarnation.
+//! 6. *Age*: the pages are a ring. A page that was used since the hand last passed stays for a
+//!    round; one with mostly dead content is rewritten next.
+//! 7. *Close*: a shutdown writes the filling page as it is; the next start resumes it.
 //!
-//! What must hold: a page names no order above its own. (Else, after a crash, an order that is
-//! given again could bring to life what it says.) An entry whose order is 2^32 or more behind the
-//! last one given does not count: within that, an id and the low half of an order name one content.
+//! Invariants: a page names no LSN above its own. Otherwise, after a crash, an LSN that is reused
+//! could validate its entries. An entry whose LSN is 2^32 or more below the last one is invalid.
+//! Within that distance an id and the low half of an LSN identify one content.
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
@@ -41,29 +40,29 @@ use windrow_format::superblock::Features;
 use windrow_io::Payload;
 use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-/// More than the entry of a page takes in a table.
+/// Upper bound of the size of a page's entry in a table.
 const ENTRY_BOUND: usize = 64;
-/// Pages that the hand passes over at most because they were used.
+/// Most pages that the hand passes over because they were used.
 const SECOND_CHANCES: usize = 64;
 
-/// What is known of a page.
+/// State of a page.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The page that was written after it, or [`NO_INDEX_PAGE`].
+    /// Page written after it, or [`NO_INDEX_PAGE`].
     next: u32,
-    /// Entries that the index had taken in when this page's were, the last time.
+    /// Value of [`Index::taken()`] when its entries were last taken.
     taken_at: u32,
-    /// Goes up when it is written anew.
+    /// Incremented when it is rewritten.
     generation: u8,
-    /// It was wanted since the hand passed.
+    /// Set if it was needed since the hand passed.
     used: bool,
-    /// Its entries were taken into memory once.
+    /// Set once its entries were taken into memory.
     taken: bool,
-    /// On its way to the members.
+    /// Set while its write is in flight.
     writing: bool,
-    /// There was none here before.
+    /// Set if the slot had no page before.
     new: bool,
-    /// Most of its content is gone.
+    /// Set if most of its content is gone.
     ripe: bool,
 }
 
@@ -78,14 +77,14 @@ const UNKNOWN: Slot = Slot {
     ripe: false,
 };
 
-/// A page that is read.
+/// A page being read.
 #[derive(Clone, Copy, Debug)]
 struct PageRead {
     page: u32,
     generation: u8,
-    /// Number of the first block in the queue that waits for it.
+    /// Number of the first queued block that waits for it.
     from: Option<u64>,
-    /// To win back its hooks.
+    /// True if it is read to restore its hooks.
     scan: bool,
 }
 
@@ -94,47 +93,46 @@ struct PageRead {
 pub(super) struct Pages {
     hooks: Hooks,
     slots: Vec<Slot>,
-    /// Content for the page that is being filled.
+    /// Content for the filling page.
     filling: Vec<IndexEntry>,
-    /// What the index had taken in when that began.
+    /// Value of [`Index::taken()`] when filling began.
     filling_since: u32,
-    /// So many of these, from the front, are in a page already, which a shutdown wrote before it
-    /// was full.
+    /// Number of these, from the front, in a page that a shutdown wrote before it was full.
     resumed: usize,
-    /// A shutdown has had its page.
+    /// Set when a shutdown has written its page.
     closed: bool,
-    /// Full pages without a place.
+    /// Full pages that wait for room.
     waiting: VecDeque<Vec<IndexEntry>>,
-    /// Lists to be used again.
+    /// Lists for reuse.
     spare: Vec<Vec<IndexEntry>>,
-    /// Slots without a page that were in use are below; the search goes on here.
+    /// Start of the search for a slot that never had a page.
     fresh: u32,
     hand: u32,
     ripe: VecDeque<u32>,
-    /// Pages on their way where none were before.
+    /// Number of pages in flight to slots without one.
     coming: u64,
     last_written: Option<u32>,
     reads: Slab<PageRead>,
-    /// Numbers of reads that are to be sent.
+    /// Numbers of reads to be sent.
     to_send: Vec<u32>,
-    /// Where winning back goes on; `None`: it has ended.
+    /// Position of the restoring scan; `None`: it has ended.
     scan: Option<u32>,
     scanned: u64,
     to_scan: u64,
-    /// The newest page that was found meanwhile.
+    /// The newest page found meanwhile.
     newest: (Lsn, u32),
     entries: Vec<IndexEntry>,
 }
 
 impl Pages {
-    /// Bytes of memory for `pages` pages at least.
+    /// Least memory for `pages` pages.
     fn bytes_least(pages: u64) -> u64 {
         pages * size_of::<Slot>() as u64 + hooks::bytes_least(pages * INDEX_PAGE_ENTRIES as u64)
     }
 
-    /// For at most `pages` pages, in `bytes` of memory.
+    /// Table for at most `pages` pages, within `bytes`.
     fn new(pages: u64, bytes: u64) -> Self {
-        // Its bound is linear but for rounding up.
+        // The bound is linear except for rounding up.
         let mut fit = pages.min(bytes / (Self::bytes_least(1 << 20) >> 20).max(1));
         while fit > 0 && Self::bytes_least(fit) > bytes {
             fit -= 1;
@@ -152,12 +150,12 @@ impl Pages {
         self.hooks.bytes() + (self.slots.len() * size_of::<Slot>()) as u64
     }
 
-    /// Hooks, and the most pages.
+    /// Number of hooks, and the limit of pages.
     pub(super) fn sizes(&self) -> (u64, u64) {
         (self.hooks.entries(), self.slots.len() as u64)
     }
 
-    /// Pages of which hooks were won back since the start, and of how many.
+    /// Number of pages scanned since the start, and to be scanned.
     pub(super) fn scanned(&self) -> (u64, u64) {
         (self.scanned, self.to_scan)
     }
@@ -171,8 +169,7 @@ impl Pages {
         self.reads.iter().filter_map(|read| read.from).min()
     }
 
-    /// The id of content that no page on the members has yet, where the index may have forgotten
-    /// it.
+    /// Id of content that no written page has yet, although the index may have evicted it.
     pub(super) fn find_unwritten(
         &self,
         fingerprint: u128,
@@ -191,7 +188,7 @@ impl Pages {
         unwritten.filter(counts).map(|entry| entry.id).next()
     }
 
-    /// The page that is being filled waits for its place.
+    /// Closes the filling page; it waits for room.
     fn close_filling(&mut self) {
         let next = self.spare.pop().unwrap_or_default();
         self.waiting
@@ -199,9 +196,8 @@ impl Pages {
         self.resumed = 0;
     }
 
-    /// A page was read at a start that is not full, as a shutdown wrote it: what counts of it
-    /// begins the page that is being filled, which takes its place. So there is one such page,
-    /// however often a pool is started.
+    /// Resumes a part-filled page of a shutdown, read at a start: its valid entries begin the
+    /// filling page, which replaces it. So there is one such page, however often a pool is started.
     fn resume(&mut self, page: u32, ids: &Ids) {
         let counting = |entry: &&IndexEntry| ids.has_incarnation(entry.id, entry.lsn.0 as u32);
         let count = self.entries.iter().filter(counting).count();
@@ -229,7 +225,8 @@ impl Pages {
         slots.get(page as usize).map_or(0, |slot| slot.generation)
     }
 
-    /// True if most of a page's entries are surely still in an index that has taken in so many.
+    /// True if most of a page's entries are certainly still in the index, by the number of later
+    /// insertions.
     fn is_in_memory(&self, page: u32, index: &Index) -> bool {
         let slot = &self.slots[page as usize];
         slot.taken && u64::from(index.taken().wrapping_sub(slot.taken_at)) < index.entries().1 / 4
@@ -243,7 +240,7 @@ impl Pages {
         }
     }
 
-    /// Where the next page goes. `has_page`: there is a page; `more`: one more page may be there.
+    /// Slot of the next page. `has_page`: the slot has a page; `more`: one more page is allowed.
     fn next_slot(&mut self, more: bool, has_page: impl Fn(u32) -> bool) -> Option<u32> {
         while let Some(page) = self.ripe.pop_front() {
             if std::mem::take(&mut self.slots[page as usize].ripe)
@@ -274,7 +271,7 @@ impl Pages {
         None
     }
 
-    /// Hooks and the index take what counts of a page that was read, or was just written.
+    /// Adds the valid entries of a page that was read or just written to hooks and index.
     fn take(
         &mut self,
         page: u32,
@@ -302,14 +299,13 @@ impl Pages {
             if index.holds(entry.fingerprint) {
                 continue;
             }
-            // At a start there is no telling which pages will be wanted: none drives out what
-            // another one brought.
+            // A start cannot know which pages will be needed: none evicts the entries of another.
             if is_scan && !index.has_room(entry.fingerprint) {
                 left_out = true;
                 continue;
             }
             let (slot, former) = index.insert(entry.fingerprint, entry.id);
-            // Without it what was used, and is behind us, would drive out what is before us.
+            // Otherwise entries already used would evict those still to be used.
             index.expect(slot);
             ids.set_slot(entry.id, slot);
             if let Some(former) = former {
@@ -385,8 +381,8 @@ impl Shared {
 }
 
 impl Engine {
-    /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of
-    /// it for the pages.
+    /// Creates the index and the state of its pages within `index_bytes`, a quarter of it for the
+    /// pages.
     pub(crate) fn make_index(&mut self) {
         let bytes = self.pool.limits.index_bytes;
         if self.shared.index.is_missing() {
@@ -404,7 +400,7 @@ impl Engine {
         }
     }
 
-    /// True if pages may be written: the flag that tells of them is durable.
+    /// True if pages may be written: the feature flag for them is durable.
     fn may_write_index_pages(&self) -> bool {
         let is_flagged = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
             && self
@@ -414,7 +410,7 @@ impl Engine {
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 
-    /// Content has its place in the open batch.
+    /// Adds content that was placed in the open batch.
     pub(crate) fn note_content_placed(&mut self, fingerprint: Option<u128>, id: u32, lsn: Lsn) {
         let Some(fingerprint) = fingerprint.filter(|_| self.may_write_index_pages()) else {
             return;
@@ -444,8 +440,8 @@ impl Engine {
         }
     }
 
-    /// Room in the log that users leave to full pages, in units. Only while something is queued
-    /// that will be placed whatever comes: so nobody waits for ever.
+    /// Log room that user writes leave to full pages, in units. Only while an entry is queued that
+    /// will be placed in any case: so nothing waits for ever.
     pub(crate) fn room_for_index_pages(&self) -> u64 {
         if self.admission.placing.is_empty() {
             0
@@ -454,7 +450,7 @@ impl Engine {
         }
     }
 
-    /// Puts full pages behind the entry with this order, which is the last of the open batch.
+    /// Places full pages after the entry with this LSN, the last one of the open batch.
     pub(crate) fn place_index_pages(&mut self, lsn: Lsn) {
         while let Some(list) = self.shared.pages.waiting.front() {
             debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
@@ -500,9 +496,9 @@ impl Engine {
         }
     }
 
-    /// A shutdown has nothing else on its way: what is in no page yet gets one, behind an entry of
-    /// its own without content, whose order it takes. Best effort: where there is no room, its
-    /// content is found no more.
+    /// Writes content that is in no page yet at a shutdown, which has nothing else in flight. The
+    /// page follows a contentless entry whose LSN it takes. Best effort: without room, the content
+    /// is not found again.
     pub(crate) fn close_index(&mut self, out: &mut Outbox) {
         let pages = &mut self.shared.pages;
         let is_new = pages.filling.len() > pages.resumed;
@@ -538,7 +534,7 @@ impl Engine {
         }
     }
 
-    /// Where the next page goes, with its map page made sure of.
+    /// Slot of the next page; ensures its map page.
     fn next_index_page(&mut self) -> Option<u32> {
         let more = self.map.volumes.index_pages_mapped() + self.shared.pages.coming
             < self.pool.plan.index_pages;
@@ -560,9 +556,9 @@ impl Engine {
         Some(page)
     }
 
-    /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages
-    /// read that have them, and those behind them. Where memory does not know all of the group, it
-    /// waits.
+    /// Handles the fingerprints of a group that begins with number `from` of the queue: reads the
+    /// pages that have them, and their successors. The group waits if memory does not have all of
+    /// it.
     pub(crate) fn look_for_pages(&mut self, fingerprints: &[u128], from: u64) {
         if self.shared.pages.slots.is_empty() {
             return;
@@ -594,7 +590,7 @@ impl Engine {
         }
     }
 
-    /// A page is to be read, unless too many are.
+    /// Queues the read of a page, unless too many are pending.
     fn want_page(&mut self, page: u32, from: Option<u64>, scan: bool) {
         let entry = self.map.volumes.index_page_entry(page);
         let pages = &mut self.shared.pages;
@@ -649,7 +645,7 @@ impl Engine {
         self.decide();
     }
 
-    /// A page has been read, or can not be had.
+    /// Handles a page that was read or is unreadable.
     pub(crate) fn index_page_read(&mut self, at: u32, bytes: Option<Payload>) {
         self.take_page(at, bytes);
         self.decide();
@@ -676,7 +672,7 @@ impl Engine {
         let decoded = bytes.and_then(|bytes| decode_index_page(&bytes, &mut pages.entries));
         let counts = |head: &IndexPage| head.last <= last && last.0 - head.first.0 < 1 << 32;
         let Some(head) = decoded.filter(counts) else {
-            // Nothing hangs on it.
+            // Nothing depends on it.
             shared.sums.pages_void += 1;
             let slot = &mut pages.slots[page as usize];
             slot.generation = slot.generation.wrapping_add(1);
@@ -704,7 +700,7 @@ impl Engine {
         }
     }
 
-    /// After a start: hooks are won back from the pages, a few at a time, in the background.
+    /// Restores hooks from the pages after a start, a few at a time, in the background.
     fn scan_pages(&mut self) {
         let Some(mut next) = self.shared.pages.scan else {
             return;
@@ -723,7 +719,7 @@ impl Engine {
         if next == end && !pages.reads.iter().any(|read| read.scan) {
             pages.scan = None;
             if pages.last_written.is_none() && pages.newest.0 > Lsn(0) {
-                // The ring goes on behind it.
+                // The ring continues after it.
                 pages.hand = (pages.newest.1 + 1) % end;
                 pages.last_written = Some(pages.newest.1);
             }

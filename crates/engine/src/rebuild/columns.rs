@@ -1,5 +1,5 @@
-//! Columns on their way to a member that is rebuilt: whole, or beside users in pieces, one after
-//! the other, so that a user's read waits for one piece at most.
+//! Column writes to a rebuilding member: whole, or with foreground I/O in consecutive pieces, so
+//! that a foreground read waits for at most one piece.
 
 use crate::limits::VERIFY_PIECE_ROWS;
 use crate::member::Purpose;
@@ -9,21 +9,21 @@ use windrow_types::{BLOCK_SIZE, MemberId, SegmentId};
 
 const PIECE_BYTES: usize = VERIFY_PIECE_ROWS as usize * BLOCK_SIZE;
 
-/// A column that is being written.
+/// A column being written.
 #[derive(Debug)]
 pub(super) struct ColumnWrite {
     segment: SegmentId,
     member: MemberId,
     offset: u64,
-    /// Empty when the rest has gone.
+    /// Empty when the rest has been sent.
     column: Buf,
     bytes: usize,
-    /// Bytes that have gone.
+    /// Number of bytes sent.
     gone: usize,
 }
 
 impl Engine {
-    /// Writes a column, which counts as one piece of work until its last byte is written.
+    /// Writes a column; it counts as one unit of work until its last byte is written.
     pub(super) fn write_column(
         &mut self,
         segment: SegmentId,
@@ -44,7 +44,7 @@ impl Engine {
         self.write_piece(at, out);
     }
 
-    /// Writes what comes next of a column. False: nothing does.
+    /// Writes the next piece of a column. False if there is none.
     fn write_piece(&mut self, at: u32, out: &mut Outbox) -> bool {
         let beside_users = self.observe.users.are_about(self.pool.now_ns);
         let Some(write) = self
@@ -86,7 +86,7 @@ impl Engine {
         true
     }
 
-    /// A piece of a column has been written, or not: then its member is not rebuilt any more.
+    /// Handles a written piece of a column. If the write failed its member is not rebuilt any more.
     pub(crate) fn column_piece_written(&mut self, at: u32, failed: bool, out: &mut Outbox) {
         let Some(member) = self
             .integrity

@@ -1,20 +1,19 @@
-//! Chains: the batches of each stream after the checkpoint, and what the members say of their
-//! durability.
+//! Chains: the batches of each stream after the checkpoint, and the durability that they prove.
 //!
-//! 1 Each stream is followed from its replay position. A batch is taken if its header is the
-//!   expected one, no fence voids it, and head and tail verify. Every header that is met tells what
-//!   was durable when it was sealed ([`Durable`]).
-//! 2 Batches above the flushed number of their stream must verify to the last byte; the chain is
-//!   cut at the first that does not.
-//! 3 Where a chain ends, what stands behind the end is looked at: the other rows of its chunk, row
-//!   0 of each further chunk of the segment, and of the segment in which the stream goes on. A
-//!   later batch of the stream may stand there whose predecessor is lost, and it may say that the
-//!   predecessor was durable. Nothing is taken from there. (Guests may store Windrow images: one of
-//!   this very pool has older batches, never later ones.)
-//! 4 `judge.rs` tells what each end means.
+//! 1. Each stream is followed from its replay position. A batch is taken if its header is the
+//!    expected one, no fence voids it, and head and tail verify. Every header read reports what was
+//!    durable when it was sealed ([`Durable`]).
+//! 2. Batches above the flushed number of their stream must verify to the last byte. The chain is
+//!    cut at the first that does not.
+//! 3. The rows after a chain's end are searched: the rest of its chunk, row 0 of the segment's
+//!    further chunks, and the successor segment. A later batch of the stream may be there whose
+//!    predecessor is lost, and it may prove that the predecessor was durable. Nothing is taken from
+//!    there. (A guest may store an image of this very pool: it has older batches, never later
+//!    ones.)
+//! 4. `judge.rs` decides the meaning of each end.
 //!
-//! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the
-//! others are read again when needed.
+//! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]. Other
+//! tables are re-read when needed.
 
 use super::OpenError;
 use super::fence::{batches_through, fence_of};
@@ -33,12 +32,12 @@ use windrow_format::batch::{DecodedBatch, Entry, HeaderFrame};
 use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
 use windrow_types::{BatchSeq, Epoch, Lsn, MAX_STREAMS, SegmentId};
 
-/// Flushed batches at the end of an epoch that are looked at, as a start may have refused them.
+/// Number of flushed batches at the end of an epoch to check for a refusal by a later start.
 const FLUSHED_DOUBTED: usize = 8;
 
-/// Rows in the chunk of the end, and beginnings of chunks behind it, that are rebuilt where they
-/// bear nothing that fits: what is written and not flushed when power goes reaches little further,
-/// and each of them tells what is needed.
+/// Rows in the chunk of the end, and chunk starts after it, whose header is reconstructed if
+/// nothing there fits. Writes that were in flight at a power loss reach little further, and each of
+/// these headers has the needed claims.
 const REBUILT_BEHIND: usize = 8;
 
 /// A batch of a chain.
@@ -52,9 +51,9 @@ pub(super) struct Taken {
     ends: Option<Ends>,
     pub(super) entries: u32,
     pub(super) moves: u32,
-    /// Runs of orders (first, last) that it covers.
+    /// Runs of LSNs (first, last) that it covers.
     pub(super) lsns: Vec<(u64, u64)>,
-    /// Parts of it are missing or wrong on a member.
+    /// True if parts of it are missing or wrong on a member.
     pub(super) incomplete: bool,
 }
 
@@ -85,7 +84,7 @@ impl Taken {
         }
     }
 
-    /// A batch of so many moves, for tests.
+    /// A batch with `moves` moves, for tests.
     #[cfg(test)]
     pub(super) fn with_moves(moves: u32) -> Self {
         let (segment, seq, epoch) = (SegmentId(0), BatchSeq(1), Epoch(1));
@@ -104,12 +103,12 @@ impl Taken {
         }
     }
 
-    /// Bytes of its ends that are kept in memory.
+    /// Bytes of its head and tail in memory.
     pub(super) fn kept(&self) -> usize {
         self.ends.as_ref().map_or(0, Ends::len)
     }
 
-    /// Its entries: from memory, or read again.
+    /// Its entries, from memory or re-read.
     pub(super) fn batch(&self, reader: &mut Reader<'_>) -> Result<DecodedBatch, OpenError> {
         match self
             .ends
@@ -121,7 +120,7 @@ impl Taken {
         }
     }
 
-    /// Its entries and the ends that they are in.
+    /// Its entries, and the head and tail that contain them.
     pub(super) fn read(&self, reader: &mut Reader<'_>) -> Result<(DecodedBatch, Ends), OpenError> {
         let kept = self
             .ends
@@ -144,7 +143,7 @@ impl Taken {
     }
 }
 
-/// Orders that an entry accounts for.
+/// First LSN and number of LSNs that an entry accounts for.
 pub(super) fn lsns_of(entry: &Entry) -> Option<(Lsn, u64)> {
     match entry {
         Entry::Data { birth, .. } | Entry::Fill { birth, .. } | Entry::Reference { birth, .. } => {
@@ -163,9 +162,9 @@ pub(super) fn push_range(ranges: &mut Vec<(u64, u64)>, first: u64, last: u64) {
     }
 }
 
-/// What the members say was durable. A claim of an older epoch speaks of batches and orders that
-/// the fence behind it accepted: beyond the fence numbers begin anew, so a claim reaches no further
-/// than that.
+/// Durability that the members prove. A claim of an older epoch covers batches and LSNs that the
+/// fence after it accepted. Later epochs reuse the numbers beyond the fence, so the claim is cut
+/// there.
 #[derive(Debug)]
 pub(super) struct Durable {
     pub(super) seqs: [BatchSeq; MAX_STREAMS],
@@ -173,7 +172,7 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// Nothing is known to be durable.
+    /// No claim.
     pub(super) fn nothing() -> Self {
         Self {
             seqs: [BatchSeq(0); MAX_STREAMS],
@@ -181,7 +180,7 @@ impl Durable {
         }
     }
 
-    /// What a header, root or fence of an epoch says.
+    /// Adds the claim of a header, root or fence of an epoch.
     pub(super) fn claim(
         &mut self,
         superblock: &Superblock,
@@ -193,13 +192,13 @@ impl Durable {
         for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
             *known = (*known).max(fence.map_or(*claimed, |f| f.last_seq[stream].min(*claimed)));
         }
-        // Orders between a fence's accepted one and its next one were never used; all of them count
-        // as there.
+        // LSNs between a fence's recovery point and its next LSN were never used: they count as
+        // present.
         let claimed = fence.map_or(through, |f| through.min(f.recovery_lsn));
         self.through = self.through.max(claimed);
     }
 
-    /// What a checkpoint root and fences say; also one whose pages can not be had any more.
+    /// Adds the claims of a checkpoint root, readable or not, and of the fences.
     pub(super) fn claim_root(&mut self, superblock: &Superblock, root: &CheckpointRoot) {
         self.claim(
             superblock,
@@ -208,28 +207,28 @@ impl Durable {
             root.flushed_through,
         );
         for fence in &superblock.fences {
-            // A fence is written only after everything it accepts was made durable, and speaks in
-            // its own epoch.
+            // A fence is written only after everything it accepted is durable. Its claim is of its
+            // own epoch.
             self.claim(superblock, fence.epoch, &fence.last_seq, fence.recovery_lsn);
         }
     }
 }
 
-/// The batches of one stream that count.
+/// The valid batches of one stream.
 pub(super) struct Chain {
     pub(super) stream: usize,
     pub(super) batches: Vec<Taken>,
-    /// Where the next batch is expected; `next_segment` as far as it is known.
+    /// Position of the next batch; `next_segment` as far as it is known.
     pub(super) next: StreamPosition,
     pub(super) end: Found,
-    /// The header of the batch that does not verify.
+    /// Header of the batch that does not verify.
     unverified: Option<HeaderFrame>,
-    /// Segment and row of a later batch of the stream that stands behind the end.
+    /// Segment and row of a later batch of the stream, after the end.
     behind: Option<(SegmentId, u32)>,
 }
 
 impl Chain {
-    /// One of these batches, for tests: segment 0, row and rows of each.
+    /// A chain for tests: segment 0, row and number of rows of each batch.
     #[cfg(test)]
     pub(super) fn of_rows(stream: usize, rows: &[(u32, u32)]) -> Self {
         let batches: Vec<Taken> = (1..)
@@ -258,7 +257,7 @@ impl Chain {
         }
     }
 
-    /// The batch counts, and the next one is expected behind it.
+    /// Appends the batch and expects the next one after it.
     fn take(&mut self, batch: &DecodedBatch, ends: Ends, budget: &mut usize) {
         let h = &batch.frame.header;
         let kept = if ends.len() <= *budget {
@@ -284,8 +283,8 @@ impl Chain {
         }
     }
 
-    /// The batches from this one on do not count, and one is expected in its place. Returns the
-    /// bytes of ends that were kept of them.
+    /// Drops the batches from `at` on and expects one in its place. Returns the bytes of heads and
+    /// tails released.
     fn drop_from(&mut self, at: usize) -> usize {
         let first = &self.batches[at];
         self.next = StreamPosition {
@@ -297,14 +296,14 @@ impl Chain {
         self.batches.drain(at..).map(|refused| refused.kept()).sum()
     }
 
-    /// The last batch that counts.
+    /// Number of the last valid batch.
     pub(super) fn last_seq(&self) -> BatchSeq {
         BatchSeq(self.next.seq.0.saturating_sub(1))
     }
 
-    /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the
-    /// gap at which the log ends. Nothing in them lives, so the stream goes on in their place, and
-    /// what is readmitted needs no more segments than it had before.
+    /// User streams: drops the batches at the end that have no valid LSN, as they are after the gap
+    /// at which the log ends. They hold no live data. The stream continues in their place, so that
+    /// readmission needs no more segments than the entries had before.
     fn drop_void(&mut self, superblock: &Superblock, covered: Lsn) {
         let is_void = |batch: &Taken| {
             let through = batches_through(superblock, batch.epoch).min(covered).0;
@@ -313,10 +312,10 @@ impl Chain {
         self.drop_last_while(is_void);
     }
 
-    /// Of checkpoints: leaves out the batches behind the last page of `root`, the checkpoint that
-    /// was loaded. They are of later ones that power cut off (or that can not be read): nobody will
-    /// ever ask for a page in them. If they were kept, each such crash would cost the segments that
-    /// it had filled until a checkpoint gets through.
+    /// Checkpoint stream: drops the batches after the last page of `root`, the checkpoint that was
+    /// loaded. They belong to later checkpoints that were cut off or are unreadable, and nothing
+    /// refers to them. If they stayed, each such crash would cost the segments that it filled,
+    /// until a checkpoint completes.
     fn drop_rootless(&mut self, root: &CheckpointRoot) {
         let last_page = root.flushed_seq[STREAM_CHECKPOINT];
         self.drop_last_while(|batch| batch.seq > last_page);
@@ -346,13 +345,13 @@ impl Chains {
         &self.list[crate::stream_slot(stream)]
     }
 
-    /// The batches of users, stream after stream.
+    /// Batches of user entries, stream after stream.
     pub(super) fn users(&self) -> impl Iterator<Item = &Taken> {
         USER_STREAMS.iter().flat_map(|id| &self.of(*id).batches)
     }
 
-    /// The batches of moved blocks in the order in which their moves are applied: the first stream
-    /// last (`Engine::stream_for_move`).
+    /// Batches of moved blocks in the order in which their moves are applied: the first stream last
+    /// (`Engine::stream_for_move`).
     pub(super) fn moves(&self) -> Vec<&Taken> {
         CLEANED_STREAMS
             .iter()
@@ -361,10 +360,10 @@ impl Chains {
             .collect()
     }
 
-    /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is
-    /// not.
+    /// Reason that the end of a chain is damage if everything up to `accepted` is there; `None` if
+    /// it is none.
     pub(super) fn damage(&self, chain: &Chain, accepted: Lsn) -> Option<&'static str> {
-        // (A further stream that was never opened can not be what is missing.)
+        // A further stream that was never opened cannot be the missing one.
         let by_lsn = is_user(chain.stream)
             && (chain.stream == 0 || chain.end != Found::NeverOpened)
             && accepted < self.durable.through;
@@ -372,15 +371,14 @@ impl Chains {
         judge(chain.end, by_seq || by_lsn).damage()
     }
 
-    /// All of them, in order of the streams.
+    /// All chains, in order of the streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chain> {
         self.list.iter()
     }
 
-    /// Leaves out batches at the ends of chains that bring nothing ([`Chain::drop_void`],
-    /// [`Chain::drop_rootless`]), so that the streams go on in their place. What the ends mean must
-    /// have been judged before. Where the chain of checkpoints is broken it stays as it is
-    /// (`stray.rs`).
+    /// Drops batches without effect at the ends of chains ([`Chain::drop_void`],
+    /// [`Chain::drop_rootless`]), so that the streams continue in their place. The ends must have
+    /// been judged before. A broken checkpoint chain stays as it is (`stray.rs`).
     pub(super) fn drop_idle(
         &mut self,
         superblock: &Superblock,
@@ -437,14 +435,14 @@ pub(super) fn collect(
     Ok(chains)
 }
 
-/// What stands in the next place of a chain.
+/// Content of a chain's next position.
 enum Step {
     Next(DecodedBatch, Ends),
-    /// Why it ends, and the header of a batch that does not verify.
+    /// Case of the end, and the header of a batch that does not verify.
     End(Found, Option<HeaderFrame>),
 }
 
-/// One stream to be followed.
+/// Walk along one stream.
 struct Walk<'s> {
     superblock: &'s Superblock,
     root: &'s CheckpointRoot,
@@ -452,9 +450,9 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    /// True if the header is of this stream and of a time that counts. The root's positions are
-    /// those of its own epoch: whatever older batch still lies there is void, though the fence that
-    /// says so may have been dropped with the checkpoints before.
+    /// True if the header is of this stream and not older than the root. The root's positions are
+    /// those of its own epoch. Any older batch there is void, even if the fence that voids it was
+    /// dropped with an earlier checkpoint.
     fn is_ours(
         &self,
         frame: &HeaderFrame,
@@ -473,9 +471,9 @@ impl Walk<'_> {
             .is_some_and(|f| frame.header.seq > f.last_seq[self.stream])
     }
 
-    /// The epoch of a batch that would be the next one, if it is one that no superblock knows. An
-    /// epoch is durable in the superblocks of all members in use before its first batch is written,
-    /// so those superblocks are lost; without them the pool would silently be what it was before.
+    /// Epoch of a batch that would be the next one, if no superblock has that epoch. An epoch is
+    /// durable in the superblocks of all members in use before its first batch is written, so those
+    /// superblocks are lost. A start without them would silently roll the pool back.
     fn newer_epoch(
         &self,
         frame: &HeaderFrame,
@@ -515,7 +513,7 @@ impl Walk<'_> {
             };
             return Ok(chain);
         }
-        // What of the stream was flushed in the last batch's epoch, as that epoch knew it.
+        // Flushed number of the stream in the last batch's epoch, as that epoch knew it.
         let mut flushed = (Epoch(0), BatchSeq(0));
         loop {
             let mut step = self.step(reader, durable, &chain)?;
@@ -542,8 +540,8 @@ impl Walk<'_> {
                     self.claim(durable, &batch.frame);
                 }
                 Step::End(found, unverified) => {
-                    // At the beginning of a segment, or where batches were dropped, it alone tells
-                    // where the stream goes on.
+                    // At the start of a segment, or where batches were dropped, only this header
+                    // names the successor.
                     if let Some(frame) = &unverified
                         && chain.next.next_segment == SegmentId::NONE
                     {
@@ -556,10 +554,10 @@ impl Walk<'_> {
         }
     }
 
-    /// The first batch of the last one's epoch that a start had refused, though no fence tells of
-    /// it any more, and what stands in its place: see [`Self::newer_in_place`]. Refused is what
-    /// comes last in an epoch, whole or not; of what that epoch knew to be flushed (then its orders
-    /// lie behind a gap) a few are looked at.
+    /// The first batch of the last epoch that an earlier start refused, although its fence is gone,
+    /// and the content of its position: see [`Self::newer_in_place`]. A refused batch is at the end
+    /// of its epoch, whole or not. A flushed one may have been refused because its LSNs were after
+    /// a gap, so the last [`FLUSHED_DOUBTED`] flushed ones are checked as well.
     fn refused(
         &self,
         reader: &mut Reader<'_>,
@@ -592,7 +590,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// What stands where the next batch of the chain is expected.
+    /// Content of the position where the next batch of the chain is expected.
     fn step(
         &self,
         reader: &mut Reader<'_>,
@@ -610,8 +608,8 @@ impl Walk<'_> {
             .last()
             .map_or(self.root.epoch, |last| last.epoch);
         let shape = *reader.zones.shape(segment);
-        // Where a write was lost, a void header may stand in place of the expected one, which then
-        // is rebuilt.
+        // Where a write was lost, a void header may be in place of the expected one. Then the
+        // expected one is reconstructed.
         let saw_void = Cell::new(false);
         let newer = Cell::new(None);
         let expected = |frame: &HeaderFrame| {
@@ -624,10 +622,10 @@ impl Walk<'_> {
         if let Some(epoch) = newer.get() {
             let known = self.superblock.epoch;
             let text = format!(
-                "segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}"
+                "segment {segment} row {row} has a batch of epoch {epoch}, but no superblock is newer than epoch {known}"
             );
             return Err(OpenError::Damage(format!(
-                "{text}: the newest superblocks are lost, and what was written since is not known"
+                "{text}: the newest superblocks are lost, and later writes are unknown"
             )));
         }
         let Some((frame, block)) = header else {
@@ -649,10 +647,10 @@ impl Walk<'_> {
         Ok(newer.unwrap_or(Step::End(Found::Unverified, Some(frame))))
     }
 
-    /// What stands in a place where a batch of an older epoch was found with the same number. That
-    /// number was given again, so the older one had been refused; the first column missed the write
-    /// of the newer one, and so much has happened since that no fence tells of the refusal. (Of the
-    /// same epoch there is none but what is found first.)
+    /// Newer batch in a position where a batch of an older epoch has the same number. If there is
+    /// one, the older batch was refused and its number was reused. The first column missed the
+    /// newer write, and the fence of the refusal is gone. (Within one epoch the batch found first
+    /// is the only one.)
     fn newer_in_place(
         &self,
         reader: &mut Reader<'_>,
@@ -681,7 +679,7 @@ impl Walk<'_> {
         )))
     }
 
-    /// Looks at what stands behind the end of a chain for what later batches say.
+    /// Collects the claims of later batches after the end of a chain.
     fn look_behind(
         &self,
         reader: &mut Reader<'_>,
@@ -714,7 +712,7 @@ impl Walk<'_> {
                     && self.is_ours(frame, &shape, epoch)
                     && !self.is_void(frame)
             };
-            // Each batch between takes a row at least.
+            // Each batch between them takes at least one row.
             let inside_later = |frame: &HeaderFrame| {
                 later(frame)
                     && frame.header.seq.0 - chain.next.seq.0
@@ -736,7 +734,7 @@ impl Walk<'_> {
     }
 }
 
-/// Verifies batches above the flushed number; cuts the chain at the first that fails.
+/// Verifies batches above the flushed number and cuts the chain at the first that fails.
 fn verify_recent(
     reader: &mut Reader<'_>,
     chain: &mut Chain,
@@ -766,9 +764,9 @@ fn verify_recent(
     Ok(())
 }
 
-/// What of `chains` is damage, when everything up to `accepted` is there: an error with the list of
-/// what is lost. A lost batch of the checkpoint stream is no loss, as the pages of the checkpoint
-/// that is used have been read, and a later one was not: it is only noted (but see `stray.rs`).
+/// Returns an error with the list of losses if `chains` show damage, given that everything up to
+/// `accepted` is there. A lost checkpoint batch is only noted: all pages of the loaded checkpoint
+/// were read, and later ones are not used (but see `stray.rs`).
 pub(super) fn refuse_damage(
     reader: &mut Reader<'_>,
     chains: &Chains,
@@ -782,7 +780,7 @@ pub(super) fn refuse_damage(
         };
         let loss = loss_of(reader, chain, &chains.durable, accepted, why)?;
         if chain.stream == STREAM_CHECKPOINT {
-            notes.push(format!("the log of the checkpoints is damaged, the next checkpoint begins elsewhere: {loss}"));
+            notes.push(format!("the checkpoint log is damaged; the next checkpoint starts in another segment: {loss}"));
         } else {
             losses.push(loss);
         }
@@ -828,7 +826,7 @@ fn loss_of(
     Ok(loss)
 }
 
-/// Where each stream would begin if it had no batch.
+/// Start positions of streams without batches.
 pub(super) fn closed_positions() -> [StreamPosition; MAX_STREAMS] {
     [Stream::closed_position(); MAX_STREAMS]
 }

@@ -1,5 +1,5 @@
-//! Fences: what a start accepted of all epochs before, on record with the epoch that it begins.
-//! What lies beyond is void for ever.
+//! Fences: each records, with the epoch that a start begins, everything that the start accepted of
+//! earlier epochs. Everything beyond it is void for ever.
 
 use super::replay;
 use windrow_format::superblock::{
@@ -7,7 +7,7 @@ use windrow_format::superblock::{
 };
 use windrow_types::{Epoch, Lsn, Uuid};
 
-/// The earliest fence that a batch of this epoch lies behind.
+/// The earliest fence after a batch of this epoch.
 pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
     superblock
         .fences
@@ -16,13 +16,13 @@ pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> 
         .min_by_key(|f| f.epoch)
 }
 
-/// The last order that a batch of this epoch may bring. What is behind it, and was accepted, only
-/// the journal had: it is in batches of later epochs, or still in the journal.
+/// Last valid LSN in batches of this epoch. Accepted LSNs above it were in the journal only: they
+/// are in batches of later epochs, or still in the journal.
 pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Lsn {
     fence_of(superblock, epoch).map_or(Lsn(u64::MAX), |f| f.covered_lsn)
 }
 
-/// The last order that a journal record of this epoch may bring.
+/// Last valid LSN in journal records of this epoch.
 pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Lsn {
     superblock
         .fences
@@ -33,7 +33,7 @@ pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Lsn {
         .unwrap_or(Lsn(u64::MAX))
 }
 
-/// The superblock of the new epoch.
+/// Turns the superblock into that of the new epoch.
 pub(super) fn raise_fence(
     superblock: &mut Superblock,
     restart: &replay::Restart,
@@ -44,7 +44,7 @@ pub(super) fn raise_fence(
     superblock.epoch = superblock.epoch.next();
     superblock.host = host;
     superblock.state = PoolState::Active;
-    // This version does not keep up what belongs to flags that it does not know.
+    // This version does not maintain what flags unknown to it describe.
     superblock.features.compatible &= Features::KNOWN.compatible;
     superblock.checkpoints = [Some(*root), None];
     superblock.journals.durable_lsn = if superblock.journals.areas().next().is_some() {
@@ -54,7 +54,7 @@ pub(super) fn raise_fence(
     };
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {
-        // Only after so many crashes without one checkpoint between them.
+        // Happens only after that many crashes without a checkpoint between them.
         superblock.fences.remove(fence_to_drop(&superblock.fences));
     }
     superblock.fences.push(Fence {
@@ -66,12 +66,14 @@ pub(super) fn raise_fence(
     });
 }
 
-/// The fence that is missed least. One behind which nothing was written before the next one says
-/// nothing that that one does not say. Else: what a fence voids that a later one accepts was
-/// overwritten or voided by the recoveries since (where that write was lost, `chain.rs` finds out);
-/// what it left to the journal has the same content in old batches. But the orders that it skipped
-/// are covered by nothing else: one that skipped none goes first. (If all did, the next start finds
-/// the gap and refuses the pool, rather than losing what is behind it.)
+/// Index of the fence that is needed least.
+///
+/// 1. A fence after which nothing was written before the next one adds nothing to that one.
+/// 2. Else a fence that skipped no LSNs. Batches that it voids and a later fence accepts were
+///    overwritten or voided by later recoveries (`chain.rs` detects a lost overwrite). Entries that
+///    it left to the journal have the same content in old batches.
+/// 3. Else the oldest. The LSNs that it skipped are covered by nothing else. The next start finds
+///    the gap and refuses the pool, rather than losing everything after it.
 fn fence_to_drop(fences: &[Fence]) -> usize {
     let skipped_none = |f: &Fence| f.next_lsn == f.recovery_lsn.next();
     let idle = fences.windows(2).position(|pair| {
@@ -89,10 +91,10 @@ mod tests {
     use super::*;
     use windrow_types::{BatchSeq, MAX_STREAMS};
 
-    /// A daemon that is killed again and again before it has written anything filled the list with
-    /// fences that say the same, and the one that told of a refused batch went for them.
+    /// A daemon that is killed repeatedly before it writes anything fills the list with equal
+    /// fences. They must not displace the fence of a refused batch.
     #[test]
-    fn a_fence_that_says_nothing_new_is_dropped_first() {
+    fn a_fence_that_adds_nothing_is_dropped_first() {
         let fence = |epoch, accepted, next, last| Fence {
             epoch: Epoch(epoch),
             recovery_lsn: Lsn(accepted),
@@ -108,12 +110,12 @@ mod tests {
                 fence(5, 9, 10, 5)
             ]),
             1,
-            "what it says the next one says"
+            "the next one covers all of it"
         );
         assert_eq!(
             fence_to_drop(&[fence(2, 5, 9, 3), fence(3, 9, 10, 4), fence(4, 10, 11, 5)]),
             1,
-            "the first one skipped orders"
+            "the first one skipped LSNs"
         );
         assert_eq!(
             fence_to_drop(&[fence(2, 5, 9, 3), fence(3, 5, 9, 3), fence(4, 9, 10, 4)]),

@@ -1,20 +1,20 @@
-//! Which of two batches, or of two lives of a segment, is the newer one: by epoch, and within an
-//! epoch by what each knows to be flushed.
+//! Age of two batches, or of two incarnations of a segment: compared by epoch, and within an epoch
+//! by what each knows to be flushed.
 
 use windrow_format::batch::HeaderFrame;
 use windrow_io::Buf;
 use windrow_types::{BatchSeq, Epoch, MAX_STREAMS};
 
-/// What the headers of a segment say of its present life, or one header of its batch
-/// (`rebuild/moves.rs`).
+/// Present incarnation of a segment by its headers, or of one batch by its header
+/// (`salvage/moves.rs`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incarnation {
-    /// Of the last batch.
+    /// Epoch of the last batch.
     pub(super) epoch: Epoch,
     pub(super) stream: usize,
-    /// Of the last batch.
+    /// Number of the last batch.
     pub(super) seq: BatchSeq,
-    /// What was flushed of each stream when the last batch was sealed.
+    /// Flushed numbers of all streams when the last batch was sealed.
     pub(super) flushed: [BatchSeq; MAX_STREAMS],
 }
 
@@ -29,10 +29,10 @@ impl Incarnation {
         }
     }
 
-    /// True if this life began after the other one, in the same extents, had ended. It ended when
-    /// all of its batches had been flushed and given up, so within an epoch the one that knows the
-    /// last of the other's batches to be flushed is the newer one. (Of batches: true if this one
-    /// was written after the other one.)
+    /// True if this incarnation began after the other one, in the same extents, had ended. An
+    /// incarnation ends when all of its batches were flushed and freed. So within an epoch the one
+    /// that knows the other's last batch to be flushed is newer. (For batches: true if this one was
+    /// written after the other one.)
     pub(super) fn is_newer_than(&self, other: &Self) -> Option<bool> {
         if self.epoch != other.epoch {
             return Some(self.epoch > other.epoch);
@@ -47,8 +47,8 @@ impl Incarnation {
     }
 }
 
-/// Of headers that all verify in one place the one of the newest life: a member that missed the
-/// write bears a former one, and without it everything behind would be taken for remains of that.
+/// Header of the newest incarnation among those that verify in one position. A member that missed
+/// the write has an older header; taking that one would make everything after it look like remains.
 pub(super) fn newest(found: Vec<(HeaderFrame, Buf)>) -> Option<(HeaderFrame, Buf)> {
     let is_newer = |one: &HeaderFrame, other: &HeaderFrame| {
         let (one, other) = (Incarnation::of(one), Incarnation::of(other));

@@ -1,15 +1,14 @@
-//! The journal at a start: which records count, what they bring that no batch has, and their
-//! redundancy.
+//! Journal recovery: valid records, their effect beyond the batches, and their redundancy.
 //!
-//! 1 The first block of every copy of every chunk is read. Chunks that may hold orders above those
-//!   of the batches are read as a whole.
-//! 2 A chunk's records are followed from its first byte, each by any copy that verifies, as long as
-//!   numbers are consecutive. Nothing is searched for.
-//! 3 P is reckoned from batches and records together (`replay.rs`). Trims and volume operations
-//!   that only records have take effect on the tables; the last version of each block is to be
-//!   readmitted with the order that it has; the orders between are covered.
-//! 4 Chunks with something needed are written again to the copies that differ, up to the last
-//!   record: one that is reached through others needs those.
+//! 1. The first block of every copy of every chunk is read. Chunks that may hold LSNs above those
+//!    of the batches are read completely.
+//! 2. A chunk's records are followed from its first byte, each by any copy that verifies, while
+//!    numbers are consecutive. Nothing is searched for.
+//! 3. The recovery point is computed from batches and records together (`replay.rs`). Trims and
+//!    volume operations that only records have take effect on the tables. The last version of each
+//!    block is readmitted with its LSN; the LSNs between are covered.
+//! 4. Chunks with a needed record are rewritten to the copies that differ, up to the last needed
+//!    record. It is reached only through those before it.
 
 use super::fence::records_through;
 use super::reader::Reader;
@@ -33,7 +32,7 @@ use windrow_types::{
     BLOCK_BYTES, BLOCK_SIZE, BatchSeq, Epoch, Lba, Lsn, MemberId, PoolUuid, SegmentId, VolumeId,
 };
 
-/// A record that counts.
+/// A valid record.
 pub(super) struct Record {
     pub(super) decoded: DecodedRecord,
     chunk: usize,
@@ -45,66 +44,66 @@ impl Record {
     }
 }
 
-/// A chunk that holds records that count.
+/// A chunk with valid records.
 struct Chunk {
-    /// Its journal, in the order of `Journals::areas`.
+    /// Index of its journal in `Journals::areas`.
     ring: usize,
     number: u32,
-    /// The records as they must be, from the first byte of the chunk to the end of the last one.
+    /// Correct bytes, from the start of the chunk to the end of the last valid record.
     bytes: Payload,
-    /// Copies, by number, that differ from it.
+    /// Numbers of the copies that differ from it.
     differing: Vec<u8>,
 }
 
-/// All records that may bring something.
+/// All records that may have an effect.
 #[derive(Default)]
 pub(super) struct Found {
     areas: Vec<JournalArea>,
     chunks: Vec<Chunk>,
-    /// In ascending order of epoch and number.
+    /// Valid records in ascending order of epoch and number.
     pub(super) records: Vec<Record>,
-    /// What was durable, as records say that are not reached: epoch and order.
+    /// Durability claims (epoch, LSN) of records that are not reached.
     pub(super) claims: Vec<(Epoch, Lsn)>,
-    /// The highest epoch of any record, whether it counts or not.
+    /// Highest epoch of any record, valid or not.
     pub(super) highest_epoch: Epoch,
-    /// Of each journal the chunk that seems to have been filled last.
+    /// For each journal the chunk that was filled last, as far as known.
     newest_chunks: Vec<u32>,
 }
 
-/// Something to be put into the log again.
+/// An operation to be appended to the log again.
 pub(crate) enum Readmitted {
-    /// A block and its content.
+    /// A block with its content.
     Block {
         /// Block.
         key: BlockKey,
-        /// The order it has.
+        /// Its LSN.
         lsn: Lsn,
         /// Content; `None`: all bytes are 0xFF if `ones`, else 0x00.
         content: Option<Payload>,
         /// See `content`.
         ones: bool,
     },
-    /// A range or volume operation, which is in the tables, or orders without content.
+    /// A range or volume operation that is in the tables already, or LSNs without content.
     Record {
         /// The entry.
         entry: Entry,
-        /// Its last order.
+        /// Its last LSN.
         lsn: Lsn,
     },
 }
 
-/// What only records have.
+/// Effect of the operations that only records have.
 pub(super) struct Brought {
-    /// What is to be readmitted, in ascending order, for every order in `covered + 1 ..= accepted`
-    /// that a record has.
+    /// Readmissions in ascending order, for every LSN in `covered + 1 ..= accepted` that a record
+    /// has.
     pub(super) list: Vec<Readmitted>,
-    /// Orders of blocks for which the tables have no volume, or a smaller one, and which no later
-    /// record took.
+    /// LSNs of blocks beyond their volume in the tables, or without one, that no later record
+    /// removed.
     pub(super) homeless: Vec<Lsn>,
 }
 
-/// Reads the records that may hold orders above `covered`. Those of epochs before that of the
-/// checkpoint root, `since`, do not count: what a start readmits is durable in the log before a
+/// Reads the records that may hold LSNs above `covered`. Records of epochs before `since`, that of
+/// the checkpoint root, are ignored: what a start readmits is durable in the log before a
 /// checkpoint begins.
 pub(super) fn collect(
     reader: &mut Reader<'_>,
@@ -133,7 +132,7 @@ fn collect_ring(
     found: &mut Found,
 ) -> Result<(), OpenError> {
     let area = found.areas[ring];
-    // The first record of each chunk; `None`: one that is not wholly in its first block.
+    // First record of each chunk; `None`: it is not wholly in the first block.
     let mut firsts: Vec<(Option<RecordHeader>, u32)> = Vec::new();
     for chunk in 0..area.chunks {
         let heads = reader.journal_copies(&area, chunk, BLOCK_SIZE)?;
@@ -163,11 +162,11 @@ fn collect_ring(
         .newest_chunks
         .push(firsts.last().map_or(area.chunks - 1, |(_, chunk)| *chunk));
     for (at, (first, chunk)) in firsts.iter().enumerate() {
-        // All orders of a chunk are below those of the chunk that was filled after it.
+        // All LSNs of a chunk are below those of the chunk that was filled after it.
         let after = firsts.get(at + 1).and_then(|(after, _)| after.as_ref());
         if first.is_none() || after.is_none_or(|after| after.last > covered) {
             follow(reader, superblock, (ring, *chunk), (covered, since), found)?;
-            // What the first record says counts even if the rest of it can not be had any more.
+            // The claim of the first record counts even if the rest of it is unreadable.
             let known = first
                 .as_ref()
                 .filter(|h| h.epoch >= since && h.epoch <= superblock.epoch);
@@ -205,7 +204,7 @@ fn follow(
                 && h.epoch <= superblock.epoch;
             next.then_some(record)
         };
-        // Where a write was lost, a copy bears a record of a former life of the chunk: the newest
+        // Where a write was lost, a copy has a record of an earlier use of the chunk: the newest
         // one counts.
         let newest = copies
             .iter()
@@ -254,9 +253,9 @@ fn follow(
     Ok(())
 }
 
-/// Behind the last record that counts: one whose payload is damaged may still say how long it is,
-/// and what was durable when it was made; so may those behind it. None of them counts, but a lost
-/// record is thereby told from a torn one.
+/// Collects claims after the last valid record. A record with a damaged payload may still have its
+/// length and its claim, and so may those after it. None of them is applied, but the claims
+/// distinguish a lost record from a torn one.
 fn claims_behind(
     copies: &[Option<Buf>],
     (pool, chunk, granule): (&PoolUuid, u32, u32),
@@ -283,7 +282,7 @@ fn claims_behind(
 }
 
 impl Found {
-    /// What was durable, as all records say: epoch and order.
+    /// Durability claims of all records: epoch and LSN.
     pub(super) fn claims(&self) -> impl Iterator<Item = (Epoch, Lsn)> + '_ {
         self.records
             .iter()
@@ -291,8 +290,8 @@ impl Found {
             .chain(self.claims.iter().copied())
     }
 
-    /// The last order that is in effect when the log has everything up to `covered`, and the
-    /// highest one that any record names.
+    /// Last LSN in effect if the log has everything up to `covered`, and the highest LSN of any
+    /// record.
     pub(super) fn accepted(&self, superblock: &Superblock, covered: Lsn) -> (Lsn, Lsn) {
         let of_records = self.records.iter().map(|record| {
             let h = &record.decoded.header;
@@ -326,7 +325,7 @@ impl Found {
         )
     }
 
-    /// The content of a block of a record.
+    /// Content of a block of a record.
     fn content(
         &self,
         record: &Record,
@@ -342,14 +341,14 @@ impl Found {
         } else if !windrow_reduction::decompress(stored, &mut block) {
             let seq = record.decoded.header.seq;
             return Err(OpenError::Damage(format!(
-                "payload {} of journal record {seq} verifies, but it can not be unpacked",
+                "payload {} of journal record {seq} verifies, but it cannot be decompressed",
                 info.unit
             )));
         }
         Ok(block.freeze())
     }
 
-    /// Where the journals go on.
+    /// Positions at which the journals continue.
     pub(super) fn resume(&self, accepted: Lsn) -> Resume {
         let mut rings: Vec<(Vec<Lsn>, u32)> = self
             .areas
@@ -371,8 +370,8 @@ impl Found {
         }
     }
 
-    /// Writes the needed chunks again where a copy differs. Nothing is needed that no order up to P
-    /// was in.
+    /// Rewrites needed chunks where a copy differs. Chunks with no LSN in
+    /// `covered + 1 ..= accepted` are not needed.
     pub(super) fn complete(
         &self,
         reader: &mut Reader<'_>,
@@ -399,8 +398,8 @@ impl Found {
         Ok(completed)
     }
 
-    /// Applies what only records have to the tables, as far as it has no content; `before` sees
-    /// each entry, and the tables, before that takes effect.
+    /// Applies the contentless operations that only records have to the tables. `before` is called
+    /// with each entry and the tables before it takes effect.
     pub(super) fn apply(
         &self,
         superblock: &Superblock,
@@ -425,7 +424,7 @@ impl Found {
                 }
                 let first = first.max(done.next());
                 if first > done.next() {
-                    // Orders that a start between skipped: their fence covers them.
+                    // LSNs that an earlier start skipped: its fence covers them.
                     list.push(nothing(done.next(), Lsn(first.0 - 1)));
                 }
                 done = last;
@@ -443,7 +442,7 @@ impl Found {
         if done < accepted {
             list.push(nothing(done.next(), accepted));
         }
-        // A block of a volume that is gone, or that has become smaller, is nothing but its order.
+        // A block of a deleted volume, or beyond a shrunken one, becomes a bare LSN.
         let mut homeless = Vec::new();
         for item in &mut list {
             let Readmitted::Block { key, lsn, .. } = item else {
@@ -458,8 +457,8 @@ impl Found {
                 *item = nothing(*lsn, *lsn);
             }
         }
-        // What took blocks from these segments is in the journal only: they are not to be written
-        // again before the log has it.
+        // The operation that freed these blocks is in the journal only: the segments must not be
+        // overwritten before the log has it.
         for segment in emptied {
             tables.segments.get_mut(segment).superseded_by = accepted;
         }
@@ -481,7 +480,7 @@ impl Found {
             }
         };
         match &decoded.entry {
-            // (No volume has them, and as keys they would be blocks of others.)
+            // No volume has such blocks, and their keys would be those of other volumes.
             Entry::Data { lba, .. } | Entry::Fill { lba, .. } if lba.0 >> LBA_BITS != 0 => {
                 list.push(nothing(first, last))
             }
@@ -534,12 +533,13 @@ impl Found {
     }
 }
 
-/// Writes records to a copy, in whole sectors: a pool may have been copied to larger ones than its
-/// journal is written in, and devices refuse less. What the copy has behind the records in the last
-/// sector is put back, so each byte is what it would be had smaller sectors been written, and
-/// nothing comes to be there that could be taken for a record. If it can not be read, it becomes
-/// zeroes: no record begins with these, and the next one would have to begin there. (Chunks are
-/// whole sectors: nothing is written beyond one.) Returns the bytes written.
+/// Writes records to a copy, in whole sectors, and returns the bytes written. Devices refuse less,
+/// and a pool may have been copied to devices with larger sectors than its journal was written in.
+///
+/// The bytes of the copy after the records in the last sector are preserved. So each byte is the
+/// same as with smaller sectors, and nothing appears that could pass for a record. If they are
+/// unreadable they become zeroes: no record begins with zeroes, and the next one would have to
+/// begin there. Chunks are whole sectors, so nothing beyond the chunk is written.
 fn write_copy(
     reader: &mut Reader<'_>,
     (member, offset): (MemberId, u64),
@@ -564,7 +564,7 @@ fn write_copy(
     Ok(whole as u64)
 }
 
-/// Orders without content.
+/// LSNs without content.
 fn nothing(first: Lsn, last: Lsn) -> Readmitted {
     Readmitted::Record {
         entry: Entry::Covered {
@@ -575,7 +575,7 @@ fn nothing(first: Lsn, last: Lsn) -> Readmitted {
     }
 }
 
-/// The volume and blocks that an operation takes older versions from.
+/// Volume and blocks (first, end) whose older versions an operation removes.
 fn cleared(entry: &Entry) -> (VolumeId, u64, u64) {
     match entry {
         Entry::Range {
@@ -595,7 +595,7 @@ fn cleared(entry: &Entry) -> (VolumeId, u64, u64) {
     }
 }
 
-/// Segments that hold blocks which a range or volume operation takes from the map.
+/// Segments with blocks that a range or volume operation removes from the map.
 fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
     let (volume, begin, end) = cleared(entry);
     let Some(v) = tables.volumes.get(volume) else {
@@ -617,7 +617,7 @@ fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
 }
 
 impl Engine {
-    /// Makes sure of the page of the map with a block.
+    /// Ensures that the map page of a block is present.
     fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
         let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
         let Some((v, arena)) = self.map.volumes.get_mut(key.volume()) else {
@@ -635,12 +635,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts what only records have into the queue for the log, with the orders that it has. They
-    /// are to be durable in the log before anything else is decided by places there
-    /// (`Journal::settle`).
+    /// Queues the operations that only records have for the log, with their LSNs. They must be
+    /// durable in the log before anything else is decided by addresses there (`Journal::settle`).
     pub(super) fn readmit(&mut self, list: Vec<Readmitted>) -> Result<(), OpenError> {
-        // Before anything takes pages for ids, which nobody needs (`pages::settle` has left room
-        // for these).
+        // First, before freed ids take pages (`pages::settle` left room for these).
         for item in &list {
             if let Readmitted::Block { key, .. } = item {
                 self.ensure_page_of(*key)?;

@@ -1,36 +1,36 @@
-//! The table of cases of `docs/internals/format.md` section 12.3: what a chain met at one position,
-//! and what that means.
+//! Case table of `docs/internals/format.md` section 12.3: the content of one chain position, and
+//! its meaning.
 //!
-//! The match below has one arm for each row of the document's table. It has no catch-all, so that
-//! the compiler proves that every case has exactly one row.
+//! The match below has one arm for each row of the document's table and no catch-all. So the
+//! compiler proves that every case has exactly one row.
 
-/// What was found at the position where a chain expects its next batch.
+/// Content of the position where a chain expects its next batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// The checkpoint names no segment for the stream: it was never opened.
+    /// The checkpoint has no segment for the stream: it was never opened.
     NeverOpened,
-    /// No header that is the expected one (H is no).
+    /// No expected header (H is no).
     Nothing,
-    /// The expected header, but of an epoch that a fence ended before this batch (V).
+    /// The expected header, of an epoch that a fence ended before this batch (V).
     Void,
     /// The expected header, but the rest does not verify (A is no).
     Unverified,
     /// All of it verifies; parts are missing or wrong on members (A, not C).
     Incomplete,
-    /// All of it verifies and is as it should be (A and C).
+    /// All of it verifies and is complete (A and C).
     Whole,
 }
 
-/// The row of the document's table.
+/// Row of the document's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Case {
     /// 1: nothing was written, or not enough of it arrived.
     End,
-    /// 2: it was durable and is not there.
+    /// 2: it was durable and is missing.
     LostWhole,
     /// 3: refused by a later recovery.
     EndAtVoid,
-    /// 4: a fence calls void what something else calls durable.
+    /// 4: a fence voids a batch that something else proves durable.
     FenceContradicted,
     /// 5: a torn tail.
     Torn,
@@ -38,7 +38,7 @@ pub(super) enum Case {
     LostEntries,
     /// 7: accepted.
     Accepted,
-    /// 8: accepted; its missing parts are to be written again.
+    /// 8: accepted; its missing parts are to be rewritten.
     AcceptedIncomplete,
     /// 9: a stream that does not exist yet.
     EndUnopened,
@@ -46,7 +46,7 @@ pub(super) enum Case {
     UnopenedContradicted,
 }
 
-/// Finds the row. `durable`: something on the members says that the batch was durable (D).
+/// Returns the row. `durable`: something on the members proves that the batch was durable (D).
 pub(super) fn judge(found: Found, durable: bool) -> Case {
     match (found, durable) {
         (Found::Nothing, false) => Case::End,
@@ -63,13 +63,13 @@ pub(super) fn judge(found: Found, durable: bool) -> Case {
 }
 
 impl Case {
-    /// Why the case is damage; `None` if it is not.
+    /// Reason that the case is damage; `None` if it is none.
     pub(super) fn damage(self) -> Option<&'static str> {
         match self {
-            Self::LostWhole => Some("it is not there"),
-            Self::FenceContradicted => Some("a fence calls it void"),
+            Self::LostWhole => Some("it is missing"),
+            Self::FenceContradicted => Some("a fence voids it"),
             Self::LostEntries => {
-                Some("its header is there, but its entries can not be read or rebuilt")
+                Some("its header is readable, but its entries cannot be read or reconstructed")
             }
             Self::UnopenedContradicted => Some("the checkpoint does not know its stream"),
             Self::End

@@ -1,4 +1,4 @@
-//! The newest checkpoint that can be read: top pages -> list -> leaves -> pages of the tables.
+//! Loads the newest readable checkpoint: top pages -> list -> leaves -> pages of the tables.
 
 use super::pages::recovery_bytes;
 use super::reader::Reader;
@@ -18,13 +18,13 @@ use windrow_format::superblock::{CheckpointRoot, Superblock};
 use windrow_geometry::ZoneMap;
 use windrow_types::{BLOCK_BYTES, SegmentId, VolumeId};
 
-/// Pages that the segment table may have whatever the present layouts are: four million, of one
-/// segment at least each.
+/// Limit of segment table pages, whatever the present layouts are: four million, of at least one
+/// segment each.
 const FORMER_PAGES: u32 = 1 << 22;
-/// Pages read in one go.
+/// Number of pages per read.
 const PAGES_AT_ONCE: usize = 4096;
 
-/// Loads the newest root whose pages can all be read.
+/// Loads the newest root whose pages are all readable.
 pub(super) fn newest_checkpoint(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
@@ -75,14 +75,14 @@ fn load(
     }
     let records = leaf_records(reader, root, &mut loaded)?;
     let leaves: Vec<PagePointer> = records.iter().map(|r| r.pointer).collect();
-    // Object, index and pointer of the pages of maps.
+    // Object, index and pointer of each map page.
     let mut maps: Vec<(u32, u64, PagePointer)> = Vec::new();
-    // Index and pointer of those of each table.
+    // Index and pointer of the pages of each table.
     let mut small: BTreeMap<u32, Vec<(u64, PagePointer)>> = BTreeMap::new();
     for (record, page) in records.iter().zip(reader.pages(&leaves)?) {
         let page = page.ok_or_else(|| {
             damage(format!(
-                "leaf {} of object {} of checkpoint {} can not be read",
+                "leaf {} of object {} of checkpoint {} cannot be read",
                 record.leaf, record.object, root.id
             ))
         })?;
@@ -92,7 +92,7 @@ fn load(
             .is_some()
         {
             return Err(damage(format!(
-                "leaf {} of object {} of checkpoint {} is there twice",
+                "leaf {} of object {} of checkpoint {} appears twice",
                 record.leaf, record.object, root.id
             )));
         }
@@ -125,12 +125,12 @@ fn load(
 
 fn beyond(object: u32, index: u64, root: &CheckpointRoot) -> OpenError {
     damage(format!(
-        "checkpoint {} has a page {index} of object {object}, which can not be",
+        "checkpoint {} has a page {index} of object {object}, which cannot exist",
         root.id
     ))
 }
 
-/// Pages that the map of a volume can have, whatever its size was when they were written.
+/// Limit of the pages of a volume's map, whatever its size was when they were written.
 fn map_pages(volume: VolumeId) -> u64 {
     let blocks = match volume {
         VolumeId::SHARED => u64::from(u32::MAX),
@@ -140,9 +140,9 @@ fn map_pages(volume: VolumeId) -> u64 {
     blocks.div_ceil(MAP_PAGE_ENTRIES as u64)
 }
 
-/// The pages of a table, by index. No index is believed that makes it larger than it can be; more
-/// pages than that there are only if they are there without a gap (volumes that were deleted keep
-/// their places in a replay, so there may be more places than volumes).
+/// Pages of a table, by index. An index beyond the table's limit is damage. The volume table may
+/// have more pages than that only without a gap. Deleted volumes keep their slots during replay, so
+/// there may be more slots than volumes.
 fn table_of(
     object: u32,
     pages: &[(u64, PagePointer)],
@@ -151,8 +151,7 @@ fn table_of(
 ) -> Result<Vec<PagePointer>, OpenError> {
     let usual = match object {
         OBJECT_VOLUMES => MAX_VOLUMES.div_ceil(VOLUMES_PER_PAGE),
-        // Those of a layout that is gone stay, and it may have had more segments than there are
-        // now.
+        // Pages of a superseded layout stay, and it may have had more segments than there are now.
         OBJECT_SEGMENTS => table_geometry(zones)
             .pages(zones.segment_count())
             .max(FORMER_PAGES) as usize,
@@ -188,7 +187,7 @@ fn table_geometry(zones: &ZoneMap) -> SegmentTableGeometry {
     )
 }
 
-/// Walks the chain of top pages and the list pages they name.
+/// Walks the chain of top pages and the list pages that they name.
 fn leaf_records(
     reader: &mut Reader<'_>,
     root: &CheckpointRoot,
@@ -207,7 +206,7 @@ fn leaf_records(
         let page = reader.pages(&[next])?.pop().flatten();
         let page = page.ok_or_else(|| {
             damage(format!(
-                "a top page of checkpoint {} can not be read",
+                "a top page of checkpoint {} cannot be read",
                 root.id
             ))
         })?;
@@ -227,7 +226,7 @@ fn leaf_records(
     for page in reader.pages(&lists)? {
         let page = page.ok_or_else(|| {
             damage(format!(
-                "a list page of checkpoint {} can not be read",
+                "a list page of checkpoint {} cannot be read",
                 root.id
             ))
         })?;
@@ -256,7 +255,7 @@ fn load_tables(
                 None if !pointer.present => continue,
                 None => {
                     return Err(damage(format!(
-                        "page {index} of object {object} of checkpoint {} can not be read",
+                        "page {index} of object {object} of checkpoint {} cannot be read",
                         root.id
                     )));
                 }
@@ -297,7 +296,7 @@ fn load_segments(
                 .saturating_add(i as u32),
         );
         if !tables.zones.contains(id) {
-            // Of a layout that is gone, or behind the last one.
+            // Of a superseded layout, or after the last segment.
             continue;
         }
         let (_, at) = geometry.locate(id);
@@ -330,7 +329,7 @@ fn load_maps(
             let volume = VolumeId(object - OBJECT_MAP);
             let page = page.ok_or_else(|| {
                 damage(format!(
-                    "map page {index} of volume {volume} of checkpoint {} can not be read",
+                    "map page {index} of volume {volume} of checkpoint {} cannot be read",
                     root.id
                 ))
             })?;
@@ -355,7 +354,7 @@ fn load_maps(
     Ok(())
 }
 
-/// Counters of the checkpoint; none if it has none or they can not be read (they only inform).
+/// Counters of the checkpoint; empty if it has none or they are unreadable (they only inform).
 pub(super) fn counters(reader: &mut Reader<'_>, loaded: &Loaded) -> Result<Vec<u64>, OpenError> {
     let Some(pointer) = loaded
         .tables

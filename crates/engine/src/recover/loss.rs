@@ -1,56 +1,56 @@
-//! What was durable and can not be had any more, as exactly as it can be said.
+//! Durable data that is lost, as exactly as it is known.
 
 use serde::Serialize;
 use std::fmt;
 use windrow_format::batch::Entry;
 use windrow_types::{BatchSeq, Lba, Lsn, SegmentId, VolumeId};
 
-/// Runs of blocks that one loss lists; the others are only counted.
+/// Limit of the block runs that one loss lists; further ones are only counted.
 const RUNS_MAX: usize = 64;
 
 /// A run of blocks of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostBlocks {
-    /// Volume.
+    /// Volume id.
     pub volume: VolumeId,
     /// First block.
     pub first: Lba,
-    /// Blocks.
+    /// Number of blocks.
     pub count: u64,
 }
 
-/// A batch that was durable and can not be read, with everything of its stream behind it.
+/// A durable batch that is unreadable, with everything of its stream after it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Loss {
-    /// Stream.
+    /// Stream id.
     pub stream: u8,
-    /// The first batch that is lost.
+    /// Number of the first lost batch.
     pub seq: BatchSeq,
-    /// The last batch of the stream that was known to be durable.
+    /// Number of the last batch of the stream that is known to be durable.
     pub durable_seq: BatchSeq,
     /// Segment of the first lost batch ([`SegmentId::NONE`]: not known).
     pub segment: SegmentId,
     /// Its first row.
     pub row: u32,
-    /// The row behind the lost rows, as far as can be told.
+    /// End of the lost rows, as far as it is known.
     pub end_row: u32,
-    /// Orders that were durable and are not there, first and last (streams of user entries only).
+    /// First and last LSN of durable operations that are missing (user streams only).
     pub lsns: Option<(Lsn, Lsn)>,
-    /// Blocks that are known to be in the lost batch.
+    /// Blocks known to be in the lost batch.
     pub blocks: Vec<LostBlocks>,
-    /// Further runs of blocks, not listed.
+    /// Number of further runs of blocks, not listed.
     pub more_runs: u64,
-    /// Why.
+    /// Reason that the batch counts as lost.
     pub why: &'static str,
 }
 
 impl Loss {
-    /// Notes the blocks that entries tell.
+    /// Adds the blocks that entries name.
     pub(super) fn note_blocks(&mut self, entries: &[Entry]) {
         for entry in entries {
             let (volume, first, count) = match entry {
-                // (Shared content is told by the blocks that refer to it, and pages of the index
-                // are nobody's.)
+                // Shared content is reported through the blocks that refer to it, and index pages
+                // belong to no volume.
                 Entry::Data {
                     volume: VolumeId::SHARED | VolumeId::INDEX,
                     ..
@@ -101,7 +101,7 @@ impl fmt::Display for Loss {
         }
         write!(f, ": {}", self.why)?;
         if let Some((first, last)) = self.lsns {
-            write!(f, "; lost are orders {first} to {last}")?;
+            write!(f, "; lost LSNs: {first} to {last}")?;
         }
         for (i, run) in self.blocks.iter().enumerate() {
             let lead = if i == 0 { "; known to be in it:" } else { "," };
@@ -120,7 +120,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// All losses of a pool that was refused for them.
+/// All losses of a pool that was refused because of them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Losses(pub Vec<Loss>);
 

@@ -1,15 +1,18 @@
-//! Start of an existing pool: from superblocks to a running engine.
+//! Recovery: from the superblocks of an existing pool to a running engine.
 //!
-//! 1 `quorum`: the newest superblock generation, and whether enough members are there to trust it.
-//!   2 `load`: the newest
-//! checkpoint that can be read. 3 `chain`, `judge`, `replay`: valid batches after it, what their
-//! ends mean, P, and their effect on the tables. 4 Accepted batches with missing or wrong parts are
-//! completed, and every member is flushed, so that all that was accepted is durable. 5 *Fence*: the
-//! new epoch, P and the last accepted batch of each stream go to the superblock of all members. 6
-//! Serve. `rebuild` is for emergencies only.
+//! 1. `quorum`: finds the newest superblock generation, and checks that enough members are present
+//!    to trust it.
+//! 2. `load`: loads the newest readable checkpoint.
+//! 3. `chain`, `judge`, `replay`: collect the valid batches after it, judge the chain ends, compute
+//!    the recovery point and apply the batches to the tables.
+//! 4. Completes accepted batches with missing or wrong parts and flushes every member, so that
+//!    everything accepted is durable.
+//! 5. `fence`: writes the new epoch, the recovery point and the last accepted batch of each stream
+//!    to the superblock of all members.
+//! 6. Serves. `salvage` is for emergencies only.
 //!
-//! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it
-//! leaves everything as it was, or completed with the very bytes it should have had.
+//! The code is sequential over [`MemberIo`]: there are no clients yet. A crash at any point leaves
+//! the bytes as they were, or completed with exactly the bytes that belong there.
 
 mod chain;
 mod fence;
@@ -57,25 +60,25 @@ use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_policy::select::Rule;
 use windrow_types::{AddressCodec, BLOCK_BYTES, Lsn, MemberId, SegmentId, Uuid, VolumeId};
 
-/// Where a stream does not go on at the end of its chain, numbers begin so far above all that it
-/// can have reached.
+/// Distance that batch numbers skip if a stream does not continue at the end of its chain: beyond
+/// all numbers that it can have reached.
 const SEQ_LEAP: u64 = 1 << 32;
 
-/// Why a pool can not be opened.
+/// Reason that a pool cannot be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No member bears a valid superblock.
-    #[error("no member bears a valid superblock ({0})")]
+    /// No member has a valid superblock.
+    #[error("no member has a valid superblock ({0})")]
     NoSuperblock(String),
-    /// The superblocks are of a format that only newer software knows.
+    /// The superblocks have a newer format version.
     #[error("the superblocks are of format version {0}, which is newer than this software")]
     NewerVersion(u32),
     /// Members of different pools.
     #[error("the members belong to different pools: {0} and {1}")]
     DifferentPools(Uuid, Uuid),
-    /// Two histories.
+    /// Two superblocks of one generation exist.
     #[error(
-        "the members hold two different superblocks of generation {generation}: they were used apart; import only those of one side, with --force if they are the fewer"
+        "the members have two different superblocks of generation {generation}; the sides were used separately; import only one side, with --force if it is the minority"
     )]
     TwoHistories {
         /// The generation.
@@ -83,41 +86,41 @@ pub enum OpenError {
     },
     /// Too few members.
     #[error(
-        "{present} of {total} members are there and nobody recorded the others as absent: another host may have them; if that can not be, import with --force"
+        "{present} of {total} members are present, and the others are not recorded as absent; another host may use them; if none does, import with --force"
     )]
     NoQuorum {
-        /// Members found.
+        /// Number of members found.
         present: usize,
-        /// Members of the pool.
+        /// Number of members of the pool.
         total: usize,
     },
     /// More members are missing than the redundancy covers.
     #[error("{missing} members are missing ({which}): more than redundancy {redundancy} covers")]
     TooManyMissing {
-        /// How many.
+        /// Number of missing members.
         missing: usize,
-        /// Which.
+        /// The missing members.
         which: String,
         /// Redundancy name.
         redundancy: &'static str,
     },
-    /// The journal devices are missing, and nobody recorded that.
+    /// The journal devices are missing, and their loss is not recorded.
     #[error(
-        "the journal devices are missing ({which}): what was promised to be durable may be on them alone; bring them back, or give it up with --discard-journal"
+        "the journal devices are missing ({which}); durable writes may be on them alone; bring them back, or lose these writes with --discard-journal"
     )]
     JournalMissing {
-        /// Which.
+        /// The missing devices.
         which: String,
     },
-    /// Another host has the pool.
+    /// Another host holds the pool.
     #[error(
-        "the pool is in use by host {0}, or was when that host stopped; if it is surely down, import with --force"
+        "the pool is in use by host {0}, or was when that host stopped; if that host is down, import with --force"
     )]
     HostMismatch(Uuid),
-    /// Destroyed.
+    /// The pool was destroyed.
     #[error("the pool was destroyed")]
     Destroyed,
-    /// Written by a newer version.
+    /// The pool uses features of a newer version.
     #[error(
         "the pool uses features that this version does not know (incompatible {incompatible:#x}, read-only {read_only:#x})"
     )]
@@ -127,16 +130,16 @@ pub enum OpenError {
         /// Unknown read-only flags.
         read_only: u64,
     },
-    /// Something that must be readable is not.
+    /// Required data is unreadable.
     #[error("damage: {0}")]
     Damage(String),
     /// Batches that were durable are lost beyond what redundancy covers.
-    #[error("damage: what was durable is lost, beyond what redundancy covers: {0}")]
+    #[error("damage: durable data is lost beyond the redundancy: {0}")]
     Lost(Losses),
-    /// The map does not fit in the memory that it may use.
-    #[error("the map needs more than the {limit} bytes of memory that it may use")]
+    /// The map exceeds its memory limit.
+    #[error("the map exceeds its memory limit of {limit} bytes")]
     MapMemory {
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
     /// A member failed.
@@ -144,7 +147,7 @@ pub enum OpenError {
     Member(#[from] MemberError),
 }
 
-/// The victim rule that the properties name.
+/// Victim rule in the properties.
 pub(crate) fn victim_rule(properties: &Properties) -> Rule {
     Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
 }
@@ -158,12 +161,11 @@ pub(crate) struct Tables {
 }
 
 impl Engine {
-    /// Opens a pool. With `read_only` not a byte is written; otherwise the fence is durable when it
-    /// returns.
+    /// Opens a pool. With `read_only` nothing is written; otherwise the fence is durable on return.
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been
-    /// completed.
+    /// See [`OpenError`]. The pool is unchanged then, except that parts of accepted batches may
+    /// have been completed.
     pub fn open(
         io: &mut dyn MemberIo,
         buffers: BufPool,
@@ -172,7 +174,7 @@ impl Engine {
         Self::open_watched(io, buffers, options, &mut |_| {})
     }
 
-    /// As [`Engine::open`]; `watch` is told when each phase begins.
+    /// As [`Engine::open`]; calls `watch` when each phase begins.
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -182,9 +184,8 @@ impl Engine {
         options: &OpenOptions,
         watch: &mut dyn FnMut(OpenPhase),
     ) -> Result<(Self, OpenReport), OpenError> {
-        // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if
-        // it were absent, and all begins anew. What was written in an attempt that is given up was
-        // written all the same.
+        // A failing SSD typically still reads but fails writes. Such a member is treated as absent,
+        // and recovery restarts. `spent` keeps the bytes that the abandoned attempt wrote.
         let mut failing = 0u64;
         let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
         let mut remembered = quorum::Remembered::default();
@@ -208,8 +209,8 @@ impl Engine {
         }
     }
 
-    /// Opens a pool without the members in the mask `failing`. `spent` is what starting has written
-    /// to each member so far.
+    /// Opens a pool without the members in the mask `failing`. `spent` counts what recovery has
+    /// written to each member so far.
     fn open_without(
         (failing, remembered): (u64, &mut quorum::Remembered),
         io: &mut dyn MemberIo,
@@ -293,11 +294,11 @@ impl Engine {
         let mut online = reader.online.clone();
         lower_missed_from(&mut superblock, root.id);
         for (online, record) in online.iter_mut().zip(&superblock.members) {
-            // Only a start that may write takes members back.
+            // Only a writable start takes members back.
             *online |= record.state == MemberState::Rebuilding;
         }
         if !options.read_only {
-            // Only now: a start that is refused changes nothing.
+            // Not earlier: a refused start changes nothing.
             write_lagging(reader.io, &lagging, &found, &buffers, spent)?;
             report.completed_batches += redundancy::complete(
                 &mut reader,
@@ -398,7 +399,7 @@ impl Engine {
         Ok((engine, report))
     }
 
-    /// Makes everything accepted durable, then the fence.
+    /// Makes everything accepted durable, then writes the fence.
     fn write_fence(
         &self,
         io: &mut dyn MemberIo,
@@ -426,8 +427,8 @@ impl Engine {
     }
 }
 
-/// Flushes the journal devices that were read although they are not in service: nobody else does,
-/// and the fence is about to call durable what they bear. False if one can not be.
+/// Flushes the journal devices that were read although they are not in service. No other code does,
+/// and the fence is about to declare their records durable. False if a flush fails.
 fn flush_aside(io: &mut dyn MemberIo, read: u64, spent: &mut [MemberStats]) -> bool {
     let mut done = true;
     for member in (0..MAX_MEMBERS as u8)
@@ -440,7 +441,7 @@ fn flush_aside(io: &mut dyn MemberIo, read: u64, spent: &mut [MemberStats]) -> b
     done
 }
 
-/// Gives members in use whose superblock is one generation behind the one that was found.
+/// Writes the found superblock to members in use that are one generation behind.
 fn write_lagging(
     io: &mut dyn MemberIo,
     lagging: &[MemberId],
@@ -461,11 +462,11 @@ fn write_lagging(
     Ok(())
 }
 
-/// A generation between the one that was found and that of the fence, of the same content: a start
-/// by force leaves two generations behind it before anything else is written. Members that are not
-/// there may have gone on without these, and have them on record as absent since up to two
-/// generations after the one that these bear now (`slot_state::found`): with one generation more, a
-/// member that lagged by one would seem to have done nothing meanwhile.
+/// A generation with the same content, between the one found and that of the fence. A forced start
+/// writes two generations before anything else. Absent members may have continued without these.
+/// They record these as absent since up to two generations after the one that these have now
+/// (`slot_state::found`). With only one more generation, a member that lagged by one would look as
+/// if it had done nothing meanwhile.
 fn step_after(found: &Superblock) -> Superblock {
     Superblock {
         generation: found.generation.next(),
@@ -474,8 +475,8 @@ fn step_after(found: &Superblock) -> Superblock {
     }
 }
 
-/// Writes [`step_after`] to all before the fence goes to any, so that a start that is cut off
-/// leaves nobody more than one generation behind.
+/// Writes [`step_after`] to all members before the fence goes to any. So a start that is cut off
+/// leaves no member more than one generation behind.
 fn write_step(
     io: &mut dyn MemberIo,
     found: &Superblock,
@@ -485,8 +486,8 @@ fn write_step(
     spent: &mut [MemberStats],
 ) -> Result<(), OpenError> {
     let step = step_after(found);
-    // Those that are taken back by this start are not yet: to them the step would say that they had
-    // gone on apart.
+    // Without the members that this start takes back: to them the step would look like a history of
+    // its own.
     let members = (0..online.len() as u8)
         .map(MemberId)
         .filter(|m| online[m.index()])
@@ -507,8 +508,7 @@ fn write_step(
     Ok(())
 }
 
-/// Batches that are replayed after this root get its number, whatever checkpoint they were sealed
-/// under.
+/// Batches replayed after this root get its number, whatever checkpoint they were sealed under.
 fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     for record in superblock
         .members
@@ -519,16 +519,15 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     }
 }
 
-/// Pages by which maps of former versions may be larger.
+/// Number of pages by which maps of earlier versions may be larger.
 const FORMER_MAP_PAGES: u64 = 40;
 
-/// Most pages that the map may have. (What the checkpoint holds may be of a time before a member
-/// began to leave.)
+/// Limit of map pages. The checkpoint may be of a time before a member began to leave.
 fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
     crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
 }
 
-/// Sets the flags that what there is calls for, and gives the plan that goes with them.
+/// Sets the feature flags that the content requires, and returns the plan that matches them.
 fn set_flags(
     superblock: &mut Superblock,
     tables: &mut Tables,
@@ -538,7 +537,7 @@ fn set_flags(
 ) -> crate::PoolPlan {
     let found = Kept::of(superblock);
     superblock.features.incompatible |= tables::features(tables);
-    // Only with these: that blocks are shared alone allows for more pages.
+    // Only with these flags: shared blocks alone already allow more pages.
     let pages = map_pages(&tables.zones, Kept::of(superblock), &plan) + FORMER_MAP_PAGES;
     let as_capacity = Kept {
         reduction: Reduction::Capacity,
@@ -555,7 +554,7 @@ fn set_flags(
     if tables.volumes.arena.used_pages() > pages && has_plan() {
         superblock.features.incompatible |= Features::CAPACITY;
         superblock.properties.reduction = Reduction::Capacity;
-        report.notes.push("the map has more pages than reduction=spare allows: the superblock that set it to capacity is lost, and it is set again".into());
+        report.notes.push("the map has more pages than reduction=spare allows: the superblock with reduction=capacity is lost; capacity is set again".into());
     }
     let kept = Kept::of(superblock);
     if kept == found {
@@ -569,11 +568,11 @@ fn set_flags(
         .unwrap_or(plan)
 }
 
-/// What is said of shared content that is not there.
+/// Note about missing shared content.
 fn missing_content(ids: &[windrow_types::Lba]) -> Option<String> {
     let first: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
     let text = format!(
-        "damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read",
+        "damage: {} shared contents are missing (first: {}); blocks that refer to them are unreadable",
         ids.len(),
         first.join(", ")
     );
@@ -695,14 +694,14 @@ fn build(
     }
     engine.settle_streams();
     engine.settle_stale(root);
-    // The next generation names this one by its content.
+    // The next generation names this one by its content hash.
     engine.durability.superblock_writer = SuperblockWriter::after(&engine.pool.superblock);
     engine
 }
 
 impl Engine {
-    /// Brings streams and segment states together after recovery. A stream whose last batch ended
-    /// its segment goes on at row 0 of the next one.
+    /// Reconciles streams and segment states after recovery. A stream whose last batch ended its
+    /// segment continues at row 0 of the successor.
     fn settle_streams(&mut self) {
         let open: Vec<_> = self
             .log

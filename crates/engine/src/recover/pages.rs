@@ -1,18 +1,23 @@
-//! Pages of the map while the tables are put together.
+//! Map pages while the tables are recovered.
 //!
-//! In service a page goes as soon as it holds nothing any more, so the bound of the map is one of
-//! pages that hold something. A start that followed each trim as closely would be slow; it looks
-//! for pages of holes only when it has no other, and at its end.
+//! In service a page is freed as soon as it holds nothing, so the map's limit counts pages that
+//! hold something. Following each trim as closely during recovery would be slow: it looks for empty
+//! pages only when it has no other, and at its end.
 //!
-//! **Claim.** A start fits into the pages that the engine had. After all entries up to order o, a
-//! page with data holds some block of an order up to o that no trim up to o has taken. When o was
-//! admitted in service, that block was in the map or on its way, so its page was there. What may be
-//! there beside: (a) volumes that are being deleted: in service they go step by step, here at once.
-//! (b) Pages of zeroes, which in service are made only while there is plenty: as holes they read
-//! the same. (c) The images of a checkpoint were taken one after the other, so some of them are of
-//! a later time than others. (d) Content that nobody referred to any more at a start between: its
-//! pages went to others there, and here it stays to the end, as references may still follow. For
-//! (c) and (d) there is [`recovery_bytes`].
+//! **Claim.** Recovery fits into the pages that the engine had. After all entries up to LSN n, a
+//! page with data holds a block with an LSN up to n that no trim up to n removed. When n was
+//! admitted in service, that block was in the map or pending, so its page was present. Additional
+//! pages may come from:
+//!
+//! - (a) Volumes being deleted: in service they are deleted in steps, here at once.
+//! - (b) Pages of zeroes, which service creates only while there is plenty: as holes they read the
+//!   same.
+//! - (c) Checkpoint images, which are taken one after the other, so some are of a later time than
+//!   others.
+//! - (d) Content without references at an earlier start: its pages were reused there. Here it stays
+//!   to the end, as references may still follow.
+//!
+//! [`recovery_bytes`] covers (c) and (d).
 
 use super::journal::Readmitted;
 use super::tables::clear_deleted;
@@ -22,13 +27,13 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::map_entry::MapEntry;
 use windrow_types::{BLOCK_BYTES, VolumeId};
 
-/// What maps may take during a start, if they may take `map_bytes` afterwards. Twice that: all of
-/// it may have been of content that the start before gave up, and be taken by others since.
+/// Memory limit of maps during recovery, given `map_bytes` afterwards. It is twice that: all of it
+/// may have been content that the previous start dropped, and be reused since.
 pub(super) fn recovery_bytes(map_bytes: u64) -> u64 {
     map_bytes.saturating_mul(2).saturating_add(64 * BLOCK_BYTES)
 }
 
-/// Makes sure of a page; see the module.
+/// Ensures that a page is present; see the module.
 pub(super) fn ensure_page(
     tables: &mut Tables,
     volume: VolumeId,
@@ -41,7 +46,7 @@ pub(super) fn ensure_page(
     drop_pages(tables, |entry| *entry == MapEntry::HOLE);
     let arena = &tables.volumes.arena;
     if arena.used_pages() + arena.max_pages() / 16 >= arena.max_pages() {
-        // Few came free: each of the next pages would be looked for again.
+        // Few became free: each of the next pages would search again.
         drop_pages(tables, is_zeroes);
     }
     if has_page(tables, volume, index) {
@@ -53,7 +58,7 @@ pub(super) fn ensure_page(
     }
 }
 
-/// True for a page that is there now. (What no volume has needs none.)
+/// True if the page is present now. A missing volume needs none.
 fn has_page(tables: &mut Tables, volume: VolumeId, index: u64) -> bool {
     tables
         .volumes
@@ -61,8 +66,8 @@ fn has_page(tables: &mut Tables, volume: VolumeId, index: u64) -> bool {
         .is_none_or(|(v, arena)| v.map.ensure(arena, volume, index).is_some())
 }
 
-/// At the end: gives back what holds nothing; from then on the map has its bound. Pages for what is
-/// `readmitted` from the journal are still to come.
+/// Frees empty pages at the end; from then on the map has its limit. Pages of zeroes go as well if
+/// the pages for the `readmitted` blocks would not fit otherwise.
 pub(super) fn settle(tables: &mut Tables, map_bytes: u64, readmitted: &[Readmitted]) {
     drop_pages(tables, |entry| *entry == MapEntry::HOLE);
     let page_of = |item: &Readmitted| match item {
@@ -88,12 +93,12 @@ pub(super) fn settle(tables: &mut Tables, map_bytes: u64, readmitted: &[Readmitt
     tables.volumes.arena.set_max_bytes(map_bytes);
 }
 
-/// Reads as zeroes.
+/// True if the entry reads as zeroes.
 fn is_zeroes(entry: &MapEntry) -> bool {
     [MapEntry::HOLE, MapEntry::ZERO].contains(entry)
 }
 
-/// Gives all pages back of which every entry is like that.
+/// Frees all pages whose every entry is nothing.
 fn drop_pages(tables: &mut Tables, is_nothing: impl Fn(&MapEntry) -> bool) {
     let volumes = &mut tables.volumes;
     let ids: Vec<VolumeId> = volumes.with_hidden().map(|v| v.record.id).collect();

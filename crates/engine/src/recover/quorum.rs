@@ -1,24 +1,24 @@
-//! Which superblock rules, and whether it may be trusted.
+//! Quorum: the ruling superblock, and the members that may be trusted.
 //!
 //! The newest valid generation rules. It is trusted if more than half of the pool's members are
-//! there, or if every member that is not there is recorded absent in it: then nobody else can have
-//! gone on without us. A member that the table calls online but whose own superblock is more than
-//! one generation old has missed something and is not used (a generation is complete on all online
-//! members before the next begins, so one generation of lag is what a crash leaves).
+//! present, or if every missing member is recorded absent in it. Then no other side can have
+//! continued without these. A member that the table calls online, but whose own superblock is more
+//! than one generation old, has missed something and is not used. (A generation is complete on all
+//! online members before the next begins, so a crash leaves a lag of at most one.)
 //!
-//! Where the generation that rules is marked as growing, there may be another one beside it in
-//! which further members hold data, and by which nothing was written. A start without that one
-//! takes it back for good. It needs, beside its own quorum, more members of one of its zones here
-//! than the redundancy covers: then the other one can not start without them
+//! If the ruling generation is marked as growing, another generation may exist in which further
+//! members hold data and by which nothing was written. A start without that one takes it back for
+//! good. In addition to its own quorum it needs more members of one of its zones than the
+//! redundancy covers. Then the other generation cannot start without them
 //! (docs/internals/reshape.md).
 //!
-//! A member that was recorded absent and is there again is rebuilt (docs/internals/members.md):
-//! from what it has if it is the one that left, else from nothing. Until that is done it is not
-//! read, and counts as lost. One whose own history went on without the pool stays out.
+//! A member that was recorded absent and is present again is rebuilt (docs/internals/members.md).
+//! If it is the one that left it keeps its content, else it is rebuilt completely. Until then it is
+//! not read, and counts as lost. One whose own history continued without the pool stays out.
 //!
-//! A device that bears superblocks of the pool but is not in its table (the old one after a
-//! replacement), or that is smaller than what the pool has on it (a file cut short, a partition
-//! made smaller), is as good as not there, and is noted.
+//! A device with superblocks of the pool that is not in its table (the old one after a replacement)
+//! is treated as absent, and noted. The same holds if it is smaller than the pool's data on it (a
+//! truncated file, a shrunken partition).
 
 use super::retired::Slots;
 use super::{OpenError, retired};
@@ -33,7 +33,7 @@ use windrow_geometry::{Redundancy, ZoneMap};
 use windrow_io::MemberIo;
 use windrow_types::{MemberId, Uuid};
 
-/// The valid superblocks of one member.
+/// Valid superblocks of one member.
 fn slots_of(
     io: &mut dyn MemberIo,
     member: MemberId,
@@ -69,29 +69,29 @@ fn slots_of(
     valid
 }
 
-/// The superblock that rules.
+/// The ruling superblock.
 pub(super) struct Ruling {
-    /// As it was found.
+    /// As found.
     pub(super) found: Superblock,
-    /// As it is used: its member table says `Absent` for every member that must not be used.
+    /// As used: its member table has `Absent` for every member that must not be used.
     pub(super) superblock: Superblock,
-    /// Members in use whose own copy is one generation behind: a crash cut its writing short. They
-    /// get it before a further generation begins, so that no member in use is ever more than one
-    /// behind.
+    /// Members in use that are one generation behind because a crash cut its writing short. They
+    /// are updated before the next generation begins, so that no member in use is ever more than
+    /// one behind.
     pub(super) lagging: Vec<MemberId>,
-    /// Devices in the place of a member that are not used, and why.
+    /// Devices in a member's slot that are not used, with the reason.
     pub(super) notes: Vec<String>,
-    /// Journal devices that may be read although they are not in service, as a bit mask.
+    /// Bit mask of journal devices that may be read although they are not in service.
     pub(super) retired: u64,
 }
 
-/// What members bore when they could still be read, in the attempts of one start.
+/// Superblocks of members while they were readable, in the attempts of one start.
 #[derive(Default)]
 pub(super) struct Remembered(Vec<Slots>);
 
 impl Remembered {
-    /// Adds what is known of members in the mask `failing` that can not be read any more, and keeps
-    /// what was read now.
+    /// Adds the remembered superblocks of members in the mask `failing` that are unreadable now,
+    /// and remembers what was read.
     fn complete(&mut self, slots: &mut Vec<Slots>, failing: u64) {
         let is_read = |slots: &[Slots], member: MemberId| {
             slots.iter().any(|of| of.0 == member && !of.1.is_empty())
@@ -106,13 +106,13 @@ impl Remembered {
     }
 }
 
-/// Finds the superblock that rules.
+/// Finds the ruling superblock.
 pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Ruling, OpenError> {
     newest_without(io, options, 0, &mut Remembered::default())
 }
 
-/// The same. Members in the mask `failing` are there, but can not be used. What they bear says what
-/// rules all the same: if the others have been away, it is on record there alone.
+/// As [`newest`]. Members in the mask `failing` are present but unusable. Their superblocks still
+/// count for the choice: if the others were absent, only these have that recorded.
 pub(super) fn newest_without(
     io: &mut dyn MemberIo,
     options: &OpenOptions,
@@ -134,8 +134,8 @@ pub(super) fn newest_without(
         .iter()
         .filter_map(|of| Some((of.0, retired::newest_of(of)?.clone())))
         .collect();
-    // Newer software was here. What it left in other slots is of a time before that, and must not
-    // be taken for the present.
+    // Newer software wrote here. Other slots have older content, which must not be taken for the
+    // present.
     if let Some(newer) = newer {
         return Err(newer);
     }
@@ -155,8 +155,8 @@ pub(super) fn newest_without(
     {
         return Err(OpenError::DifferentPools(newest.pool, other.pool));
     }
-    // (The index in a device's own copy may be an old one: a spare keeps it until it bears the
-    // generation that gave it a member's place.)
+    // The index in a device's own copy may be stale: a spare keeps it until it has the generation
+    // that gave it a member's slot.
     let mut notes = Vec::new();
     found.retain(|(member, superblock)| {
         if failing >> member.0 & 1 == 1 {
@@ -176,7 +176,7 @@ pub(super) fn newest_without(
     });
     for (member, superblock) in &found {
         let record = &newest.members[member.index()];
-        // Of this history: the same generation to the byte, or the one that it says it followed.
+        // Of this history: the identical generation, or the one that it names as its parent.
         let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
         let current = same
             || (superblock.generation.next() == newest.generation
@@ -185,7 +185,7 @@ pub(super) fn newest_without(
         let device = slot_state::found(record, superblock.generation, current);
         if device == Found::Apart && record.state == MemberState::Absent {
             notes.push(format!(
-                "the device of member {member} ({}) is not used: it bears generation {} of another history, this one has gone on without it since {}; what was written there since is there alone",
+                "the device of member {member} ({}) is not used: it has generation {} of another history; the pool has continued without it since generation {}; later writes to the device are on it alone",
                 superblock.member_uuid, superblock.generation, record.absent_since
             ));
         }
@@ -202,7 +202,7 @@ pub(super) fn newest_without(
         .iter()
         .fold(failing, |mask, (member, _)| mask | 1 << member.0);
     check_quorum(&newest, &present, here, failing, options)?;
-    // (What is remembered of one that is gone since does not make it readable.)
+    // A remembered superblock does not make a missing device readable.
     let is_gone = |member: &u8| !io.is_present(MemberId(*member));
     let gone = (0..io.member_count() as u8)
         .filter(is_gone)
@@ -230,7 +230,7 @@ pub(super) fn newest_without(
     })
 }
 
-/// Why a device cannot be what the pool has in its place.
+/// Reason that a device cannot have the pool's data.
 enum Unfit {
     Foreign,
     Small(String),
@@ -255,7 +255,7 @@ fn unfit(
         return Some(Unfit::Foreign);
     }
     let size = io.size(member);
-    // Block devices may differ by a little that nothing lies on.
+    // Block devices may differ by a little unused space.
     if size >= newest.members[member.index()].size_bytes {
         return None;
     }
@@ -267,7 +267,7 @@ fn unfit(
     (size < needed).then(|| Unfit::Small(format!("it has {size} bytes, the pool needs {needed}")))
 }
 
-/// True if the table has this device in this place.
+/// True if the table has this device in this slot.
 fn names(superblock: &Superblock, member: MemberId, uuid: Uuid) -> bool {
     superblock
         .members
@@ -275,7 +275,7 @@ fn names(superblock: &Superblock, member: MemberId, uuid: Uuid) -> bool {
         .is_some_and(|record| record.uuid == uuid)
 }
 
-/// Records who is there and who is not. Only a start that may write takes members back.
+/// Records present and absent members. Only a writable start takes members back.
 fn note_start(superblock: &mut Superblock, there: &[Found], read_only: bool) {
     let generation = superblock.generation.next();
     let newest = superblock.checkpoints[0].map_or(0, |root| root.id);
@@ -285,15 +285,15 @@ fn note_start(superblock: &mut Superblock, there: &[Found], read_only: bool) {
         } else {
             *found
         };
-        // No start of a pool is refused for what one member is.
+        // The state of one member never refuses a start.
         let _: Result<bool, _> =
             slot_state::change(record, Change::Start(found), newest, generation);
     }
 }
 
-/// The newest generation. If members hold different ones of the same number, they were written by
-/// sides that did not see each other: the one whose table calls all holders of the others absent,
-/// or has others in their place, is the one that went on; if there is none, nobody can tell.
+/// The newest generation. If members hold different ones of the same number, two sides wrote them
+/// without each other. The one that continued has a table that calls all holders of the others
+/// absent, or has other devices in their slots. If there is none, the choice is impossible.
 fn ruling(found: &[(MemberId, Superblock)]) -> Result<Option<Superblock>, OpenError> {
     let Some(generation) = found.iter().map(|(_, s)| s.generation).max() else {
         return Ok(None);
@@ -343,7 +343,7 @@ fn check_quorum(
     failing: u64,
     options: &OpenOptions,
 ) -> Result<(), OpenError> {
-    // Devices that hold nothing but a journal have no vote.
+    // Journal-only devices have no vote.
     let votes = |member: usize| newest.journals.devices() >> member & 1 == 0;
     let has_place =
         |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
@@ -369,9 +369,9 @@ fn check_quorum(
     })
 }
 
-/// A pool that was not shut down is started without its journal devices only if their loss is on
-/// record: what was promised may be there and nowhere else. (One that is whole and can not be
-/// written is `retired`, and can be read.)
+/// Refuses to start a pool that was not shut down without its journal devices, unless their loss is
+/// recorded. Durable data may be on them alone. (A whole device that fails writes is `retired`, and
+/// is read.)
 fn check_journal_devices(
     newest: &Superblock,
     (present, found): (&[bool], &[(MemberId, Superblock)]),
@@ -392,8 +392,7 @@ fn check_journal_devices(
     {
         return Ok(None);
     }
-    // One that is there, and does not count, is an old copy of the device as far as anybody can
-    // tell.
+    // A present device that does not count is a stale copy as far as can be known.
     let old = |m: usize| {
         found
             .iter()
@@ -406,7 +405,7 @@ fn check_journal_devices(
             || format!("{m} ({uuid})"),
             |own| {
                 format!(
-                    "{m} ({uuid}; what is there is of generation {own}, the pool of {})",
+                    "{m} ({uuid}; it has generation {own}, the pool {})",
                     newest.generation.0
                 )
             },
@@ -415,15 +414,15 @@ fn check_journal_devices(
     let which = expected.iter().map(describe).collect::<Vec<_>>().join(", ");
     if options.discard_journal {
         return Ok(Some(format!(
-            "the journal devices {which} are given up: what had been promised to be durable and was on them alone is lost"
+            "the journal devices {which} are discarded: durable writes that were on them alone are lost"
         )));
     }
     Err(OpenError::JournalMissing { which })
 }
 
-/// A journal device is replaced, while the pool is not open, only if nothing can be on it alone:
-/// the pool was shut down, or another device is whole. (Its loss may be on record, and the log may
-/// not have what it had promised: only a start can tell.)
+/// Allows replacing a journal device of a closed pool only if the pool was shut down or another
+/// device is whole. Otherwise the device may have the only copy. (Its loss may be recorded while
+/// the log lacks its durable records: only a start can decide that.)
 pub(super) fn check_journal_device_replaced(
     ruling: &Ruling,
     member: MemberId,

@@ -1,5 +1,5 @@
-//! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other
-//! columns.
+//! Verified sequential reads for recovery: direct if the bytes verify, else reconstructed from the
+//! other columns.
 
 use crate::ends::{Ends, find_ends};
 use crate::limits::UNREAD;
@@ -14,7 +14,7 @@ use windrow_geometry::{Column, JournalArea, ZoneMap};
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
 use windrow_types::{AddressCodec, BLOCK_SIZE, MemberId, PoolUuid, SegmentId};
 
-/// Reads for recovery.
+/// Reader of batches, pages and journal copies.
 pub(super) struct Reader<'a> {
     pub(super) io: &'a mut dyn MemberIo,
     pub(super) zones: &'a ZoneMap,
@@ -22,34 +22,34 @@ pub(super) struct Reader<'a> {
     pub(super) buffers: &'a BufPool,
     pub(super) online: Vec<bool>,
     pub(super) pool: PoolUuid,
-    /// Journal devices that are not in service and may be read, as a bit mask; and whether they
+    /// Bit mask of journal devices that are not in service and may be read, and a flag that they
     /// are.
     pub(super) retired: u64,
     pub(super) reads_retired: bool,
-    /// A header was looked for where too many columns can not be read to say that there is none.
+    /// Set if a header was searched where too many columns are unreadable to rule it out.
     pub(super) is_blind: bool,
     /// Blocks read ahead, by member and offset.
     ahead: BTreeMap<(MemberId, u64), Buf>,
 }
 
-/// Chunks whose ends are read ahead.
+/// Number of chunks whose ends are read ahead.
 const CHUNKS_AHEAD: usize = 64;
 
-/// A member of which so many blocks in a row can not be read is not asked for each one that
-/// follows: every one may take it seconds to refuse.
+/// Number of unreadable blocks in a row after which a member is not asked for the following ones:
+/// each may take seconds to fail.
 const BLOCKS_TRIED: usize = 16;
 
-/// Rows of which all columns are read at once where headers are looked for.
+/// Number of rows whose columns are read at once in a search for headers.
 const RUN_ROWS: usize = 64;
 
-/// All columns of rows that follow each other.
+/// All columns of consecutive rows.
 struct Run {
     rows: Range<u32>,
     columns: Vec<Option<Buf>>,
 }
 
 impl Run {
-    /// The blocks of a row; `None` if it is not one of these, or not all of them could be read.
+    /// Blocks of a row; `None` if it is outside of the run, or a block of it is unreadable.
     fn of(&self, row: u32) -> Option<Vec<Option<&[u8]>>> {
         let at = row
             .checked_sub(self.rows.start)
@@ -69,8 +69,8 @@ impl Run {
     }
 }
 
-/// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by
-/// redundancy.
+/// A power cut (of a simulated machine) ends recovery at once; redundancy handles every other
+/// fault.
 fn fatal(error: &MemberError) -> bool {
     error.kind == MemberErrorKind::PowerCut
 }
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `rows` rows of a column; `None` if the member is absent or fails.
+    /// Reads `rows` rows of a column; `None` if the member is absent or fails.
     pub(super) fn column(
         &mut self,
         segment: SegmentId,
@@ -118,9 +118,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All columns of a run of rows. A block that can not be read is [`UNREAD`] in a column of
-    /// which others can: rows are rebuilt one by one, and a bad sector in one of them takes nothing
-    /// from the others.
+    /// Reads all columns of a run of rows. An unreadable block is [`UNREAD`] in a column that is
+    /// otherwise readable. Rows are reconstructed one by one, so that a bad sector in one of them
+    /// does not affect the others.
     pub(super) fn all_columns(
         &mut self,
         segment: SegmentId,
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         Ok(columns)
     }
 
-    /// One block of a column, everything tried that it may be until `good` accepts it.
+    /// Reads one block of a column: tries every reconstruction until `good` accepts one.
     pub(super) fn rebuilt(
         &mut self,
         segment: SegmentId,
@@ -180,9 +180,9 @@ impl<'a> Reader<'a> {
         Ok(search(&shape, usize::from(column.0), &columns, &mut out, good).then_some(out))
     }
 
-    /// The header of the batch at (segment, row) that `fits`, and the block it is in. A copy that
-    /// missed its write may still bear a valid header of the segment's former life: then the other
-    /// columns are asked.
+    /// Header of the batch at (segment, row) that `fits`, with its block. A copy that missed its
+    /// write may still have a valid header of an earlier incarnation of the segment: then the
+    /// header is reconstructed.
     pub(super) fn header(
         &mut self,
         segment: SegmentId,
@@ -210,9 +210,9 @@ impl<'a> Reader<'a> {
         Ok(found.zip(block))
     }
 
-    /// Every header at (segment, row) that `fits`, as it is and rebuilt, each with the block that
-    /// it is in: where the first column missed a write, it bears one of a former life of the
-    /// segment that verifies as well.
+    /// Every header at (segment, row) that `fits`, direct and reconstructed, each with its block. A
+    /// first column that missed a write has a header of an earlier incarnation that verifies as
+    /// well.
     pub(super) fn all_headers(
         &mut self,
         segment: SegmentId,
@@ -243,9 +243,9 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt.
-    /// With `thorough` one that bears something else is, too: it may have missed its write. Rows
-    /// that follow each other are rebuilt from one read of each column.
+    /// Headers that `fit` at any of these rows. An absent or failing first column is reconstructed.
+    /// With `thorough` one with other content is reconstructed as well, as it may have missed its
+    /// write. Consecutive rows are reconstructed from one read of each column.
     pub(super) fn headers(
         &mut self,
         segment: SegmentId,
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
             let mut frame = block.as_ref().and_then(|block| decode(block));
             self.is_blind |= block.is_none() && self.zones.shape(segment).tolerance() == 0;
             if frame.is_none() && (block.is_none() || thorough) {
-                // (Columns lie on other members in the next chunk.)
+                // Columns are on other members in the next chunk.
                 let chunk_end = self.zones.shape(segment).chunk_end(*row);
                 let following = rows[at..]
                     .iter()
@@ -290,8 +290,8 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// As [`Self::rebuilt`], of the first column; so many rows from this one on are read at once if
-    /// `run` does not have it.
+    /// As [`Self::rebuilt`], for the first column. Reads up to `rows` rows from this one on at once
+    /// if `run` does not have it.
     fn rebuilt_in(
         &mut self,
         run: &mut Run,
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
                 columns: self.all_columns(segment, row, following)?,
             };
         }
-        // Where something can not be read, what can is told from it row by row.
+        // If a block of the run is unreadable, its rows are read one by one.
         match run.of(row) {
             None => self.rebuilt(segment, Column(0), row, good).map(drop),
             Some(blocks) => {
@@ -317,8 +317,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads single blocks, overlapping; hands them over in order, `None` for one that can not be
-    /// read.
+    /// Reads single blocks, overlapping, and passes them on in order; `None` for an unreadable one.
     pub(super) fn read_blocks(
         &mut self,
         wanted: &[(SegmentId, Column, u32)],
@@ -357,8 +356,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the blocks that full batches of the next chunks would have their ends in, all at once:
-    /// following a chain is otherwise a wait for one block after another.
+    /// Reads the blocks in which full batches of the next chunks would have their ends, all at
+    /// once. Otherwise following a chain waits for one block after another.
     fn look_ahead(&mut self, segment: SegmentId, row: u32) -> Result<(), MemberError> {
         let shape = *self.zones.shape(segment);
         let (member, offset) = self.zones.locate(segment).address(row, Column(0));
@@ -389,12 +388,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Drops what was read ahead: it is not true any more when something has been written.
+    /// Drops the read-ahead blocks: they are stale after a write.
     pub(super) fn forget(&mut self) {
         self.ahead.clear();
     }
 
-    /// One block, from what was read ahead if it is there.
+    /// Reads one block, from the read-ahead if it is there.
     fn block(
         &mut self,
         segment: SegmentId,
@@ -415,7 +414,7 @@ impl<'a> Reader<'a> {
         decode_batch(ends.head(), ends.tail(), &self.pool, segment, row).ok()
     }
 
-    /// Head and tail of a batch whose header is known, `first` being the block that it is in.
+    /// Reads head and tail of a batch whose header is known; `first` is the header's block.
     pub(super) fn ends(
         &mut self,
         frame: &HeaderFrame,
@@ -441,7 +440,7 @@ impl<'a> Reader<'a> {
         Ok(find_ends(&pool, frame, &columns))
     }
 
-    /// The head blocks; they can reach into further columns when a batch is short.
+    /// Reads the head blocks; in a short batch they extend into further columns.
     fn head(&mut self, frame: &HeaderFrame, first: Buf) -> Result<Option<Vec<u8>>, MemberError> {
         let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
         let mut head = Vec::with_capacity(frame.head_blocks as usize * BLOCK_SIZE);
@@ -458,7 +457,7 @@ impl<'a> Reader<'a> {
         Ok(Some(head))
     }
 
-    /// The entries that the head of a batch tells by itself: for the list of what is lost.
+    /// Entries in the head of a batch alone: for the list of losses.
     pub(super) fn head_entries(&mut self, frame: &HeaderFrame) -> Result<Vec<Entry>, MemberError> {
         let (segment, row) = (frame.header.segment, frame.header.row);
         let Some((_, block)) = self.header(segment, row, |f| f == frame)? else {
@@ -470,7 +469,7 @@ impl<'a> Reader<'a> {
             .unwrap_or_default())
     }
 
-    /// Checkpoint pages, in the order asked; `None` where a page can not be verified.
+    /// Reads checkpoint pages, in the order asked; `None` for a page that does not verify.
     pub(super) fn pages(
         &mut self,
         pointers: &[PagePointer],
@@ -532,14 +531,14 @@ impl<'a> Reader<'a> {
         Some((segment, column, row))
     }
 
-    /// Journal devices that may be read although they are not in service. One that this very start
-    /// has found `failing` was in service until now: what it promised is on record nowhere else, so
-    /// nobody would miss it, and it is read in any case.
+    /// Sets the journal devices that may be read although they are not in service. One that this
+    /// start found `failing` was in service until now. Its durable records are recorded nowhere
+    /// else, so nothing would miss them: it is always read.
     pub(super) fn read_retired_of(&mut self, retired: u64, failing: u64) {
         (self.retired, self.reads_retired) = (retired, retired & failing != 0);
     }
 
-    /// The first bytes of each copy of a chunk of the journal; `None` for one that can not be read.
+    /// First bytes of each copy of a journal chunk; `None` for an unreadable one.
     pub(super) fn journal_copies(
         &mut self,
         area: &JournalArea,
@@ -565,11 +564,11 @@ impl<'a> Reader<'a> {
         for (mut item, copy) in items.into_iter().zip(names) {
             match item.result {
                 Ok(()) => copies[copy] = Some(item.buf),
-                // (One that is gone would seem to have no records.)
+                // A missing device would look as if it had no records.
                 Err(error) if fatal(&error) || error.kind == MemberErrorKind::Gone => {
                     return Err(error);
                 }
-                // A bad sector takes no more with it than its own block.
+                // A bad sector affects only its own block.
                 Err(_) if self.block_by_block(item.member, item.offset, &mut item.buf)? => {
                     copies[copy] = Some(item.buf)
                 }
@@ -579,8 +578,8 @@ impl<'a> Reader<'a> {
         Ok(copies)
     }
 
-    /// Reads single blocks; what can not be read is [`UNREAD`]. False if nothing could be, of all
-    /// or of the first [`BLOCKS_TRIED`].
+    /// Reads single blocks; unreadable ones become [`UNREAD`]. False if all of them, or the first
+    /// [`BLOCKS_TRIED`], are unreadable.
     fn block_by_block(
         &mut self,
         member: MemberId,
@@ -602,7 +601,7 @@ impl<'a> Reader<'a> {
         Ok(some)
     }
 
-    /// Reads bytes as they are at this moment. False if they can not be read.
+    /// Reads bytes past the read-ahead. False if they are unreadable.
     pub(super) fn read_again(
         &mut self,
         member: MemberId,
@@ -615,7 +614,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Writes. A member that fails is left out, and the start begins anew.
+    /// Writes. A member that fails is left out, and recovery restarts.
     pub(super) fn write(
         &mut self,
         member: MemberId,

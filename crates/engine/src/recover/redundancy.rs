@@ -1,5 +1,5 @@
-//! Redundancy of accepted batches: whole verification of what may be torn, and completion of what
-//! is not fully there.
+//! Redundancy of accepted batches: verification of batches that may be torn, and completion of
+//! those with missing parts.
 
 use super::OpenError;
 use super::chain::Taken;
@@ -12,9 +12,9 @@ use windrow_format::batch::DecodedBatch;
 use windrow_geometry::Column;
 use windrow_io::Buf;
 
-/// Looks at every byte of a batch whose head and tail verify: `Unverified` if a payload block can
-/// not be had, directly or rebuilt; else whether all columns are on their members as they should
-/// be, redundancy included.
+/// Verifies every byte of a batch whose head and tail verify. Returns `Unverified` if a payload
+/// block is unreadable, directly and by reconstruction; else whether all columns are correct on
+/// their members, redundancy included.
 pub(super) fn verify_payload(
     reader: &mut Reader<'_>,
     batch: &DecodedBatch,
@@ -36,7 +36,7 @@ pub(super) fn verify_payload(
     })
 }
 
-/// All columns as they must be, from those that were read.
+/// Correct content of all columns, from those that were read.
 fn whole_columns(
     reader: &Reader<'_>,
     batch: &DecodedBatch,
@@ -51,9 +51,9 @@ fn whole_columns(
     Some(columns)
 }
 
-/// Makes the accepted batches above the flushed numbers fully redundant again: every part that is
-/// missing or differs from what it must be is written with exactly the bytes that the batch had
-/// from the start. Returns how many were not.
+/// Restores full redundancy of the accepted batches above the flushed numbers. Every part that is
+/// missing or differs is written with exactly the bytes that the batch had originally. Returns the
+/// number of batches that were incomplete.
 pub(super) fn complete<'t>(
     reader: &mut Reader<'_>,
     batches: impl Iterator<Item = &'t Taken>,

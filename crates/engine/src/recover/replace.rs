@@ -1,9 +1,9 @@
-//! A new device takes the place of a member, while the pool is not open.
+//! Replacement of a member's device while the pool is closed.
 //!
-//! The new device gets its label and the next superblock generation first, then all members in use
-//! get that generation, in which the new one is *rebuilding* and has everything to come. Whatever
-//! prefix of this a crash leaves, the next start finds a superblock that it may follow: the new
-//! generation names the one before it, which the others bear.
+//! The new device gets its label and the next superblock generation first. Then all members in use
+//! get that generation, in which the new one is *rebuilding* and lacks everything. After a crash at
+//! any point the next start finds a superblock that it may follow. The new generation names its
+//! predecessor, which the others have.
 
 use super::{OpenError, quorum};
 use crate::member::superblock_image;
@@ -17,10 +17,10 @@ use windrow_io::{BufPool, MemberIo};
 use windrow_types::{MemberId, Uuid};
 
 impl Engine {
-    /// Puts the device that `io` has in the place of `member` into the pool, under the identifier
-    /// `uuid`; its old superblocks, if it has any, must have been erased, and where
-    /// [`crate::api::MemberStatus::power_safe`] was it must be power-safe. It is rebuilt when the
-    /// pool is opened.
+    /// Adds the device that `io` has in the slot of `member` to the pool, under the identifier
+    /// `uuid`. Its old superblocks, if any, must have been erased. Where
+    /// [`crate::api::MemberStatus::power_safe`] was set it must be power-safe. It is rebuilt when
+    /// the pool is opened.
     ///
     /// # Errors
     /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no
@@ -49,21 +49,21 @@ impl Engine {
             return Err(OpenError::Damage(format!("there is no member {member}")));
         };
         if record.state == MemberState::Spare {
-            // It would be a member in use without a place in any zone, and no later growth would
+            // It would be a member in use without a slot in any zone, and no later growth would
             // give it one.
             return Err(OpenError::Damage(format!(
-                "member {member} is a spare: it has no place that another device could take"
+                "member {member} is a spare: it has no slot that another device could take"
             )));
         }
         if size < needed {
             return Err(OpenError::Damage(format!(
-                "the device has {size} bytes, the place needs {needed}"
+                "the device has {size} bytes, the slot needs {needed}"
             )));
         }
         let generation = superblock.generation.next();
         let size_bytes = size.min(record.size_bytes.max(needed));
-        // What the start found of the others is part of the new generation; members that come back
-        // wait for the next start.
+        // The new generation includes what the start found about the others; returning members wait
+        // for the next start.
         for (record, judged) in superblock
             .members
             .iter_mut()
@@ -71,16 +71,15 @@ impl Engine {
         {
             let in_use = matches!(record.state, MemberState::Online | MemberState::Rebuilding);
             if in_use && matches!(judged.state, MemberState::Absent | MemberState::Rebuilding) {
-                // It is not there, or it is there and has missed something: the next start sees to
-                // it.
+                // It is missing, or it is present and has missed something: the next start decides.
                 let was_online = record.state == MemberState::Online;
                 let state = if was_online {
                     MemberState::Absent
                 } else {
                     judged.state
                 };
-                // One that was online has left now: else what it bears would seem to be newer than
-                // that, and of another history.
+                // One that was online has left now. Otherwise its content would look newer than its
+                // leaving, and of another history.
                 let absent_since = if was_online {
                     generation
                 } else {
@@ -117,8 +116,8 @@ impl Engine {
         let mut bytes = label.encode();
         bytes.resize(LABEL_BYTES, 0);
         io.write(member, LABEL_OFFSET, &bytes)?;
-        // Before any superblock: devices are found by their labels, so a member must not be on
-        // record whose device has none.
+        // Before any superblock: devices are found by their labels, so no member may be recorded
+        // whose device has none.
         io.flush(member)?;
         let in_use = |m: &MemberId| {
             io.is_present(*m)

@@ -1,14 +1,15 @@
-//! Replay: P, and the effect of the batches after the checkpoint on the tables.
+//! Replay: the recovery point, and the effect of the batches after the checkpoint on the tables.
 //!
-//! 1 `chain.rs` collects the batches that count. 2 P is the highest order such that every order up
-//!   to it is in the checkpoint, in such a batch, or void by a fence. 3 What was durable and is not
-//!   there is damage: recovery stops with the list.
-//! 4 User entries with orders up to P take effect in ascending order, whatever their stream; then
-//!   the moves in the order of their stream, each only if the map still shows its old place and no
-//!   replayed entry of its block is newer than its birth.
+//! 1. `chain.rs` collects the valid batches.
+//! 2. The recovery point is the highest LSN without a gap before it: every LSN up to it is in the
+//!    checkpoint, in such a batch, or void.
+//! 3. Durable operations that are missing are damage: recovery stops with the list.
+//! 4. User entries with LSNs up to the recovery point take effect in ascending order, whatever
+//!    their stream. Then the moves do, in the order of their stream. A move applies only if the map
+//!    still has its old address and no replayed entry of its block is newer than its birth.
 //!
-//! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves
-//! are held, at most [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user
+//! Batches are applied one at a time, and their entries are not kept. Only the blocks of moves are
+//! held, at most [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user
 //! entries.
 
 use super::chain::{Chains, Taken, closed_positions, collect, lsns_of, refuse_damage};
@@ -29,27 +30,27 @@ use windrow_types::{
     VolumeId,
 };
 
-/// Where a pool goes on.
+/// Positions at which a pool continues.
 pub(super) struct Restart {
-    /// P.
+    /// Recovery point.
     pub(super) accepted: Lsn,
-    /// What of it the log has: the rest is in the journal only.
+    /// Last LSN that the log has; LSNs above it are in the journal only.
     pub(super) covered: Lsn,
     pub(super) next_lsn: Lsn,
     pub(super) last_seq: [BatchSeq; MAX_STREAMS],
     pub(super) positions: [StreamPosition; MAX_STREAMS],
 }
 
-/// What replay found.
+/// Result of replay.
 pub(super) struct Outcome {
     pub(super) restart: Restart,
-    /// The chains: those of their batches that are incomplete are to be completed.
+    /// The chains; their incomplete batches are to be completed.
     pub(super) chains: Chains,
     /// The journal.
     pub(super) journal: journal::Found,
-    /// What only the journal has.
+    /// Operations that only the journal has.
     pub(super) readmitted: Vec<journal::Readmitted>,
-    /// The chain of the checkpoint's own batches ends in damage.
+    /// True if the chain of the checkpoint stream ends in damage.
     pub(super) checkpoint_broken: bool,
 }
 
@@ -73,7 +74,7 @@ pub(super) fn replay(
     );
     let (mut journal, mut lsns) = read_journal(reader, superblock, root, &log, &mut chains)?;
     if lsns.passed < chains.durable.through && reader.retired != 0 && !reader.reads_retired {
-        // Something that was durable is not there: devices that have left may have it.
+        // Something durable is missing: devices that have left may have it.
         reader.reads_retired = true;
         (journal, lsns) = read_journal(reader, superblock, root, &log, &mut chains)?;
     }
@@ -82,7 +83,10 @@ pub(super) fn replay(
             .filter(|m| reader.retired >> m & 1 == 1)
             .map(|m| m.to_string())
             .collect();
-        report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
+        report.notes.push(format!(
+            "journal devices out of service were read ({}): the log lacked their durable writes",
+            which.join(", ")
+        ));
     }
     refuse_newer_epoch(superblock, &journal)?;
     let FoundLsns {
@@ -90,11 +94,11 @@ pub(super) fn replay(
         passed,
         next_lsn,
     } = lsns;
-    // Whoever gives up a lost journal gives up what it had promised; what the log had promised
-    // stays.
+    // Discarding a lost journal gives up its durable records. Durable records in the log stay
+    // required.
     let passed = if discard_journal && chains.durable.through > passed {
         report.notes.push(format!(
-            "the journal is given up: operations {} to {} were promised to be durable and are lost",
+            "the journal is discarded: operations {} to {} were durable and are lost",
             passed.next(),
             chains.durable.through
         ));
@@ -104,7 +108,7 @@ pub(super) fn replay(
     };
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.lsn, covered, &chains, tables)?;
-    // (Every volume is there, and has its size: blocks without a home were deleted, or cut off.)
+    // Every volume is in the tables with its size: blocks without one were deleted or cut off.
     let readmitted = journal
         .apply(
             superblock,
@@ -117,8 +121,8 @@ pub(super) fn replay(
     let mut positions = closed_positions();
     let mut last_seq = [BatchSeq(0); MAX_STREAMS];
     report.void_lsns = void_lsns(superblock, &chains, covered);
-    // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that
-    // stream goes on elsewhere.
+    // Only the checkpoint stream gets here with damage. The segments after it are in use, so that
+    // stream continues elsewhere.
     let checkpoint_broken = chains
         .damage(chains.of(STREAM_CHECKPOINT), passed)
         .is_some();
@@ -130,7 +134,7 @@ pub(super) fn replay(
             last_seq[chain.stream] = BatchSeq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
             positions[chain.stream].seq = last_seq[chain.stream].next();
         } else {
-            // A successor that was promised but is in no batch yet is free again.
+            // A reserved successor that no batch names yet is free again.
             positions[chain.stream] = StreamPosition {
                 next_segment: SegmentId::NONE,
                 ..chain.next
@@ -161,24 +165,24 @@ pub(super) fn replay(
     })
 }
 
-/// An epoch is durable in the superblocks of all members in use before its first record is written:
-/// where a record is of one that no superblock knows, those are lost. Without them the pool would
-/// silently be what it was before, and the new epoch would have the number, and the orders, of the
-/// one that is lost.
+/// Refuses a journal with a record of an unknown epoch. An epoch is durable in the superblocks of
+/// all members in use before its first record is written, so those superblocks are lost. A start
+/// without them would silently roll the pool back, and the new epoch would reuse the number and the
+/// LSNs of the lost one.
 fn refuse_newer_epoch(superblock: &Superblock, journal: &journal::Found) -> Result<(), OpenError> {
     let (known, found) = (superblock.epoch, journal.highest_epoch);
     if found <= known {
         return Ok(());
     }
     let text = format!(
-        "the journal bears a record of epoch {found}, but no superblock is newer than epoch {known}"
+        "the journal has a record of epoch {found}, but no superblock is newer than epoch {known}"
     );
     Err(OpenError::Damage(format!(
-        "{text}: the newest superblocks are lost, and what was written since is not known"
+        "{text}: the newest superblocks are lost, and later writes are unknown"
     )))
 }
 
-/// Reads the journal; what its records say was durable joins what is known to be.
+/// Reads the journal and adds the durability claims of its records.
 fn read_journal(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
@@ -192,8 +196,8 @@ fn read_journal(
             .durable
             .claim(superblock, epoch, &[BatchSeq(0); MAX_STREAMS], durable);
     }
-    // Behind what the log has without a gap only the journal counts: it lists everything that was
-    // promised there, and replay takes one or the other.
+    // After the gapless part of the log only the journal counts: it lists every durable operation
+    // there, and replay takes one or the other.
     let within = if journal.records.is_empty() {
         Lsn(u64::MAX)
     } else {
@@ -203,17 +207,18 @@ fn read_journal(
     Ok((journal, lsns))
 }
 
-/// What the orders that are there say.
+/// LSNs found in batches and records.
 struct FoundLsns {
-    /// P: the last order that is in effect.
+    /// Recovery point: the last LSN in effect.
     accepted: Lsn,
-    /// P and what a fence skipped right behind it: orders that were never used are not missing.
+    /// Recovery point and the LSNs that a fence skipped right after it: unused LSNs are not
+    /// missing.
     passed: Lsn,
-    /// The first order of the new epoch.
+    /// First LSN of the new epoch.
     next_lsn: Lsn,
 }
 
-/// Batches count with orders that begin at or below `within`.
+/// Collects LSNs; those of a batch count if they begin at or below `within`.
 fn found_lsns(
     superblock: &Superblock,
     root: &CheckpointRoot,
@@ -221,7 +226,7 @@ fn found_lsns(
     records: &[journal::Record],
     within: Lsn,
 ) -> FoundLsns {
-    // First, last, and whether something is in it.
+    // First, last, and whether there is an operation in it.
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     let mut seen = root.lsn.0;
     for fence in &superblock.fences {
@@ -248,7 +253,7 @@ fn found_lsns(
         }
     }
     ranges.sort_unstable();
-    // What a fence skipped is passed over, and is no end: nothing of it is in effect.
+    // LSNs that a fence skipped are passed over. They are no end, as none of them is in effect.
     let (mut passed, mut accepted) = (root.lsn.0, root.lsn.0);
     for (first, last, content) in ranges {
         if first > passed + 1 {
@@ -268,7 +273,7 @@ fn found_lsns(
     }
 }
 
-/// Orders in batches that count for nothing there.
+/// Number of LSNs in batches that are void there.
 fn void_lsns(superblock: &Superblock, chains: &Chains, covered: Lsn) -> u64 {
     let of_batch = |batch: &Taken| -> u64 {
         let through = batches_through(superblock, batch.epoch).min(covered).0;
@@ -281,7 +286,7 @@ fn void_lsns(superblock: &Superblock, chains: &Chains, covered: Lsn) -> u64 {
     chains.users().map(of_batch).sum()
 }
 
-/// Newest replayed order of the blocks that moves touch.
+/// Newest replayed LSN of the blocks that moves touch.
 type Newest = HashMap<u64, Lsn, FxBuildHasher>;
 
 fn apply(
@@ -328,9 +333,9 @@ fn apply(
     Ok(())
 }
 
-/// The batches of one epoch in a stream of users, as far as replay has come in them. Orders ascend
-/// in them; where a new epoch begins they need not: a start may put orders into the log again that
-/// void batches of the stream have, too.
+/// Batches of one epoch in a user stream, from the replay position on. LSNs ascend within an epoch.
+/// They need not ascend into the next one: a start may readmit LSNs that void batches of the stream
+/// have as well.
 struct Head<'c> {
     left: std::slice::Iter<'c, Taken>,
     batch: Option<(&'c Taken, DecodedBatch)>,
@@ -338,7 +343,7 @@ struct Head<'c> {
 }
 
 impl Head<'_> {
-    /// The first order of the entry that is next, after reading the next batch if need be.
+    /// First LSN of the next entry; reads the next batch if necessary.
     fn order(&mut self, reader: &mut Reader<'_>) -> Result<Option<Lsn>, OpenError> {
         loop {
             let Some((_, batch)) = &self.batch else {
@@ -360,12 +365,12 @@ impl Head<'_> {
     }
 }
 
-/// Tells of an entry: its batch, as it was found and decoded, the entry, its order.
+/// Callback with an entry: its batch as found and as decoded, the entry, its LSN.
 type EachEntry<'f> =
     &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Lsn) -> Result<(), OpenError>;
 
-/// Goes through the entries of all streams of users in ascending order, with one batch of each
-/// stream and epoch in memory. Of equal orders those of the older epoch come first.
+/// Visits the entries of all user streams in ascending order, with one batch of each stream and
+/// epoch in memory. Of equal LSNs those of the older epoch come first.
 fn for_user_entries(
     reader: &mut Reader<'_>,
     chains: &Chains,
@@ -404,7 +409,7 @@ fn for_user_entries(
     }
 }
 
-/// Batches in runs of at most `at_once` moves (but at least one batch).
+/// Batches in runs of at most `at_once` moves, but of at least one batch.
 fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken]> {
     let mut groups = Vec::new();
     let (mut first, mut moves) = (0, 0);
@@ -421,7 +426,7 @@ fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken
     groups
 }
 
-/// What the map shows for an entry with payload, or a reference; a hole for one without.
+/// Map entry of an entry with payload, or of a reference; a hole for one without.
 pub(super) fn shown(
     codec: &AddressCodec,
     batch: &DecodedBatch,
@@ -460,7 +465,7 @@ pub(super) fn shown(
     }
 }
 
-/// The place of payload of a batch.
+/// Address of a payload in a batch.
 pub(crate) fn place_in(
     codec: &AddressCodec,
     segment: SegmentId,
@@ -497,7 +502,7 @@ fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {
         };
         let now = v.map.get(arena, *lba);
         if entry.has_payload() && now.has_payload() && now.address() == *from {
-            // (Repairs do not know births.)
+            // Repairs do not know births.
             v.map
                 .replace(arena, *lba, entry.with_incarnation(now.incarnation()));
         }

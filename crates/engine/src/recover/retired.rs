@@ -1,24 +1,24 @@
-//! Journal devices that are not in service and still bear what was promised
+//! Journal devices that are not in service and still have durable records
 //! (docs/internals/journal.md, Devices that stand aside).
 //!
-//! The last device leaves, its loss goes on record, and power fails before the log has what the
-//! device had promised: then its records are there and nowhere else. Such a device is *read*, and
-//! nothing more: it is no member in use for that, it has no say in what rules, and it is looked at
-//! only if something that was durable is missed without it.
+//! The last device leaves, its loss is recorded, and power fails before the log has the device's
+//! durable records. Then they are on that device alone. Such a device is only *read*. It is no
+//! member in use, and has no vote on the ruling superblock. It is read only if something durable is
+//! missing without it.
 //!
-//! It must be known that what it bears is of this pool's own past. Its newest superblock has to be
-//! one of the ancestors of the one that rules, by content: each generation names the one before it
-//! by its hash, and members keep the last four. So a device that has gone on with another host, or
-//! with members that went their own way, is not read, whatever its generation is.
+//! Its content must be of this pool's own past. Its newest superblock must be an ancestor of the
+//! ruling one, by content. Each generation names its predecessor by hash, and members keep the last
+//! four. So a device that continued with another host, or with members that separated, is not read,
+//! whatever its generation.
 
 use std::collections::BTreeSet;
 use windrow_format::superblock::{MemberState, Superblock};
 use windrow_types::{Generation, MemberId};
 
-/// The superblocks on one device, oldest slot first.
+/// Superblocks of one device, oldest slot first.
 pub(super) type Slots = (MemberId, Vec<Superblock>);
 
-/// The newest superblock of a device.
+/// Newest superblock of a device.
 pub(super) fn newest_of(slots: &Slots) -> Option<&Superblock> {
     slots
         .1
@@ -26,7 +26,7 @@ pub(super) fn newest_of(slots: &Slots) -> Option<&Superblock> {
         .max_by_key(|superblock| superblock.generation)
 }
 
-/// The superblock that rules and those before it, as far as they are known: generation and content.
+/// The ruling superblock and its known ancestors: generation and content hash.
 fn ancestors(ruling: &Superblock, slots: &[Slots]) -> BTreeSet<(Generation, u64)> {
     let mut known = BTreeSet::from([(ruling.generation, ruling.content_hash())]);
     let (mut generation, mut hash) = (ruling.generation, ruling.parent_hash);
@@ -48,8 +48,8 @@ fn ancestors(ruling: &Superblock, slots: &[Slots]) -> BTreeSet<(Generation, u64)
     known
 }
 
-/// The journal devices that may be read although they are not in service, as a bit mask.
-/// `in_service` says which are; members in the mask `failing` are there, and can not be written.
+/// Bit mask of journal devices that may be read although they are not in service. `in_service`
+/// marks those in service; members in the mask `failing` are present and cannot be written.
 pub(super) fn readable(
     ruling: &Superblock,
     slots: &[Slots],

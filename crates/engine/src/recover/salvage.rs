@@ -1,22 +1,25 @@
-//! Emergency: the map rebuilt from the batches, for a pool whose checkpoints can not be read or
-//! whose chains are broken.
+//! Salvage: rebuilds the map from the batches, for a pool whose checkpoints are unreadable or whose
+//! chains are broken.
 //!
 //! ```text
-//! superblock quorum -> scan of all segments -> newest checkpoint, if one can be read -> newest entry of every block -> a checkpoint of it in free segments -> its root
+//! superblock quorum -> scan of all segments -> newest readable checkpoint, if any
+//!   -> newest entry of every block -> checkpoint of it in free segments -> its root
 //! ```
-//! **What it can not know.** Where a checkpoint can be read ([`base`]) it has everything up to its
-//! order, and only what came later is found in batches. Without one, trims, ranges and blocks of
-//! zeroes or ones, references to shared content, resizes and deletions are honoured as far as their
-//! records are still there. Blocks that they had freed come back with their last content, deleted
-//! volumes too, under made-up names if theirs is not known. Other blocks are not missed unless
-//! their batch is lost.
+//! **Limits.** A readable checkpoint ([`base`]) has everything up to its LSN, and only later
+//! entries come from batches. Without one, trims, ranges, constant blocks, references to shared
+//! content, resizes and deletions are honoured as far as their records exist. Otherwise freed
+//! blocks come back with their last content. Deleted volumes come back as well, under made-up names
+//! if theirs is not known. Other blocks are complete unless their batch is lost.
 //!
-//! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that
-//! stands on a new epoch and on segments in which nothing lives; it writes an ordinary checkpoint
-//! there, and when that is durable, the superblock that names it. A crash before leaves the old
-//! superblock, to which the new batches mean nothing: their epoch is far above its own
-//! ([`EPOCH_LEAP`]), and their numbers are far above those that its streams can reach
-//! ([`SEQ_LEAP`]). Then the rebuild is simply done again, or the pool is started as it is.
+//! **Phases.**
+//!
+//! 1. Everything is read; nothing is written.
+//! 2. The tables go into an engine with a new epoch and with segments without live data. It writes
+//!    an ordinary checkpoint there, and when that is durable, the superblock that names it.
+//!
+//! A crash before that leaves the old superblock, under which the new batches are ignored. Their
+//! epoch is far above its own ([`EPOCH_LEAP`]), and their numbers are above those that its streams
+//! can reach ([`SEQ_LEAP`]). Then the pool is salvaged again, or started as it is.
 
 mod base;
 mod end;
@@ -52,27 +55,26 @@ use windrow_geometry::{MAX_MEMBERS, ZoneMap};
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_types::{BatchSeq, Epoch, Lsn, MAX_STREAMS, MemberId, SegmentId, VolumeId};
 
-/// Epochs that a rebuild leaves out. If it is cut off, its batches stay where starts will write:
-/// none of them must ever reach its epoch.
+/// Number of epochs that salvage skips. After an interruption its batches stay where later starts
+/// write: no start may ever reach their epoch.
 const EPOCH_LEAP: u64 = 1 << 20;
-/// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
+/// Segments freed beyond the need of one checkpoint: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
-/// Lost blocks that are listed; the others are counted.
+/// Limit of listed lost blocks; further ones are only counted.
 const LOST_LISTED: usize = 1024;
-/// Rounds without any effect after which the writing is given up.
+/// Number of rounds without effect after which writing is abandoned.
 const IDLE_ROUNDS_MAX: u32 = 1000;
 
-/// What a rebuild does.
+/// Options of a salvage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RebuildWork {
-    /// Make the result the pool's state.
+    /// Makes the result the pool's state.
     pub write: bool,
-    /// Stand on no checkpoint although one can be read: it may be of a rebuild that missed what can
-    /// be read today.
+    /// Ignores a readable checkpoint: it may be of a salvage that missed what is readable today.
     pub without_checkpoint: bool,
 }
 
-/// Part of a rebuild.
+/// Phase of a salvage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RebuildPhase {
@@ -84,10 +86,10 @@ pub enum RebuildPhase {
     Write,
 }
 
-/// How far a rebuild is.
+/// Progress of a salvage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct RebuildProgress {
-    /// Part.
+    /// Phase.
     pub phase: RebuildPhase,
     /// Steps done (segments, batches, bytes).
     pub done: u64,
@@ -95,7 +97,7 @@ pub struct RebuildProgress {
     pub total: u64,
 }
 
-/// A volume as it was rebuilt.
+/// A salvaged volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RebuiltVolume {
     /// Id.
@@ -106,56 +108,54 @@ pub struct RebuiltVolume {
     pub size_bytes: u64,
     /// Blocks with a payload.
     pub mapped_blocks: u64,
-    /// True if name or size are not known and were made up.
+    /// True if name or size are unknown and were made up.
     pub made_up: bool,
 }
 
-/// What a rebuild found and did.
+/// Result of a salvage.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct RebuildReport {
-    /// Number of the checkpoint that it stands on, 0 if none can be read as a whole.
+    /// Number of the checkpoint used as base, 0 if none is completely readable.
     pub checkpoint: u64,
-    /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what
-    /// is missing of what was in it: more may be lost than is listed here.
+    /// The checkpoint that would be the base if all of it were readable and allowed. Its content is
+    /// unknown: more may be lost than is listed here.
     pub unread_checkpoint: Option<UnreadCheckpoint>,
-    /// Operations that were promised to be durable and are not there, in batches that are listed as
-    /// lost or in none.
+    /// Durable operations that are missing, in batches listed as lost or in none.
     pub lost_lsns: Option<LostLsns>,
-    /// Segments looked at.
+    /// Number of segments scanned.
     pub segments: u64,
-    /// Batches that count.
+    /// Number of valid batches.
     pub batches: u64,
-    /// Their entries.
+    /// Number of their entries.
     pub entries: u64,
-    /// Batches that a later start had refused.
+    /// Number of batches that a later start had refused.
     pub void_batches: u64,
-    /// Batches at the end of the log that did not arrive as a whole.
+    /// Number of torn batches at the end of the log.
     pub torn_batches: u64,
-    /// Records of ranges and volumes that were honoured.
+    /// Number of range and volume records applied.
     pub records: u64,
-    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that
-    /// can not be had, those of which only a version is known that lay where other batches lie
-    /// since, and those that an earlier rebuild gave up for such a reason. (What is in
-    /// [`RebuildReport::losses`] is not among them.)
+    /// The first 1024 blocks that are lost by themselves. They refer to lost shared content, their
+    /// only known version was overwritten, or an earlier salvage declared them lost. Blocks of
+    /// [`RebuildReport::losses`] are not included.
     pub lost_blocks: Vec<(VolumeId, windrow_types::Lba)>,
-    /// How many such blocks there are.
+    /// Number of such blocks.
     pub lost_blocks_total: u64,
-    /// The last order that is in effect.
+    /// Recovery point.
     pub recovery_lsn: Lsn,
-    /// Volumes.
+    /// The volumes.
     pub volumes: Vec<RebuiltVolume>,
-    /// Batches that were durable and can not be had.
+    /// Durable batches that are unreadable.
     pub losses: Vec<Loss>,
-    /// Bytes written to members; 0 if nothing was to be written.
+    /// Bytes written to members; 0 if the result was not to be written.
     pub written_bytes: u64,
 }
 
 impl Engine {
-    /// Rebuilds the map of a pool from its batches; if asked to, makes it the pool's state. The
-    /// options count as in [`Engine::open`]; the pool is closed afterwards.
+    /// Salvages a pool: rebuilds its map from its batches and, if asked to, makes that the pool's
+    /// state. The options count as in [`Engine::open`]; the pool is closed afterwards.
     ///
     /// # Errors
-    /// As [`Engine::open`]. Unless the new superblock had been begun, the pool is as it was.
+    /// As [`Engine::open`]. The pool is unchanged unless the new superblock was begun.
     pub fn rebuild_map(
         io: &mut dyn MemberIo,
         buffers: BufPool,
@@ -163,9 +163,9 @@ impl Engine {
         work: RebuildWork,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
-        // As at a start: who fails writes is left out, and all begins anew. The engine that writes
-        // the checkpoint must not put such a loss on record: its superblock names no root before
-        // that is durable, and nobody could open a pool of it.
+        // As at a start, a member that fails writes is left out, and salvage restarts. The engine
+        // that writes the checkpoint must not record such a loss. Its superblock names no root
+        // before that one is durable, and a pool without a root cannot be opened.
         let mut failing = 0u64;
         let mut remembered = quorum::Remembered::default();
         loop {
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// The same without the members in the mask `failing`.
+    /// As [`Self::rebuild_map`], without the members in the mask `failing`.
     fn rebuild_without(
         (failing, remembered): (u64, &mut quorum::Remembered),
         io: &mut dyn MemberIo,
@@ -227,7 +227,7 @@ impl Engine {
             false => Ground::find(&mut reader, superblock, options.limits.map_bytes)?,
         };
         let mut end = end_of_log(&mut reader, superblock, &found, &start)?;
-        // Fences may have accepted what only the journal has.
+        // Fences may have accepted operations that only the journal has.
         let accepted = superblock
             .fences
             .iter()
@@ -267,7 +267,7 @@ impl Engine {
             gather.drop_gone(is_gone, &mut tables);
         }
         recovered::void_references(&mut tables);
-        // What is in no volume, and content that nobody refers to, is not missed.
+        // Blocks of no volume, and content without references, are not missed.
         recovered::clear_deleted(&mut tables)?;
         recovered::count_references(&mut tables, journalled.max(accepted));
         let (lost_blocks, lost_blocks_total) =
@@ -357,8 +357,7 @@ impl Engine {
     }
 }
 
-/// The last order up to this one that was ever used: those between the two marks of a fence were
-/// not.
+/// The last used LSN up to this one: those between the two marks of a fence were never used.
 fn really_used(superblock: &Superblock, lsn: Lsn) -> Lsn {
     let fence = superblock
         .fences
@@ -367,7 +366,7 @@ fn really_used(superblock: &Superblock, lsn: Lsn) -> Lsn {
     fence.map_or(lsn, |f| f.recovery_lsn)
 }
 
-/// The number of the last checkpoint.
+/// Number of the last checkpoint.
 fn last_checkpoint(superblock: &Superblock) -> u64 {
     superblock
         .checkpoints
@@ -378,8 +377,8 @@ fn last_checkpoint(superblock: &Superblock) -> u64 {
         .unwrap_or(0)
 }
 
-/// The superblock on which the new checkpoint is written. Until that is durable it is in memory
-/// alone.
+/// Superblock for the engine that writes the new checkpoint. It stays in memory until that
+/// checkpoint is durable.
 fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -> Superblock {
     let mut superblock = Superblock {
         epoch,
@@ -395,8 +394,8 @@ fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -
         .filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding))
     {
         if record.state == MemberState::Rebuilding {
-            // It leaves now: else what it bears would seem to be newer than that, and of another
-            // history.
+            // It leaves now. Otherwise its content would look newer than its leaving, and of
+            // another history.
             record.absent_since = next;
         }
         (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
@@ -404,7 +403,7 @@ fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -
     superblock
 }
 
-/// Members that lack the newest generation get it.
+/// Writes the newest generation to members that lack it.
 fn write_lagging(
     ruling: &quorum::Ruling,
     io: &mut dyn MemberIo,
@@ -418,8 +417,8 @@ fn write_lagging(
     Ok(())
 }
 
-/// Writes what is missing on a member of the batches at the end of the log, as a start does: from
-/// then on they count as whole.
+/// Writes the missing parts of batches at the end of the log, as a start does: from then on they
+/// count as whole.
 fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
     let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
     if redundancy::complete(reader, found.streams.iter().flatten(), &mut spent)? > 0 {
@@ -433,7 +432,7 @@ fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
 }
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Lsn) -> RebuildReport {
-    // (Those that the journal deletes are still there, until the engine has been at work.)
+    // Volumes that the journal deletes are still present until the engine runs.
     let there = tables
         .volumes
         .iter()
@@ -469,8 +468,8 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Lsn) -
     }
 }
 
-/// Enters the batches into the segment table, but for remains: their extents belong to others. What
-/// can not be read between two batches stands there as a batch of its own, so that the extent of
+/// Enters the batches into the segment table, except remains, whose extents belong to other
+/// segments. An unreadable range between two batches is entered as a batch, so that the extent of
 /// the one before is right.
 fn settle_segments(
     found: &Scan,
@@ -487,7 +486,7 @@ fn settle_segments(
         {
             let segment = tables.segments.get_mut(batch.segment);
             enter_batch(segment, stream as u8, batch);
-            // Not free before the new checkpoint is in force.
+            // Not free before the new checkpoint is active.
             segment.last_checkpoint = checkpoint;
             tables.segments.mark_dirty(batch.segment);
         }
@@ -510,7 +509,7 @@ fn enter_batch(segment: &mut Segment, stream: u8, batch: &Taken) {
     segment.last_seq = segment.last_seq.max(batch.seq);
 }
 
-/// Makes segments free in which nothing lives, those that tell least first, and gives each stream
+/// Frees segments without live data, those with the least information first, and gives each stream
 /// its own.
 fn choose_segments(
     found: &Scan,
@@ -527,12 +526,12 @@ fn choose_segments(
             segment.filled_rows > 0,
             usize::from(segment.stream) == STREAM_CHECKPOINT,
         ) {
-            // It may hold what can be read another day, with another cable.
+            // It may hold data that is readable another day, with another cable.
             _ if found.unreadable.contains(&id) => 5,
-            // Of the checkpoint that this stands on: after a crash on the way the next rebuild
-            // would have to do without.
+            // Used by the base checkpoint: overwritten, a repeated salvage would have to do without
+            // it.
             _ if former.is_some_and(|former| former.is_used(id)) => 4,
-            // Never written; batches that do not count; a former checkpoint; user entries and
+            // In this order: never written; void batches; an earlier checkpoint; user entries and
             // records, all superseded.
             (false, ..) => 0,
             (true, false, _) => 1,
@@ -540,7 +539,7 @@ fn choose_segments(
             (true, true, false) => 3,
         }
     };
-    // What is written there goes over what segments of older layouts hold in the same extents.
+    // A write there overwrites segments of older layouts in the same extents.
     let in_extents = |id: SegmentId| std::iter::once(id).chain(zones.overlapping(id));
     let dead = |id: &SegmentId| in_extents(*id).all(|s| tables.segments.get(s).live_units == 0);
     let ranked = |id: SegmentId| (in_extents(id).map(rank).max().unwrap_or(0), id);
@@ -553,9 +552,9 @@ fn choose_segments(
         .collect();
     free.sort_unstable();
     free.truncate(wanted as usize);
-    // Where a segment of the layout in force waits for several old ones (mirrors of an odd number
-    // of members), those of them that are dead serve in the meantime, as they do in use: the last
-    // ones first.
+    // A segment of the active layout may overlap several old ones (mirrors of an odd number of
+    // members). Until those are all dead, the dead ones serve, as they do in service: the last ones
+    // first.
     let gives = |id: &SegmentId| !in_force(id) && zones.overlapping(*id).iter().any(in_force);
     let mut older: Vec<(u8, SegmentId)> = zones
         .segments()
@@ -596,7 +595,8 @@ fn choose_segments(
     Ok(positions)
 }
 
-/// Lets the engine write its checkpoint and its last superblock; returns the bytes written.
+/// Runs the engine until its checkpoint and its last superblock are written; returns the bytes
+/// written.
 fn shut_down(
     engine: &mut Engine,
     io: &mut dyn MemberIo,
@@ -627,7 +627,7 @@ fn shut_down(
                     .map(|m| m.stats.written.total())
                     .sum()),
                 other => Err(OpenError::Damage(format!(
-                    "the rebuilt pool could not be written: {other:?}"
+                    "the salvaged pool could not be written: {other:?}"
                 ))),
             };
         }
@@ -638,7 +638,7 @@ fn shut_down(
         };
         if idle > IDLE_ROUNDS_MAX {
             return Err(OpenError::Damage(format!(
-                "the rebuilt pool could not be written: {}",
+                "the salvaged pool could not be written: {}",
                 engine.describe()
             )));
         }
@@ -654,8 +654,8 @@ fn shut_down(
     }
 }
 
-/// Carries out a command. A member that fails a write or a flush, or is gone, ends the attempt, and
-/// so does the loss of power; what can not be read is had from others.
+/// Executes a command. A failed write or flush, a missing member and a power cut end the attempt;
+/// unreadable data is reconstructed from other members.
 fn carry_out(
     command: windrow_io::MemberCommand,
     io: &mut dyn MemberIo,
@@ -672,7 +672,7 @@ fn carry_out(
             (Some(buf), result)
         }
         MemberOp::Flush => (None, io.flush(member)),
-        // Freed segments keep their bytes; a later discard of the running pool takes them.
+        // Freed segments keep their bytes; the running pool discards them later.
         MemberOp::Discard { .. } => (None, Ok(())),
     };
     match result {

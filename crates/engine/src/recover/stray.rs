@@ -1,21 +1,21 @@
-//! Pages of the checkpoint in batches that no chain leads to.
+//! Checkpoint pages in batches that the chain does not reach.
 //!
-//! The batches of a checkpoint lie behind its own replay position: when the chain of the checkpoint
-//! stream breaks among them, the pages behind the break are in use all the same, because they are
-//! reached by their places and not by the chain. So
+//! The batches of a checkpoint are after its own replay position. If the checkpoint chain breaks
+//! among them, the pages after the break are still in use: they are reached by address, not by the
+//! chain. Therefore:
 //!
-//! 1 the stream does not go on at the break, nor anywhere in that segment, but in a free segment,
-//! with a number far above every durable one; 2 the batches behind the break that hold pages in use
-//! are *stray*: they are entered into the segment table, so that their segments are
-//!   not taken for free ones, nor for older than the checkpoint;
-//! 3 every page in those segments is written anew by the next checkpoint, which is asked for at
-//! once, and whose root then names the new segment.
+//! 1. The stream continues neither at the break nor anywhere in that segment, but in a free
+//!    segment, with a number far above every durable one.
+//! 2. Batches after the break with pages in use are *stray*. They are entered into the segment
+//!    table, so that their segments count neither as free nor as older than the checkpoint.
+//! 3. The next checkpoint, requested at once, rewrites every page in those segments, and its root
+//!    names the new segment.
 //!
-//! Until that root is durable each further start finds the same break, and does the same again:
-//! what the stream wrote meanwhile belongs to no root. That is so even if what was missing is there
-//! again: the fence then calls numbers durable that no batch of the chain can have, so that the
-//! chain stays broken. If it were whole, the stream would go on at its end, where another stream
-//! may have written meanwhile.
+//! Until that root is durable each further start finds the same break and repeats this; the
+//! stream's interim batches belong to no root. That holds even if the missing batch is readable
+//! again. The fence then declares numbers durable that no batch of the chain can have, so the chain
+//! stays broken. If it were whole, the stream would continue at its end, where another stream may
+//! have written meanwhile.
 
 use super::chain::Chain;
 use super::incarnation::newest;
@@ -31,16 +31,15 @@ use windrow_format::checkpoint::PagePointer;
 use windrow_format::superblock::CheckpointRoot;
 use windrow_types::{BatchSeq, SegmentId};
 
-/// A batch that holds pages in use.
+/// A batch with pages in use.
 struct Stray {
     row: u32,
     rows: u32,
-    /// If its header can be read.
+    /// Its number, if the header is readable.
     seq: Option<BatchSeq>,
 }
 
-/// Enters what is stray into the segment table. Returns the segments that it lies in, and the one
-/// of the break.
+/// Enters stray batches into the segment table. Returns their segments, and that of the break.
 pub(super) fn settle(
     reader: &mut Reader<'_>,
     root: &CheckpointRoot,
@@ -59,8 +58,8 @@ pub(super) fn settle(
         if taken.contains(&(segment, row)) {
             continue;
         }
-        // A member that missed its write may bear a batch of the segment's former life, which lay
-        // before the replay position.
+        // A member that missed its write may have a batch of an earlier incarnation of the segment,
+        // from before the replay position.
         let fits = |f: &HeaderFrame| {
             usize::from(f.header.stream.0) == STREAM_CHECKPOINT
                 && f.header.rows == rows
@@ -68,7 +67,7 @@ pub(super) fn settle(
         };
         let seq =
             newest(reader.all_headers(segment, row, fits)?).map(|(frame, _)| frame.header.seq);
-        // What lies before the replay position is in the table.
+        // Batches before the replay position are in the table already.
         if seq.is_none_or(|seq| seq >= start.seq) {
             stray
                 .entry(segment)
@@ -77,7 +76,7 @@ pub(super) fn settle(
         }
     }
     for (segment, batches) in stray.iter().filter(|(_, batches)| !batches.is_empty()) {
-        // True if the table's record is of the life that the segment has now.
+        // True if the table's record is of the segment's present incarnation.
         let record = tables.segments.get(*segment);
         let followed =
             *segment == start.segment || chain.batches.iter().any(|b| b.segment == *segment);
@@ -88,7 +87,7 @@ pub(super) fn settle(
     Ok(stray.into_keys().collect())
 }
 
-/// Batches that hold pages of the checkpoint, with their rows.
+/// Batches that hold pages of the checkpoint, with their number of rows.
 fn batches_in_use(loaded: &Loaded, tables: &Tables) -> BTreeMap<(SegmentId, u32), u32> {
     let arena = &tables.volumes.arena;
     let maps = (0..arena.slots())
@@ -111,8 +110,8 @@ fn batches_in_use(loaded: &Loaded, tables: &Tables) -> BTreeMap<(SegmentId, u32)
     pointers.filter(|p| p.present).map(batch).collect()
 }
 
-/// Enters the stray batches of one segment. What lies between two of them stands there as a batch
-/// of its own, so that the extent of the one before is right.
+/// Enters the stray batches of one segment. The range between two of them is entered as a batch, so
+/// that the extent of the one before is right.
 fn enter(
     root: &CheckpointRoot,
     id: SegmentId,
@@ -153,8 +152,8 @@ fn enter(
 }
 
 impl Engine {
-    /// Has the pages in these segments written elsewhere, and gives the checkpoint stream a segment
-    /// to do so.
+    /// Schedules a rewrite of the pages in these segments, and gives the checkpoint stream a
+    /// segment for it.
     pub(super) fn leave_stray(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), OpenError> {
         if self.pool.read_only {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The effect of replayed entries on the tables, and what the tables say when all are in.
+//! Effect of replayed entries on the tables, and the checks after replay.
 
 use super::chain::Chain;
 use super::journal::Readmitted;
@@ -15,7 +15,7 @@ use windrow_format::superblock::Features;
 use windrow_geometry::Zone;
 use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
-/// Applies a user entry; a block with payload is shown as `shown`.
+/// Applies a user entry; a block with payload gets the map entry `shown`.
 pub(super) fn apply_entry(
     entry: &Entry,
     shown: MapEntry,
@@ -54,17 +54,17 @@ fn set_block(
     entry: MapEntry,
 ) -> Result<(), OpenError> {
     if volume == VolumeId::SHARED && lba.0 >= ids_end(tables.zones.zones().iter()) {
-        // No pool of this size gives such an id: whatever refers to it is lost.
+        // No pool of this size allocates such an id: references to it are lost.
         return Ok(());
     }
-    // A volume that is not in the table any more was deleted later, and its delete is in the
+    // A volume that is missing in the table was deleted later, and its deletion is in the
     // checkpoint.
     let Some((v, arena)) = tables.volumes.get_mut(volume) else {
         return Ok(());
     };
     if lba.0 >= v.blocks() {
-        // The table's image is newer than this entry and has the volume smaller: the shrink comes
-        // later in the replay.
+        // The table's image is newer than this entry and has the volume smaller: the shrink follows
+        // in the replay.
         return Ok(());
     }
     if v.map
@@ -82,8 +82,8 @@ fn set_block(
     Ok(())
 }
 
-/// Behind the last block of a volume that an entry without payload may need a page for: with the
-/// shrink of a volume that the table's image has smaller the others go again.
+/// End of the blocks for which an entry without payload may need a page. Blocks beyond the image's
+/// size are removed by the shrink that follows in the replay.
 fn blocks_end(tables: &Tables, volume: VolumeId) -> u64 {
     match volume {
         VolumeId::SHARED => ids_end(tables.zones.zones().iter()),
@@ -142,7 +142,7 @@ fn apply_volume(
     match change {
         VolumeChange::Create { name, size_bytes } => {
             // The table's image may be older than this entry, or newer (then it has the volume, or
-            // its delete follows in the replay).
+            // its deletion follows in the replay).
             if tables.volumes.get(volume).is_none() {
                 tables
                     .volumes
@@ -182,9 +182,9 @@ fn apply_volume(
     Ok(())
 }
 
-/// Incompatible flags that what there is calls for: what volumes are set to, shared content, pages
-/// of its index. They came into force before it; but the superblocks that said so may be lost
-/// since, on all members, and an older one rule.
+/// Incompatible flags that the content requires: volume properties, shared content, index pages.
+/// They were active before that content; but the superblocks with them may be lost on all members
+/// since, and an older one may rule.
 pub(super) fn features(tables: &Tables) -> u64 {
     let of_volume = |volume: &Volume| {
         let shares = volume.record.dedup != Dedup::Off
@@ -215,8 +215,8 @@ pub(super) fn features(tables: &Tables) -> u64 {
         .fold(renamed, |flags, volume| flags | of_volume(volume))
 }
 
-/// Enters a stream's batches behind a checkpoint into the segment table. Of a `broken` chain the
-/// table may know more than the chain leads to.
+/// Enters a stream's batches after a checkpoint into the segment table. Of a `broken` chain the
+/// table may have more batches than the chain reaches.
 pub(super) fn settle_segments(checkpoint: u64, chain: &Chain, broken: bool, tables: &mut Tables) {
     for batch in &chain.batches {
         let segment = tables.segments.get_mut(batch.segment);
@@ -224,14 +224,14 @@ pub(super) fn settle_segments(checkpoint: u64, chain: &Chain, broken: bool, tabl
             segment.last_checkpoint = checkpoint;
             continue;
         }
-        // The image may have been made when others had been sealed there that never arrived.
+        // The image may have starts of later batches that were sealed and never arrived.
         segment.forget_starts(batch.row);
         segment.stream = chain.stream as u8;
         segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
         segment.filled_rows = batch.row + batch.rows;
         segment.last_seq = batch.seq;
         segment.last_checkpoint = checkpoint;
-        // Recovery does not read members that are being rebuilt: it cannot say what is on them.
+        // Recovery does not read rebuilding members: their content is unknown.
         segment.stale = u64::MAX;
         tables.segments.mark_dirty(batch.segment);
     }
@@ -240,9 +240,9 @@ pub(super) fn settle_segments(checkpoint: u64, chain: &Chain, broken: bool, tabl
     }
 }
 
-/// Takes all blocks of deleted volumes from the map: where they lay other data may be since, also
-/// in segments of another layout over the same extents. (What a delete that only the journal has
-/// takes is put on record before, by `journal::Found::apply`.)
+/// Removes all blocks of deleted volumes from the map. Other data may be at their addresses since,
+/// also in segments of another layout over the same extents. (`journal::Found::apply` has noted
+/// before what a deletion in the journal alone removes.)
 pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     let deleted: Vec<VolumeId> = tables
         .volumes
@@ -257,8 +257,8 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Blocks that refer to shared content that is missing, or of another life, are lost: for an
-/// explicit repair, which puts the maps together from what there is.
+/// Marks blocks as lost that refer to shared content that is missing or of another incarnation. For
+/// salvage, which assembles the maps from what exists.
 pub(super) fn void_references(tables: &mut Tables) {
     let volumes = &mut tables.volumes;
     for id in volumes.iter().map(|v| v.record.id).collect::<Vec<_>>() {
@@ -287,8 +287,8 @@ pub(super) fn void_references(tables: &mut Tables) {
     }
 }
 
-/// Blocks of users that are lost, those that an earlier repair gave up among them: the first, up to
-/// `listed`, and how many. Those that are `readmitted` are not missed.
+/// Lost user blocks, including those that an earlier repair declared lost: the first ones, up to
+/// `listed`, and their number. `readmitted` blocks are not lost.
 pub(super) fn lost_blocks(
     volumes: &Volumes,
     readmitted: &[Readmitted],
@@ -326,10 +326,10 @@ pub(super) fn lost_blocks(
     (first, count)
 }
 
-/// The first id that no pool of this size gives: by the format, whatever memory somebody gives to
-/// maps today. (Pages of maps are at most nine quarters of what the segments could hold, where
-/// reduction is capacity three times that, and 64.) A pool that becomes smaller is refused as long
-/// as it has such ids (`reshape/removal.rs`).
+/// First id that no pool of this size allocates: by the format, whatever the present memory limit
+/// of maps. Map pages are at most nine quarters of what the segments could hold (with
+/// reduction=capacity three times that) plus 64. Removing members is refused while the pool has ids
+/// above the new limit (`reshape/removal.rs`).
 pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
     let blocks: u64 = zones
         .map(|zone| zone.shape.data_blocks() * u64::from(zone.segments))
@@ -337,8 +337,8 @@ pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
     (blocks * CAPACITY_MAP_FACTOR / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
 }
 
-/// References to ids that can not have been given are lost: a damaged map must not cost memory, or
-/// another id its references.
+/// Marks references to impossible ids as lost: a damaged map must cost neither memory nor another
+/// id's references.
 fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
     let is_beyond = |entry: &MapEntry| entry.shared_id().is_some_and(|id| id.0 >= end);
     let beyond: Vec<VolumeId> = volumes
@@ -365,7 +365,7 @@ fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
     wrong
 }
 
-/// Behind the highest id below `most` that the map has content of.
+/// End of the ids below `most` for which the map has content.
 fn content_end(volumes: &Volumes, most: u64) -> u64 {
     let Some(shared) = volumes.get(VolumeId::SHARED) else {
         return 0;
@@ -382,10 +382,10 @@ fn content_end(volumes: &Volumes, most: u64) -> u64 {
     end
 }
 
-/// Counts the references to shared content; content that nobody refers to becomes a hole. The maps
-/// show everything up to `applied`; what took the last reference may be in the journal only, so the
-/// place is not to be written again before all of it is in the log. Returns the ids whose content
-/// is missing, or is of another life: reads of them fail.
+/// Counts the references to shared content; content without references becomes a hole. The maps
+/// have everything up to `applied`. The operation that removed the last reference may be in the
+/// journal only. The address must not be overwritten before all of it is in the log. Returns the
+/// ids whose content is missing or of another incarnation: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Lsn) -> Vec<Lba> {
     let end = ids_end(tables.zones.zones().iter());
     let mut wrong = void_references_beyond(&mut tables.volumes, end);
@@ -405,8 +405,8 @@ pub(super) fn count_references(tables: &mut Tables, applied: Lsn) -> Vec<Lba> {
             wrong.push(id);
         }
     }
-    // Content that nobody refers to any more was given, too: its id waits like any other that
-    // became free, however high it is.
+    // Content without references has an allocated id as well: it waits like any other freed id,
+    // however high it is.
     ids.were_given(content_end(volumes, end));
     ids.settle(applied, |id| {
         shared.map.get(&volumes.arena, id).incarnation()
@@ -436,8 +436,8 @@ pub(super) fn count_references(tables: &mut Tables, applied: Lsn) -> Vec<Lba> {
     wrong
 }
 
-/// Gives up pages of the index of deduplication beyond those that the pool has room for: it was
-/// larger when they were written. Each is a hint, and nobody misses it.
+/// Drops index pages of deduplication beyond the number that the pool has room for: it was larger
+/// when they were written. Each is only a hint.
 pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Lsn) {
     let Some((index, arena)) = tables.volumes.get_mut(VolumeId::INDEX) else {
         return;
@@ -464,7 +464,7 @@ pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Lsn) {
     tables.volumes.count_used();
 }
 
-/// Counts live payload of every segment, and its packed pieces, from the maps and from the
+/// Counts live payload and compressed pieces of every segment, from the maps and from the
 /// checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
     let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];
@@ -501,7 +501,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
             }
         }
     }
-    // Images of pages that replay has given back: the next checkpoint lets go of them.
+    // Images of pages that replay has freed: the next checkpoint releases them.
     for (_, _, pointer) in &tables.volumes.dropped {
         count(pointer.address, FULL_BLOCK_UNITS);
     }
@@ -545,10 +545,10 @@ mod tests {
         }
     }
 
-    /// Directories were made as large as the block's number, and a range of zeroes was gone through
-    /// page by page, whatever the volume's size.
+    /// Directories must not grow with an entry's block number, and a range of zeroes must not be
+    /// walked page by page beyond the volume's size.
     #[test]
-    fn what_lies_behind_a_volume_gets_no_pages() {
+    fn blocks_beyond_the_end_of_a_volume_get_no_pages() {
         let mut tables = no_pool();
         let volume = VolumeId(1);
         tables
@@ -617,9 +617,8 @@ mod tests {
         );
     }
 
-    /// The image of the segment table was made with two batches sealed that never arrived, at rows
-    /// 70 and 80. After a crash a longer one was written at row 70; after another crash behind the
-    /// same checkpoint it ended at row 80, and what lay in it was looked for where it is not.
+    /// The table's image has two sealed batches that never arrived, at rows 70 and 80. After a
+    /// crash a longer batch was written at row 70. The stale start at row 80 must not split it.
     #[test]
     fn batches_that_never_arrived_do_not_split_those_that_did() {
         let mut tables = no_pool();

@@ -1,4 +1,4 @@
-//! A layout that comes into force: of a growth, or of a removal (`removal.rs`).
+//! Pending layout of a growth, or of a removal (`removal.rs`).
 
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
@@ -8,17 +8,17 @@ use windrow_format::superblock::MAX_ZONES;
 use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
 use windrow_types::{BLOCK_BYTES, MemberId};
 
-/// A layout that is on its way into the superblock. Its new members bear no superblock yet. They
-/// get the one that is, in which they are spares, before the one in which they are members is
-/// written to anybody: else a crash in between could leave more members without a superblock than
-/// the redundancy covers. The first one is marked as growing: a start by it needs so many of the
-/// old members that nobody can start without them by the second one.
+/// A pending layout on its way into the superblock. New members have no superblock yet. They get
+/// the present one, in which they are spares, before any member gets the one in which they are
+/// members. Otherwise a crash in between could leave more members without a superblock than the
+/// redundancy covers. The first one is marked as growing. A start by it needs enough of the old
+/// members that no start by the second one is possible without them.
 #[derive(Debug)]
 pub(super) struct Coming {
     pub(super) id: ControlId,
-    /// New ones.
+    /// The new members.
     pub(super) members: Vec<MemberId>,
-    /// The one that leaves.
+    /// The member that leaves.
     pub(super) leaves: Option<MemberId>,
     pub(super) zones: ZoneMap,
     pub(super) stage: Stage,
@@ -27,34 +27,34 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    /// True if it is being put on record, and more are gone than it covers. (A layout without a
-    /// member survives what the one with it does.)
+    /// True if it is being recorded, and more members are missing than it covers. (A layout without
+    /// a member survives whatever the one with it does.)
     fn is_lost_by(&self, list: &[Member]) -> bool {
         self.stage == Stage::Record && self.leaves.is_none() && !redundancy_holds(&self.zones, list)
     }
 }
 
-/// What is to be done when a member has left.
+/// Reaction to the loss of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterLoss {
-    /// Its loss goes on record.
+    /// Its loss is recorded.
     Record,
     /// It is a spare again.
     Done,
-    /// A start would refuse the pool with this on record, or might not be the only one.
+    /// A start would refuse the pool with this recorded, or might not be the only one.
     Stop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// A member is to leave: what the layout over the others takes has to be free, and the log to
-    /// have what the journal has promised.
+    /// A member is to leave: the segments that the new layout takes must become free, and the log
+    /// must get the journal's durable records.
     Room,
-    /// The new members get the superblock as it is, marked as growing.
+    /// The new members get the present superblock, marked as growing.
     Introduce,
     /// The generation with the new layout is written, without the mark.
     Record,
-    /// Too many members failed while it was, this one last: a generation without the new layout is
+    /// Too many members failed during that, this one last: a generation without the new layout is
     /// written, marked as growing.
     TakeBack(MemberId),
 }
@@ -73,10 +73,10 @@ impl Engine {
             .iter()
             .find(|m| !zones.current().any(|zone| zone.members >> m.0 & 1 == 1))
         {
-            // It would be a member with a vote and nothing to hold, and could not be removed.
+            // It would be a member with a vote and without data, and could not be removed.
             return Err(ControlError::Member {
                 member: *member,
-                why: "it is too small: no segment fits on it beside the others".into(),
+                why: "it is too small: no segment fits on it and the other members".into(),
             });
         }
         for member in &members {
@@ -107,17 +107,17 @@ impl Engine {
         };
         if self.reshape.coming.is_some() {
             return Err(ControlError::Invalid(
-                "the pool is growing just now, or about to lose a member; try again".into(),
+                "the pool is growing or about to lose a member; try again".into(),
             ));
         }
         if self.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
-                "a member is being replaced: the pool can grow when that has ended".into(),
+                "a member is being replaced; grow the pool when that has ended".into(),
             ));
         }
         if self.pool.zones.leaving() != 0 {
             return Err(ControlError::Invalid(
-                "a member is being removed: the pool can grow when it has left".into(),
+                "a member is being removed; grow the pool when it has left".into(),
             ));
         }
         let old = self
@@ -130,7 +130,7 @@ impl Engine {
         });
         if added.is_empty() || new.count_ones() as usize != added.len() {
             return Err(ControlError::Invalid(
-                "a pool grows by one spare at least, each named once".into(),
+                "name at least one spare, and each only once".into(),
             ));
         }
         for member in added {
@@ -153,7 +153,7 @@ impl Engine {
             if old >> member.0 & 1 == 1 && (!m.online || m.rebuilding) {
                 return refused(
                     member,
-                    "it is not there or not whole: a pool grows when all its members are; replace it, or wait for its rebuild",
+                    "it is absent or not whole; a pool grows only when all members are whole; replace it, or wait for its rebuild",
                 );
             }
             members.push((
@@ -164,7 +164,7 @@ impl Engine {
         Ok(members)
     }
 
-    /// The zones that there are, and a layout of the next number over these members.
+    /// The present zones, and a layout of the next number over these members.
     pub(super) fn with_layout_over(
         &self,
         members: &[(MemberId, u64)],
@@ -204,7 +204,7 @@ impl Engine {
             )));
         }
         if old.len() + new.len() > MAX_ZONES {
-            return Err(ControlError::NoSpace("the pool has too many zones of different layouts: wait until data has moved to the newest".into()));
+            return Err(ControlError::NoSpace("the pool has too many zones of different layouts; wait until the data has moved to the newest one".into()));
         }
         let mut zones: Vec<Zone> = old.iter().chain(&new).cloned().collect();
         zones.sort_by_key(|z| z.first_segment);
@@ -235,7 +235,7 @@ impl Engine {
         Ok(zones)
     }
 
-    /// Goes on with bringing a new layout into force.
+    /// Continues with a pending layout.
     pub(super) fn coming_step(&mut self, out: &mut Outbox) {
         let writer = &self.durability.superblock_writer;
         let is_recorded = |coming: &mut Coming| writer.has_recorded(coming.ticket);
@@ -256,10 +256,11 @@ impl Engine {
         }
     }
 
-    /// No growth is under way, and a generation that says so is in force: the mark goes, unless a
-    /// pool with the layout that was taken back could start without the members in use.
+    /// Removes the growing mark when no growth is pending and the generation with the mark is
+    /// durable. It stays while a pool with the layout that was taken back could start without the
+    /// members in use.
     fn end_growing(&mut self, out: &mut Outbox) {
-        // (An emergency rebuild that has no checkpoint yet writes no superblock.)
+        // A salvage that has no checkpoint yet writes no superblock.
         let has_root = self.pool.superblock.checkpoints[0].is_some();
         let idle = self.reshape.coming.is_none()
             && self.pool.superblock.is_growing()
@@ -274,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// True if a pool with these zones, and any others beside them, can not start without the
-    /// members in use.
+    /// True if a pool with these zones, whatever others it has, cannot start without the members in
+    /// use.
     fn nobody_without_us(&self) -> bool {
         let in_use = |m: &usize| {
             self.drives.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
@@ -286,16 +287,16 @@ impl Engine {
         nobody_without(self.pool.zones.zones(), in_use)
     }
 
-    /// The pool does not grow, because of this member.
+    /// Refuses the pending layout because of this member.
     fn refuse_layout(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) {
         self.reckon_plan();
-        let why = "it failed or was used otherwise while the pool was about to grow".into();
+        let why = "it failed or was put to another use before the pool grew".into();
         control_answer(id, Err(ControlError::Member { member, why }), out);
     }
 
-    /// A member has left. If more have than the redundancy covers while a layout is put on record,
-    /// the layout is taken back: nothing was written by it, and the pool must not depend on members
-    /// that may be gone for good.
+    /// Handles the loss of a member. If more are lost than the redundancy covers while a layout is
+    /// being recorded, the layout is taken back. Nothing was written under it, and the pool must
+    /// not depend on members that may be lost for good.
     pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
         if self.must_stop_without() {
             return AfterLoss::Stop;
@@ -313,7 +314,7 @@ impl Engine {
                 self.drives.members.list[new.index()].online,
                 self.drives.members.list[new.index()].rebuilding,
             ) = (false, false);
-            // They may hang, and nobody takes a spare out of service.
+            // They may be unresponsive, and no other code takes a spare out of service.
             self.disown(*new);
             let changed = self.change_member(*new, slot_state::Change::Leave);
             debug_assert_eq!(changed, Ok(()));
@@ -321,8 +322,8 @@ impl Engine {
         let is_new = coming.members.contains(&member);
         self.reshape.dropped = true;
         self.pool.superblock.zones = self.pool.zones.zones().to_vec();
-        // Until this is in force on all that are left, somebody may hold the generation with the
-        // new layout.
+        // Until this is durable on all remaining members, a missing one may have the generation
+        // with the new layout.
         self.pool.superblock.set_growing(true);
         let ticket = self.durability.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
@@ -336,8 +337,8 @@ impl Engine {
         }
     }
 
-    /// True if the members that are not online can not be spared, as a layout comes into force or
-    /// is taken back: whatever may be on record without them must not be able to go on by itself.
+    /// True if the members that are not online are needed while a layout is activated or taken
+    /// back. A generation on them must not be able to start without the others.
     pub(crate) fn must_stop_without(&self) -> bool {
         let list = &self.drives.members.list;
         self.reshape
@@ -352,14 +353,15 @@ impl Engine {
             })
     }
 
-    /// True while a layout is about to come into force, or a member leaves.
+    /// True while a layout is pending, or a member leaves.
     pub(crate) fn layout_changes(&self) -> bool {
         self.reshape.coming.is_some() || self.pool.zones.leaving() != 0
     }
 
-    /// The new members are introduced: now they become members.
+    /// Records the layout after the new members were introduced: now they become members.
     fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
-        // What failed meanwhile does not come in, and with a member lost the pool does not grow.
+        // Members that failed meanwhile are left out, and with a member lost the pool does not
+        // grow.
         let mut members = (0..self.drives.members.list.len() as u8)
             .map(MemberId)
             .filter(|m| {
@@ -400,7 +402,7 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// The superblock with the new layout is in force.
+    /// Activates the layout after its superblock is durable.
     fn take_layout(&mut self, zones: ZoneMap, out: &mut Outbox) {
         self.pool.zones = zones;
         self.space.segments.lay_over(&self.pool.zones);
@@ -434,7 +436,7 @@ impl Engine {
     }
 }
 
-/// The first of so many numbers that no segment of these zones has.
+/// First of `wanted` consecutive numbers that no segment of these zones has.
 fn free_numbers(zones: &[Zone], wanted: u32) -> u32 {
     let mut end = 0;
     for zone in zones {

@@ -1,19 +1,19 @@
 //! Removal: a member that holds data leaves the pool (docs/internals/reshape.md).
 //!
-//! 1 *Room*: from the request on the pool has no more usable space than will be left, cleaning
-//!   brings as many free segments as the floors of the layout over the
-//! others take, and flushes go to the log until it has all that the journal inside the members has
-//! promised. 2 *Record*: one superblock generation has the new layout, the journal over the others,
-//! and the flag. Nobody is new, so every bearer of this generation or the one before is a member of
-//! the other.
-//! 3 What lies in the old layout moves as after a growth. A victim may need more than one segment
-//!   of the new layout: they are counted when it is begun
-//! ([`Engine::segments_for`]), and it is begun only when they are free above the floor of users. 4
-//! When nothing is in use in the old layout, and no kept checkpoint can name its segments, one
-//! generation takes its zones, the flag and the member out. It is written to the others alone.
+//! 1. *Room*: from the request on usable space is limited to that of the remaining members.
+//!    Cleaning frees the segments that the floors of the layout over the others take. Flushes go to
+//!    the log until it has all durable records of the journal inside the members.
+//! 2. *Record*: one superblock generation has the new layout, the journal over the others, and the
+//!    flag. No member is new, so every holder of this generation or the previous one is a member of
+//!    the other.
+//! 3. The data of the old layout moves as after a growth. A victim may need more than one segment
+//!    of the new layout. They are counted when it is begun ([`Engine::segments_for`]), and it is
+//!    begun only if they are free above the user floor.
+//! 4. When the old layout is empty, and no kept checkpoint can name its segments, one generation
+//!    removes its zones, the flag and the member. It is written to the others alone.
 //!
-//! That a member leaves is stored nowhere else: it has a place in an older layout and none in the
-//! one in force ([`ZoneMap::leaving`]).
+//! That a member leaves is stored nowhere else: it has a position in an older layout and none in
+//! the active one ([`ZoneMap::leaving`]).
 
 use super::coming::{Coming, Stage};
 use crate::clean::force::Rest;
@@ -30,7 +30,7 @@ use windrow_format::superblock::Features;
 use windrow_geometry::{JournalArea, ZoneMap};
 use windrow_types::{FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
 
-/// Checkpoints that are forced in vain before it is given up.
+/// Number of checkpoints forced without progress before a removal is refused.
 const FORCED_WITHOUT_PROGRESS: u64 = 4;
 
 impl Reshape {
@@ -51,7 +51,7 @@ impl Reshape {
 }
 
 impl Engine {
-    /// A member is to leave.
+    /// Begins the removal of a member.
     pub(crate) fn remove_member(
         &mut self,
         id: ControlId,
@@ -60,7 +60,7 @@ impl Engine {
     ) -> Result<(), ControlError> {
         if self.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
-                "a member is being replaced: another one can leave when that has ended".into(),
+                "a member is being replaced; remove another one when that has ended".into(),
             ));
         }
         let others = self.members_that_stay(member)?;
@@ -75,7 +75,7 @@ impl Engine {
         let plan = self.plan_without(&zones, self.pool.superblock.properties.spare_per_mille)?;
         self.check_fits(&plan, &zones)?;
         if self.moves_journal(member) && self.journal_without(member).is_none() {
-            return Err(ControlError::Invalid("the journal inside the members would be too small without it; make the pool anew with a larger one".into()));
+            return Err(ControlError::Invalid("the journal inside the members would be too small without it; create the pool again with a larger one".into()));
         }
         let policy = self
             .policy_for(&self.pool.superblock.properties.clone(), &plan)
@@ -98,7 +98,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The members that are left, with their sizes.
+    /// The remaining members, with their sizes.
     fn members_that_stay(&self, member: MemberId) -> Result<Vec<(MemberId, u64)>, ControlError> {
         let refused = |member, why: &str| {
             Err(ControlError::Member {
@@ -146,7 +146,7 @@ impl Engine {
         if let Some(away) = self.drives.members.first_away(present) {
             return refused(
                 away,
-                "it is not there or not whole: a member is removed when all are; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
+                "it is absent or not whole; a member is removed only when all are whole; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
             );
         }
         Ok(stay
@@ -154,7 +154,7 @@ impl Engine {
             .collect())
     }
 
-    /// Capacity of what will be left.
+    /// Capacity of the remaining members.
     fn plan_without(
         &self,
         zones: &ZoneMap,
@@ -176,20 +176,20 @@ impl Engine {
         let (pages, most) = (self.map.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             return no_space(format!(
-                "the map has {pages} pages, {most} would be allowed afterwards: what is written lies too scattered; trim or delete something first"
+                "the map has {pages} pages, {most} would be allowed afterwards: written blocks are too scattered; trim or delete something first"
             ));
         }
-        // Ids are never given anew, and a start takes one beyond the end for damage.
+        // Ids are not renumbered, and a start takes one beyond the end for damage.
         let (ids, end) = (self.map.volumes.ids.end(), ids_end(zones.current()));
         if ids > end {
             return no_space(format!(
-                "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite what shares, then stop and start the pool"
+                "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite blocks that share it, then stop and start the pool"
             ));
         }
         Ok(())
     }
 
-    /// True if the journal inside the members lies on this one.
+    /// True if the journal inside the members has an area on this one.
     fn moves_journal(&self, member: MemberId) -> bool {
         self.pool
             .superblock
@@ -217,7 +217,7 @@ impl Engine {
         })
     }
 
-    /// As soon as there is room, the generation with the new layout is written.
+    /// Writes the generation with the new layout as soon as there is room.
     pub(super) fn record_removal(&mut self, coming: Coming, out: &mut Outbox) {
         let Some(member) = coming.leaves else { return };
         let members = self
@@ -233,7 +233,7 @@ impl Engine {
         let has_room = self.space.segments.free_count() >= self.floor(STREAM_USER);
         let is_durable = self.durability.lsns.durable() >= self.reshape.fits_from;
         if !is_durable && !self.admin.control.shutting_down() {
-            // What made room may be a trim that a crash would undo.
+            // The room may come from a trim that a crash would undo.
             self.seal_users(Lsn(u64::MAX), out);
             self.durability.flush.request();
         }
@@ -245,7 +245,7 @@ impl Engine {
             if !has_room && self.removal_rests() {
                 return self.refuse_removal(
                     coming.id,
-                    ControlError::NoSpace("cleaning can not bring the room that the move takes; trim or delete something first".into()),
+                    ControlError::NoSpace("cleaning cannot free the room for the move; trim or delete something first".into()),
                     out,
                 );
             }
@@ -275,14 +275,14 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// Nothing of it is on record: the pool stays as it is.
+    /// Refuses the removal. Nothing is recorded: the pool stays unchanged.
     fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
         self.durability.journal.set_moving(false);
         self.reckon_plan();
         control_answer(id, Err(error), out);
     }
 
-    /// True if forcing checkpoints has brought nothing for some time.
+    /// True if forced checkpoints have been without progress for some time.
     fn removal_rests(&mut self) -> bool {
         let seen = (
             self.space.segments.older_count(),
@@ -295,8 +295,8 @@ impl Engine {
         )
     }
 
-    /// A checkpoint is about to be forced so that a removal gets room. False if the last ones
-    /// brought nothing: it rests until something else changes.
+    /// True if a checkpoint may be forced to make room for a removal. False if the last ones had no
+    /// effect: then it waits until something else changes.
     pub(crate) fn may_force_for_removal(&mut self) -> bool {
         let rests = self.removal_rests();
         if !rests {
@@ -305,7 +305,7 @@ impl Engine {
         !rests
     }
 
-    /// The superblock with the layout over the others is in force.
+    /// Activates the layout over the others after its superblock is durable.
     pub(super) fn take_removal(&mut self, zones: ZoneMap, member: MemberId, out: &mut Outbox) {
         self.pool.zones = zones;
         self.space.segments.lay_over(&self.pool.zones);
@@ -321,8 +321,7 @@ impl Engine {
         self.ensure_next_segment();
     }
 
-    /// True if a member leaves, or is about to, and cleaning has to bring room for it whatever that
-    /// costs.
+    /// True if a member leaves, or is about to, and cleaning must make room for it at any cost.
     pub(crate) fn removal_wants_room(&self) -> bool {
         match &self.reshape.coming {
             Some(coming) => {
@@ -338,8 +337,8 @@ impl Engine {
         }
     }
 
-    /// Segments that the moves of a victim may need: what is live in it, by its weight, in the
-    /// smallest segments of the layout in force.
+    /// Number of segments that the moves of a victim may need: its live weight in the smallest
+    /// segments of the active layout.
     pub(crate) fn segments_for(&self, victim: SegmentId) -> u32 {
         if !self.reshape.is_losing_member() {
             return 1;
@@ -357,8 +356,8 @@ impl Engine {
         live.div_ceil(least).max(1) as u32
     }
 
-    /// Free segments in whose extents the layout in force has nothing are given up, one by one, as
-    /// long as enough others are free.
+    /// Retires free segments whose extents the active layout does not cover, one by one, while
+    /// enough others are free.
     pub(super) fn give_up_uncovered(&mut self) {
         while self.reshape.is_losing_member()
             && self.is_clean_enough()
@@ -367,8 +366,7 @@ impl Engine {
         {}
     }
 
-    /// Takes out those that leave: nothing is left on them. False if they still have something to
-    /// do.
+    /// Releases the leaving members, which hold nothing any more. False if they are still needed.
     pub(super) fn let_go(&mut self) -> bool {
         let leaving = std::mem::take(&mut self.reshape.leaving);
         let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
@@ -385,7 +383,7 @@ impl Engine {
         }
         for member in members {
             self.drives.members.leave_service(member);
-            // (It may hang with the last flush.)
+            // It may be unresponsive with the last flush pending.
             self.disown(member);
             let changed = self.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
@@ -400,7 +398,7 @@ impl Engine {
         true
     }
 
-    /// Tells of those that have left, when that is on record and nothing is in flight to them.
+    /// Reports members that have left, once that is recorded and no command to them is in flight.
     pub(super) fn tell_gone(&mut self, out: &mut Outbox) {
         let gone = std::mem::take(&mut self.reshape.gone);
         let (told, left): (Vec<(MemberId, Uuid)>, Vec<_>) = gone

@@ -1,17 +1,19 @@
-//! Batches that a scrub can not have: no table says what is in them. The map does.
+//! Doubts: batches with unreadable tables. The map provides their live blocks.
 //!
-//! 1 They are collected; at the end of the pass, or when they are many, all pages of the map are
-//!   searched for what lies in them, a bounded part at a time. 2 Each block of a user is read by
-//!   itself, as users read it, at the pace of the scrub. If it can be had it is moved like any
-//!   other repair; if not it is lost, and is listed by volume and block. 3 Pages of the checkpoint
-//!   are in memory: they are marked changed, so that the next checkpoint writes them elsewhere. 4 A
-//!   batch in which nothing lives is not worth a word.
+//! 1. Doubts are collected. At the end of the pass, or when there are many, the map is searched for
+//!    blocks in them, some pages at a time.
+//! 2. Each user block found is read on its own, as a foreground read would, at the rate of the
+//!    scrub. If it is readable it is moved like any other repair; if not it is lost, and is listed
+//!    by volume and block.
+//! 3. Checkpoint pages are in memory: they are marked dirty, so that the next checkpoint rewrites
+//!    them.
+//! 4. A batch without live data is not reported.
 //!
-//! Packed payload in a block that can not be had as a whole is read by itself in the same way: its
-//! own checksum may be right.
+//! Compressed payload in an unreadable block is read on its own in the same way: its own checksum
+//! may match.
 //!
-//! A whole segment is in doubt if more lives in it than its tables say: then batches of it are
-//! former ones on all members that can be read.
+//! A whole segment is in doubt if it has more live units than its tables name. Then some of its
+//! batches are stale ones on all readable members.
 
 use super::{Repair, Tally};
 use crate::background::time_at;
@@ -29,14 +31,15 @@ use std::collections::{BTreeSet, VecDeque};
 use windrow_io::Payload;
 use windrow_types::{Address, BLOCK_BYTES, Lsn, SegmentId};
 
-/// A batch that can not be had, or a segment.
+/// An unreadable batch, or a segment in doubt.
 #[derive(Debug)]
 struct Doubt {
     segment: SegmentId,
     row: u32,
     rows: u32,
+    /// Set if live blocks were found in it.
     incarnations: bool,
-    /// Lost blocks in it that have been told.
+    /// Lost blocks in it, already reported.
     told: Vec<BlockKey>,
 }
 
@@ -46,37 +49,37 @@ impl Doubt {
     }
 }
 
-/// All that can not be had, until it is known what of it lives.
+/// All doubts until their live blocks are known.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     list: Vec<Doubt>,
-    /// The map is being searched; what comes meanwhile has to wait.
+    /// Set while the map is searched; new doubts have to wait.
     searching: bool,
-    /// Where the search goes on.
+    /// Position of the search.
     page: u32,
-    /// Blocks that wait for being read.
+    /// Blocks that wait to be read.
     waiting: VecDeque<Reading>,
     /// Blocks being read.
     reads: Slab<Reading>,
 }
 
-/// A block that is read by itself.
+/// A block that is read on its own.
 #[derive(Debug)]
 struct Reading {
     block: MappedBlock,
-    /// 0 if it is not known.
+    /// 0 if it is unknown.
     birth: Lsn,
-    /// It was found by the map, in what is in doubt.
+    /// Set if the map search found it in a doubt.
     by_map: bool,
 }
 
 impl Doubts {
-    /// True if there are none.
+    /// True if there are no doubts.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty() && self.waiting.is_empty() && self.reads.is_empty()
     }
 
-    /// True while the map is being searched.
+    /// True while the map is searched.
     pub(super) fn is_searching(&self) -> bool {
         self.searching
     }
@@ -90,21 +93,20 @@ impl Doubts {
         self.reads.get(at).is_some_and(|reading| reading.by_map)
     }
 
-    /// True if they have to be settled before there may be more.
+    /// True if they have to be settled before more may be added.
     pub(super) fn is_due(&self) -> bool {
         self.searching || self.list.len() >= SCRUB_DOUBTS_MAX
     }
 
-    /// Nobody will look for what lives in them; how many there are. (What is being read comes all
-    /// the same.)
+    /// Drops the doubts without a search; returns their number. (Pending reads still complete.)
     pub(super) fn forget(&mut self) -> u64 {
         (self.searching, self.page) = (false, 0);
         self.waiting.clear();
         std::mem::take(&mut self.list).len() as u64
     }
 
-    /// A segment is written again; how many batches of its former life had something in them that
-    /// has been found.
+    /// Drops the doubts of a segment that is written again; returns the number of batches of its
+    /// previous incarnation in which live blocks were found.
     pub(super) fn forget_segment(&mut self, segment: SegmentId) -> u64 {
         self.list
             .extract_if(.., |doubt| doubt.segment == segment)
@@ -112,7 +114,7 @@ impl Doubts {
             .count() as u64
     }
 
-    /// A block is to be read by itself.
+    /// Queues a block to be read on its own.
     pub(super) fn read(&mut self, block: MappedBlock, birth: Lsn) {
         self.waiting.push_back(Reading {
             block,
@@ -121,7 +123,7 @@ impl Doubts {
         });
     }
 
-    /// Notes a batch.
+    /// Adds a batch.
     pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32, told: Vec<BlockKey>) {
         self.list.push(Doubt {
             segment,
@@ -134,7 +136,7 @@ impl Doubts {
 }
 
 impl Engine {
-    /// All batches of a segment have been examined. Do their tables say all that lives in it?
+    /// Compares the live count of a completely verified segment with its tables.
     pub(super) fn compare_live(&mut self, tally: Tally) {
         let Tally {
             segment,
@@ -146,19 +148,18 @@ impl Engine {
         } = tally;
         let rows = rows.unwrap_or(0);
         let s = self.space.segments.get(segment);
-        // (Older checkpoints keep pages alive that nothing points to any more; and to a segment
-        // that is written more has come.)
+        // Older checkpoints keep pages alive without references, and a segment still being written
+        // has more.
         let is_comparable =
             usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
         let known = u64::from(live);
-        // (If a batch of it is in doubt, that is why.)
+        // A batch in doubt explains the difference.
         if is_comparable && u64::from(s.live_units) > known && !doubted {
             self.integrity.scrub.doubts.add(segment, 0, rows, lost);
         }
     }
 
-    /// Goes on through the map in search of what lives in what is in doubt; true when all is
-    /// settled.
+    /// Continues the search of the map for live blocks in doubts; true when all are settled.
     pub(super) fn settle_doubts(&mut self, out: &mut Outbox) -> bool {
         if self.integrity.scrub.doubts.is_empty() {
             return true;
@@ -218,7 +219,7 @@ impl Engine {
             return false;
         }
         if page < pages || self.integrity.scrub.doubts.has_reads() {
-            // Blocks on their way wake it.
+            // Pending reads wake it.
             self.integrity.scrub.later = !self.integrity.scrub.doubts.has_reads();
             return false;
         }
@@ -226,7 +227,7 @@ impl Engine {
         true
     }
 
-    /// Which of these, in their order, this place lies in.
+    /// Index of the doubt, among these sorted ones, that contains the address.
     fn doubt_at(&self, doubts: &[Doubt], address: Address) -> Option<usize> {
         let segment = self.pool.codec.segment(address);
         let of_segment = doubts.partition_point(|doubt| doubt.segment < segment);
@@ -240,7 +241,7 @@ impl Engine {
         doubts[at].covers(segment, row).then_some(at)
     }
 
-    /// The map has been searched, and what was found has been read.
+    /// Ends a search after its blocks were read.
     fn end_doubts(&mut self) {
         let mut doubts = std::mem::take(&mut self.integrity.scrub.doubts.list);
         (
@@ -269,7 +270,7 @@ impl Engine {
             doubts.iter().filter(|doubt| doubt.incarnations).count() as u64;
     }
 
-    /// Reads blocks that wait for it, as far as the pace goes. False if some are left.
+    /// Reads waiting blocks as far as the rate allows. False if some are left.
     pub(super) fn read_doubtful(&mut self, out: &mut Outbox) -> bool {
         while let Some(Reading { block, .. }) = self.integrity.scrub.doubts.waiting.front() {
             let MappedBlock {
@@ -279,7 +280,7 @@ impl Engine {
                 ..
             } = *block;
             if self.map.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
-                // It is elsewhere by now, and its segment perhaps in use again.
+                // It was moved meanwhile, and its segment may be in use again.
                 self.integrity.scrub.doubts.waiting.pop_front();
                 continue;
             }
@@ -332,8 +333,8 @@ impl Engine {
         );
     }
 
-    /// A lost block of a batch without tables: what its member returned is wrong, or could not be
-    /// read. The member is absent: then it is neither.
+    /// Counts the wrong rows of a lost block in a batch without tables: its member returned wrong
+    /// data or failed the read. Rows of an absent member do not count.
     fn count_lost_rows(&mut self, address: Address, piece: Piece) {
         let (segment, number) = (
             self.pool.codec.segment(address),
@@ -347,7 +348,7 @@ impl Engine {
         }
     }
 
-    /// A block in doubt has been read, or can not be had.
+    /// Handles a block in doubt that was read or is unreadable.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(Reading {
             block,

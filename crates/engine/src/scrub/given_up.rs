@@ -1,7 +1,7 @@
-//! Blocks of users that were lost before: an emergency rebuild of the map gave them up, or they
-//! refer to shared content that is not there. They have no place, so no batch leads a scrub to
-//! them. At the end of the pass all pages of the map are searched, a bounded part at a time; the
-//! same blocks are listed by each scrub until they are written or trimmed.
+//! Search for user blocks that were lost before: a salvage declared them lost, or they refer to
+//! missing shared content. They have no address, so no batch leads a scrub to them. At the end of
+//! the pass all map pages are searched, a limited number at a time. Each scrub lists the same
+//! blocks until they are written or trimmed.
 
 use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
@@ -11,7 +11,7 @@ use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_types::{Lba, VolumeId};
 
-/// A search, as far as it has come. (It counts when it is done: a restart begins it anew.)
+/// Progress of a search. It counts when it is complete: a restart begins it again.
 #[derive(Debug, Default)]
 pub(super) struct GivenUp {
     page: u32,
@@ -20,8 +20,8 @@ pub(super) struct GivenUp {
 }
 
 impl Engine {
-    /// Goes on with the search; true when all pages have been looked at, and what was found is
-    /// listed and counted.
+    /// Continues the search; true when all pages were searched, and the blocks found are listed and
+    /// counted.
     pub(super) fn search_given_up(&mut self, out: &mut Outbox) -> bool {
         let (page, end) = (
             self.integrity.scrub.given_up.page,
@@ -68,7 +68,7 @@ impl Engine {
             .map(|(lba, _)| lba)
             .collect();
         for lba in found {
-            // A trim may not have come by yet, and a write be on its way.
+            // A trim may not be applied yet, and a write may be in flight.
             self.settle_range(volume, lba);
             let entry = self
                 .map

@@ -1,14 +1,17 @@
-//! Labels: a device whose label is damaged is unknown to every later start, though the pool uses
-//! it, and nothing else reads labels while a pool is open.
+//! Label check. A device with a damaged label is unknown to every later start, although the pool
+//! uses it. Nothing else reads labels while a pool is open.
 //!
-//! At the end of a pass the label of each member in service, and of each spare, is read. One that
-//! does not verify, or names another pool or device, is written again and flushed; it counts as a
-//! wrong block, and is told. One that is right is never written: a write that is cut off may
-//! destroy it, and there is no other copy. So one that can not be read is read once more. (Its name
-//! is that of the creation, its slot a hint: they may differ.) A spare has nothing else, and no
-//! other command goes to it before it is needed: one that does not take its label is told, too. So
-//! is one that bears the label of another pool: nothing of this pool is on it, and somebody who
-//! reaches the drive, too, has put it to use.
+//! At the end of a pass the label of each member in service, and of each spare, is read:
+//!
+//! 1. A label that does not verify, or names another pool or device, is rewritten and flushed; it
+//!    counts as a wrong block, and is reported.
+//! 2. A correct label is never written: an interrupted write may destroy it, and there is no other
+//!    copy. So an unreadable label is re-read once. (Its name is that of the creation, its slot a
+//!    hint: both may differ.)
+//! 3. A spare has no other content, and gets no other command before it is needed. One that fails
+//!    the write of its label is reported as well.
+//! 4. A spare with the label of another pool is reported. It has no data of this pool, and another
+//!    host with access to the drive uses it.
 
 use crate::member::Purpose;
 use crate::scrub::Scrub;
@@ -17,23 +20,23 @@ use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Labe
 use windrow_io::{Buf, MemberOp};
 use windrow_types::MemberId;
 
-/// How far a pass has come with them. (A restart begins anew.)
+/// Progress of a pass with the labels. (A restart begins again.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Labels {
     #[default]
     Unread,
-    /// So many members are being looked at.
+    /// Number of members being checked.
     UnderWay(u32),
     Done,
 }
 
 impl Labels {
-    /// True if commands of it are under way.
+    /// True if its commands are pending.
     pub(super) fn is_under_way(self) -> bool {
         matches!(self, Self::UnderWay(_))
     }
 
-    /// A member has been looked at.
+    /// Ends the check of a member.
     fn end_one(&mut self) {
         if let Self::UnderWay(left) = self {
             *left -= 1;
@@ -42,16 +45,16 @@ impl Labels {
     }
 }
 
-/// What is done with the label of a member.
+/// Step of the check of one label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LabelStep {
-    /// It is read.
+    /// The label is read.
     Read,
-    /// That failed: once more.
+    /// The read failed: it is repeated.
     ReadAgain,
-    /// It was wrong, and is written.
+    /// The label was wrong and is written.
     Write,
-    /// The flush after that.
+    /// The flush after the write.
     Flush,
 }
 
@@ -63,7 +66,7 @@ impl Scrub {
 }
 
 impl Engine {
-    /// True when the labels of all members in service have been looked at in this pass.
+    /// True when the labels of all members in service were checked in this pass.
     pub(super) fn labels_are_done(&mut self, out: &mut Outbox) -> bool {
         if self.integrity.scrub.labels == Labels::Unread {
             let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
@@ -78,8 +81,8 @@ impl Engine {
         self.integrity.scrub.labels == Labels::Done
     }
 
-    /// In service, or a spare that has not been given up. (One that is to replace a member and is
-    /// no copy of it yet is emptied: its label is another one meanwhile.)
+    /// True for a member in service, or a spare that was not disowned. (A spare that is becoming a
+    /// copy of a member is excluded: its label is another one meanwhile.)
     fn has_label(&self, member: MemberId) -> bool {
         let is_emptied = self.replaced_by(member).is_some();
         self.drives.members.is_online(member)
@@ -105,7 +108,7 @@ impl Engine {
         );
     }
 
-    /// A command for a label has ended. No bytes: it failed, or was no read.
+    /// Handles a completed label command. No bytes: it failed, or was no read.
     pub(crate) fn label_step_done(
         &mut self,
         member: MemberId,
@@ -114,8 +117,7 @@ impl Engine {
         failed: bool,
         out: &mut Outbox,
     ) {
-        // (Of a member that is not in service any more nothing is known, and it is not to be
-        // written.)
+        // A member that left service is unknown, and must not be written.
         let is_there = self.has_label(member) && self.pool.stopped.is_none();
         match step {
             LabelStep::Read if is_there && failed => {

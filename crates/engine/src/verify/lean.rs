@@ -1,17 +1,17 @@
-//! The short way of a rebuild: only what the wanted columns need is read, rebuilt in one pass, and
-//! verified where it lies.
+//! Short way of a rebuild: reads only what the wanted columns need, reconstructs them in one pass,
+//! and verifies in place.
 //!
-//! 1 Lost columns that are data or wanted follow from the columns that were read, all rows at once:
-//!   nothing is believed or disbelieved yet.
-//! 2 The batch decodes from these columns, every payload block has its checksum and all padding is
-//!   zero. So the data columns are right to the last byte, those that were rebuilt, too, and with
-//!   them the redundancy.
-//! 3 Whatever is not so: nothing is said, and the long way of `verify.rs` with everything that
-//!   there is to read finds what is wrong.
+//! 1. Missing columns that are data or wanted are reconstructed from the columns read, all rows at
+//!    once, without verification.
+//! 2. The batch decodes from these columns, every payload block has its checksum, and all padding
+//!    is zero. So the data columns are correct to the last byte, reconstructed ones included, and
+//!    with them the redundancy.
+//! 3. If any check fails there is no result, and the long way of `verify.rs` finds the error with
+//!    all readable columns.
 //!
 //! It takes the first valid header for the batch. A member that missed its writes cannot make up a
-//! whole batch of a former life of the segment by itself, because head and tail lie in different
-//! data columns; that is why it is not for copies and single columns.
+//! complete batch of a previous incarnation by itself: head and tail are in different data columns.
+//! That does not hold for copies and single columns, which are excluded.
 
 use super::{Verified, VerifyWork};
 use crate::ends::find_ends;
@@ -24,7 +24,7 @@ pub(crate) fn is_for(shape: &Shape) -> bool {
     shape.data > 1 && matches!(shape.code, Code::P | Code::PQ)
 }
 
-/// Of these columns that could be read (as a bit mask) those that need not be, to have all data.
+/// Bit mask of readable columns that need not be read to have all data.
 pub(crate) fn needless(shape: &Shape, there: u64) -> u64 {
     let data = usize::from(shape.data);
     let lost = (0..data).filter(|c| there >> c & 1 == 0).count();
@@ -65,7 +65,7 @@ impl VerifyWork {
             })
             .collect();
         windrow_parity::reconstruct(code, data, &mut of_code).ok()?;
-        // What was read stays for the long way.
+        // The columns read stay for the long way.
         let mut columns: Vec<_> = self
             .columns
             .iter_mut()
@@ -93,7 +93,7 @@ impl VerifyWork {
         })
     }
 
-    /// The batch, if everything in these data columns is as it must be.
+    /// The batch, if these data columns verify completely.
     fn verified(
         &self,
         columns: &[Option<windrow_io::Buf>],

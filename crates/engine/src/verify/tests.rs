@@ -12,7 +12,7 @@ fn pool() -> PoolUuid {
     Uuid::from_random([7; 16])
 }
 
-/// The columns of a batch of two blocks at row 0.
+/// Columns of a batch of two blocks at row 0.
 fn columns(shape: Shape, epoch: u64, stream: StreamId, seq: u64) -> (Vec<Buf>, u32) {
     let payloads: Vec<Vec<u8>> = (1..=2u64)
         .map(|n| vec![(epoch * 40 + seq * 7 + n) as u8; BLOCK_SIZE])
@@ -61,7 +61,7 @@ fn columns(shape: Shape, epoch: u64, stream: StreamId, seq: u64) -> (Vec<Buf>, u
     (columns, plan.rows)
 }
 
-/// What is found where the first columns bear a former batch, and column `absent` is not there.
+/// Verification result where the first columns have a stale batch, and column `absent` is missing.
 fn verified(
     shape: Shape,
     former: Vec<Buf>,
@@ -105,11 +105,11 @@ fn verified(
     work.found.unwrap()
 }
 
-/// A member that missed a write bears what was there before: a batch that a fence calls void, of
-/// the same number and an older epoch, or one of another stream with a higher number. A rebuild
-/// that took it for the batch would write it to other members, over live data.
+/// A member that missed a write has the previous content. That is a void batch of the same number
+/// and an older epoch, or one of another stream with a higher number. A rebuild must not take it
+/// for the batch and write it to other members, over live data.
 #[test]
-fn a_former_batch_is_not_taken_for_the_present_one() {
+fn a_stale_batch_is_not_taken_for_the_present_one() {
     for (redundancy, members, stale, absent) in [
         (Redundancy::Copies(2), 2, 1, None),
         (Redundancy::Copies(3), 3, 1, Some(2)),

@@ -465,7 +465,7 @@ fn what_can_not_grow_is_refused_in_words() {
         Some(Err(error)) => error.to_string(),
         other => panic!("answered {other:?}"),
     };
-    assert!(why(grow(&mut machine, 4..4)).contains("one spare at least"));
+    assert!(why(grow(&mut machine, 4..4)).contains("at least one spare"));
     assert!(why(grow(&mut machine, 7..8)).contains("no such member"));
     assert!(why(grow(&mut machine, 0..1)).contains("is no spare"));
     // A small one takes the others' extents down to its own.
@@ -479,7 +479,7 @@ fn what_can_not_grow_is_refused_in_words() {
     let volume = machine.volume(1 << 20);
     machine.write(volume, 1, 1);
     machine.flush(volume);
-    assert!(why(grow(&mut machine, 4..5)).contains("member 1: it is not there"));
+    assert!(why(grow(&mut machine, 4..5)).contains("member 1: it is absent"));
     // A spare that fails when it is needed stays a spare.
     let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
     machine.memory.failing[4] = true;

@@ -350,7 +350,7 @@ fn a_pool_whose_promised_records_are_all_lost_is_refused() {
     )
     .err();
     let text = error.expect("refused").to_string();
-    assert!(text.contains("what was durable is lost"), "{text}");
+    assert!(text.contains("durable data is lost"), "{text}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
     .map(|_| ())
     .expect_err("refused")
     .to_string();
-    assert!(error.contains("what is there is of generation"), "{error}");
+    assert!(error.contains("it has generation"), "{error}");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
         .for_each(|device| given_up.present[*device] = false);
     let (_, report) =
         Engine::open(&mut given_up.clone(), BufPool::new(64 << 20), &options).expect("opens");
-    assert!(report.notes[0].contains("given up"), "{:?}", report.notes);
+    assert!(report.notes[0].contains("discarded"), "{:?}", report.notes);
     let mut machine = Machine::open_with(given_up, &options);
     assert_eq!(
         (machine.byte(volume, 3), machine.byte(volume, 1500)),

@@ -118,7 +118,7 @@ fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
         report
             .notes
             .iter()
-            .any(|note| note.contains("not in service were read")),
+            .any(|note| note.contains("out of service were read")),
         "{:?}",
         report.notes
     );

@@ -295,7 +295,7 @@ fn what_can_not_leave_is_refused_with_figures() {
         }),
         DONE
     );
-    assert!(why(remove(&mut machine, 1)).contains("not there or not whole"));
+    assert!(why(remove(&mut machine, 1)).contains("absent or not whole"));
     let own = machine.memory.superblock_of(2);
     assert_eq!(
         machine.command(Control::Member {

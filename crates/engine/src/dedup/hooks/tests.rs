@@ -12,7 +12,7 @@ fn print(n: u64) -> u128 {
 }
 
 #[test]
-fn all_are_of_the_sample_where_there_is_room() {
+fn all_fingerprints_are_sampled_if_there_is_room() {
     let mut hooks = Hooks::new(1000, 1 << 20);
     (0..1000).for_each(|n| hooks.insert(print(n), n as u32 / 100, |_| 0));
     let found = (0..1000)
@@ -23,7 +23,7 @@ fn all_are_of_the_sample_where_there_is_room() {
 }
 
 #[test]
-fn a_sample_fits_where_not_all_do() {
+fn a_sample_fits_if_not_all_do() {
     let fingerprints = 160_000;
     let mut hooks = Hooks::new(fingerprints, bytes_least(fingerprints));
     assert!(hooks.bytes() <= bytes_least(fingerprints) && hooks.sample_shift == 4);
@@ -38,7 +38,7 @@ fn a_sample_fits_where_not_all_do() {
 }
 
 #[test]
-fn hooks_of_a_page_that_was_written_anew_are_gone() {
+fn hooks_of_a_rewritten_page_are_gone() {
     let mut hooks = Hooks::new(1000, 1 << 20);
     hooks.insert(print(1), 7, |_| 3);
     assert_eq!(hooks.find(print(1), |_| 3), Some(7));

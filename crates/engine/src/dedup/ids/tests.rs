@@ -1,14 +1,13 @@
 use super::*;
 
 #[test]
-fn an_id_comes_back_only_for_orders_above_what_was_applied() {
+fn an_id_is_reused_only_for_lsns_above_the_applied_one() {
     let mut ids = Ids::default();
     let (a, b) = (ids.take(Lsn(10)), ids.take(Lsn(11)));
     assert!(ids.refer(a));
     assert!(!ids.release(a) && ids.release(a));
     ids.free(a, Lsn(50));
-    // An older write that still waited in the queue: what it takes must not be content that a lost
-    // trim brings back.
+    // An older write still in the queue must not get content that a lost trim brings back.
     let c = ids.take(Lsn(45));
     assert!(c != a && c != b);
     assert_eq!(ids.take(Lsn(51)), a);
@@ -16,7 +15,7 @@ fn an_id_comes_back_only_for_orders_above_what_was_applied() {
 }
 
 #[test]
-fn what_is_free_for_a_younger_block_is_not_for_an_older_one() {
+fn an_id_free_for_a_younger_block_is_not_free_for_an_older_one() {
     let mut ids = Ids::default();
     let first = [ids.take(Lsn(1)), ids.take(Lsn(2))];
     for id in first {

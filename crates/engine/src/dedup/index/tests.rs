@@ -2,7 +2,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 #[test]
-fn what_was_used_gets_a_second_chance() {
+fn a_used_entry_gets_a_second_chance() {
     let mut index = Index::new(8, 1 << 20);
     for id in 0..8 {
         assert_eq!(index.insert(u128::from(id) + 1, id), (id, None));
@@ -20,7 +20,7 @@ fn what_was_used_gets_a_second_chance() {
 }
 
 #[test]
-fn it_keeps_to_its_bytes_and_names_only_what_was_entered() {
+fn it_keeps_within_its_bytes_and_has_only_inserted_entries() {
     let mut index = Index::new(1 << 20, 16 << 10);
     assert!(index.bytes() <= 16 << 10 && index.entries().1 < 1000);
     let mut state = 7u64;

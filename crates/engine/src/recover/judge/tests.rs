@@ -1,7 +1,7 @@
 use super::*;
 
 /// The document's table, row by row: H, V, A, C, D and the meaning. `None`: the column does not
-/// matter or can not be known.
+/// matter or cannot be known.
 type Row = (
     u32,
     Option<bool>,

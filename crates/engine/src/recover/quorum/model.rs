@@ -1,25 +1,23 @@
-//! Every short life of a small pool: the table of member states and the rules of quorum against a
-//! model that knows what each device really holds.
+//! Model check of member states and quorum: explores every short history of a small pool against a
+//! model that knows each device's real content.
 //!
 //! The superblocks, the table and the judgement at a start are the real ones; batches are bits. In
-//! every state that can be reached:
+//! every reachable state:
 //!
 //! 1. A member that is trusted with a batch holds it.
 //! 2. No more members count as lost than the redundancy covers, while the pool runs.
 //! 3. Of two halves of the members never both start by themselves.
-//! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power
-//!    failed twice while the loss of a member was put on record, each time on another member: that
-//!    is refused as two histories, and starts without one of the two.)
-//! 5. Nothing that was written is forgotten: a pool that starts has every batch in its log.
-//! 6. As long as no old member bears the generation with a new layout, or with a journal device,
-//!    the old members start without the new ones; also when it was taken back.
+//! 4. A pool that did not split, with all its devices present, starts. Exception: power failed
+//!    twice while the loss of a member was recorded, each time on another member. That is refused
+//!    as two histories, and starts without one of the two.
+//! 5. No write is lost: a pool that starts has every batch in its log.
+//! 6. As long as no old member has the generation with a new layout, or with a journal device, the
+//!    old members start without the new ones. The same holds after it was taken back.
 //!
-//! A removal goes through the two generations that `reshape/removal.rs` writes: the one with the
-//! layout over the others, to all, and the one without the member, to the others alone; power may
-//! fail when either is on any subset of them.
-//!
-//! A growth goes through the generations that `reshape.rs` writes; power may fail when any of them
-//! is on any subset of the devices.
+//! A removal goes through the two generations of `reshape/removal.rs`. The one with the layout over
+//! the others goes to all, the one without the member to the others. A growth goes through the
+//! generations that `reshape.rs` writes. Power may fail when any of them is on any subset of the
+//! devices.
 //!
 //! Spares and journal devices: `slots.rs`.
 
@@ -41,7 +39,7 @@ const DEVICES_MAX: u8 = 9;
 struct Device {
     uuid: Uuid,
     slots: [Option<Rc<Superblock>>; SLOT_COUNT as usize],
-    /// Batches that are on it, as bits.
+    /// Batches on it, as bits.
     holds: u32,
     present: bool,
 }
@@ -67,7 +65,7 @@ type Batches = Vec<(u32, u64)>;
 #[derive(Clone, Debug)]
 struct Running {
     superblock: Superblock,
-    /// Content of the generation that was written last.
+    /// Content hash of the generation that was written last.
     written: u64,
     /// By member: batches that it is not trusted with.
     stale: Vec<u32>,
@@ -78,34 +76,33 @@ struct Running {
 struct World {
     devices: Vec<Device>,
     running: Option<Running>,
-    /// What is in the log by the superblock that rules, by its content.
+    /// Batches in the log by the ruling superblock, by its content hash.
     log: BTreeMap<u64, Batches>,
     batches: u32,
     devices_made: u8,
     used_apart: bool,
-    /// As the devices were in the beginning.
+    /// The devices as they were in the beginning.
     images: Rc<Vec<Device>>,
     restored: bool,
-    /// Members of the pool as it was made; the devices behind them are spares.
+    /// Number of original members; the devices after them are spares.
     old: usize,
     grows: u32,
 }
 
-/// How far a growth gets. Power is cut when a generation is on those devices only that the mask
-/// names.
+/// Progress of a growth. A mask names the devices that have a generation when power is cut.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// In force.
+    /// Complete.
     Done,
     /// The generation that introduces the new members.
     CutIntroducing(usize),
     /// The one with the new layout.
     CutRecording(usize),
     /// That one is on the devices of the mask, and the others (second mask) fail, more than the
-    /// redundancy covers: the growth is taken back, and the pool goes on.
+    /// redundancy covers. The growth is taken back, and the pool continues.
     TakenBack(usize, usize),
-    /// The same, and power is cut when the generation that takes it back is on the first so many of
-    /// the members left.
+    /// The same, and power is cut when the generation that takes it back is on the first N of the
+    /// remaining members.
     CutTakingBack(usize, usize, usize),
 }
 
@@ -123,18 +120,19 @@ enum Step {
     PowerOff,
     Plug(usize),
     Grow(Growth),
-    /// The member begins to leave; power is cut when that is on those devices only that the mask
-    /// names.
+    /// The member begins to leave; power is cut when that is recorded on the devices of the mask
+    /// only.
     Leave(usize, Option<usize>),
-    /// Those that leave are let go of; the same.
+    /// Leaving members are released; mask as above.
     LetGo(Option<usize>),
-    /// A spare or a journal device comes, goes or takes a place; the same.
+    /// A spare or a journal device is added, removed or takes a slot; mask as above.
     Slot(slots::SlotChange, Option<usize>),
     Start,
     StartAndCut,
-    /// By force, on another machine, with this device only. What it held is cleaned away there.
+    /// A forced start on another machine with this device only. Its old batches are cleaned away
+    /// there.
     Apart(usize),
-    /// The device is as it was in the beginning: an old image of it.
+    /// The device is replaced by its image from the beginning.
     Restore(usize),
 }
 
@@ -213,7 +211,7 @@ impl World {
         device.slots[slot] = Some(Rc::new(copy));
     }
 
-    /// A pool in use that has spares, too.
+    /// A pool in use that has spares as well.
     fn with_spares(redundancy: Redundancy, members: usize, spares: usize) -> Self {
         let mut world = Self::new(redundancy, members);
         assert!(world.start(false, false));
@@ -234,7 +232,7 @@ impl World {
         world
     }
 
-    /// Members in use, as a bit mask.
+    /// Bit mask of members in use.
     fn in_use(&self) -> usize {
         let in_use = |r: &Running| {
             r.superblock
@@ -248,14 +246,14 @@ impl World {
         self.running.as_ref().map_or(0, in_use)
     }
 
-    /// The next generation goes to the members in use, or, if the power is cut, to the first of
+    /// Writes the next generation to the members in use, or, if the power is cut, to the first of
     /// them.
     fn write_generation(&mut self, cut: bool) {
         let mask = self.in_use();
         self.write_generation_cut(cut.then_some(mask & mask.wrapping_neg()));
     }
 
-    /// The same; power is cut when it is on those of them only that the mask names.
+    /// The same; power is cut when it is on the members in the mask only.
     fn write_generation_cut(&mut self, cut: Option<usize>) {
         self.write_generation_to(self.in_use() & cut.unwrap_or(usize::MAX));
         if cut.is_some() {
@@ -277,7 +275,7 @@ impl World {
         }
     }
 
-    /// As `reshape.rs` goes about it. All members and spares are there and whole.
+    /// As `reshape.rs` does. All members and spares are present and whole.
     fn grow(&mut self, growth: Growth) -> Option<()> {
         let all = (1 << self.devices.len()) - 1;
         let running = self.running.as_mut()?;
@@ -310,7 +308,7 @@ impl World {
         running.superblock.zones =
             crate::format::grown_for_model(&running.superblock, self.devices.len());
         for new in self.old..self.devices.len() {
-            // Nothing of what was written before lies on it.
+            // No earlier batch is stored on it.
             self.devices[new].holds = (1 << self.batches) - 1;
             self.record(new, Change::Join);
         }
@@ -349,7 +347,7 @@ impl World {
         Some(())
     }
 
-    /// As `reshape/removal.rs` goes about it.
+    /// As `reshape/removal.rs` does.
     fn begin_removal(&mut self, member: usize, cut: Option<usize>) -> Option<()> {
         let running = self.running.as_mut()?;
         let (whole, zones) = (
@@ -425,7 +423,7 @@ impl World {
         check_redundancy(superblock).is_ok()
     }
 
-    /// A start with what is present; false if it is refused.
+    /// A start with the present devices; false if it is refused.
     fn start(&mut self, force: bool, cut: bool) -> bool {
         let Ok(ruling) = newest(self, &options(force)) else {
             return false;
@@ -463,7 +461,7 @@ impl World {
             superblock.generation = found.generation;
             self.log.insert(found.content_hash(), batches.clone());
         }
-        // As `raise_fence` does: the next one follows what was found.
+        // As `raise_fence` does: the next one follows the one found.
         self.running = Some(Running {
             superblock,
             written: found.content_hash(),
@@ -493,7 +491,7 @@ impl World {
         self.write_generation(false);
     }
 
-    /// What it may have missed is stale on it.
+    /// Marks everything that the member may have missed as stale.
     fn take_part(&mut self, member: usize) {
         let Some(running) = &mut self.running else {
             return;
@@ -593,8 +591,8 @@ impl World {
                 alone.used_apart = true;
                 world = alone;
             }
-            // (An image of the last generations looks like the device itself: what it lacks is
-            // found by the checksums of blocks.)
+            // An image of the last generations looks like the device itself: checksums of blocks
+            // reveal its missing batches.
             (Step::Restore(m), None) if !self.restored => {
                 let generation = |device: &Device| device.newest().map(|s| s.generation.0);
                 let image = generation(&self.images[m])?;
@@ -684,7 +682,7 @@ impl World {
                 .iter_mut()
                 .for_each(|device| device.present = true);
             let refusal = newest(&mut copy, &options(false)).err();
-            // What is lost beyond the redundancy by faults is lost.
+            // Faults beyond the redundancy lose data.
             let beyond = matches!(refusal, Some(OpenError::TooManyMissing { .. }));
             let two_cuts = matches!(refusal, Some(OpenError::TwoHistories { .. }))
                 && (0..self.devices.len()).any(|m| startable(all & !(1 << m)));
@@ -697,7 +695,7 @@ impl World {
         Ok(())
     }
 
-    /// What tells worlds apart.
+    /// Key that distinguishes worlds.
     fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let superblock = |s: &Superblock| (s.content_hash(), s.parent_hash, s.is_growing());
@@ -744,7 +742,7 @@ fn steps(members: usize) -> Vec<Step> {
         .collect()
 }
 
-/// Ways of a growth of `members` by `new`.
+/// Variants of a growth of `members` by `new`.
 fn growths(redundancy: Redundancy, members: usize, new: usize) -> Vec<Step> {
     let (all, tolerance) = (members + new, redundancy.tolerance() as u32);
     let mut list = vec![Growth::Done];
@@ -755,7 +753,7 @@ fn growths(redundancy: Redundancy, members: usize, new: usize) -> Vec<Step> {
         if fails.count_ones() <= tolerance || old > tolerance || members as u32 - old <= tolerance {
             continue;
         }
-        // Those that do not fail have the generation, and those that do may have got it.
+        // The devices that do not fail have the generation, and those that do may have it.
         for mask in (0..1usize << all).filter(|mask| (mask | fails) + 1 == 1 << all) {
             list.push(Growth::TakenBack(mask, fails));
             list.extend((0..members).map(|written| Growth::CutTakingBack(mask, fails, written)));
@@ -764,7 +762,7 @@ fn growths(redundancy: Redundancy, members: usize, new: usize) -> Vec<Step> {
     list.into_iter().map(Step::Grow).collect()
 }
 
-/// All worlds within `depth` steps of a new pool that has gone through `prefix`; their number.
+/// Explores all worlds within `depth` steps of a new pool after `prefix`; returns their number.
 fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize) -> usize {
     let mut first = World::new(redundancy, members);
     assert!(first.start(false, false));
@@ -803,13 +801,13 @@ fn explore_from(mut first: World, steps: &[Step], prefix: &[Step], depth: usize)
 }
 
 #[test]
-fn no_short_life_of_a_mirror_breaks_the_rules() {
+fn no_short_history_of_a_mirror_breaks_the_rules() {
     let worlds = explore(Redundancy::Copies(2), 2, &[], 7);
     assert!(worlds > 10_000, "{worlds}");
 }
 
 #[test]
-fn no_short_life_of_a_parity_pool_breaks_the_rules() {
+fn no_short_history_of_a_parity_pool_breaks_the_rules() {
     let worlds = explore(Redundancy::Single, 3, &[], 5);
     assert!(worlds > 5_000, "{worlds}");
 }
@@ -830,9 +828,10 @@ fn no_device_with_a_history_of_its_own_is_trusted() {
     assert!(worlds > 500, "{worlds}");
 }
 
-/// A start that is cut off leaves a member one generation behind; that one is used by force
-/// elsewhere, the others go on without it. It seemed to have left as it was: the others had it on
-/// record as absent since the very generation that the start by force had given it.
+/// A start that is cut off leaves a member one generation behind. That one is used by force
+/// elsewhere, while the others continue without it. It must not look like a member that left
+/// unchanged. So the forced start must not give it the generation since which the others record it
+/// as absent.
 #[test]
 fn a_device_that_lagged_and_was_used_apart_is_not_trusted() {
     use Step::*;
@@ -863,8 +862,8 @@ fn a_device_that_lagged_and_was_used_apart_is_not_trusted() {
     );
 }
 
-/// The same for a half of a mirror that failed while a generation was written, so that it lagged
-/// when its loss went on record.
+/// The same for one half of a mirror that failed while a generation was written, so that it lagged
+/// when its loss was recorded.
 #[test]
 fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
     use Step::*;
@@ -881,7 +880,7 @@ fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
     world.write_generation_to(0b01);
     assert!(world.record(1, Change::InjectedFault));
     world.write_generation(false);
-    // As long as both sides have the same generation they are refused as two histories.
+    // While both sides have the same generation they are refused as two histories.
     let apart = world
         .step(PowerOff)
         .and_then(|world| world.step(Apart(1)))
@@ -919,8 +918,8 @@ fn no_old_image_is_trusted() {
     assert!(worlds > 500, "{worlds}");
 }
 
-/// Before a growth was put on record in two steps, old members without the generation with the new
-/// layout, and the new members with it and the rest of the old ones, could both start.
+/// A growth is recorded in two steps. Otherwise both sides could start: old members without the new
+/// layout, and the new members with it and the other old ones.
 #[test]
 fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members() {
     use Step::*;
@@ -949,7 +948,7 @@ fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members
     assert!(worlds > 10_000, "{worlds}");
 }
 
-/// A member leaves, and power fails at any point of it, with any of the members gone before and
+/// A member leaves, and power fails at any point of it, with any of the members missing before and
 /// after.
 #[test]
 fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_leaves() {

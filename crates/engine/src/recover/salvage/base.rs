@@ -1,12 +1,11 @@
-//! What a rebuild stands on: the newest checkpoint that can be read as a whole, if there is one.
-//! Often only what came after it is lost.
+//! Base of a salvage: the newest checkpoint that is completely readable, if there is one. Often
+//! only later batches are lost.
 //!
-//! Then it has everything up to its order for certain, trims, zeroes, deletions and references to
-//! shared content included, and what moved before it: of batches only what is newer counts. Where
-//! the version of a block that it shows lay in a batch that can not be read, reads of it are
-//! errors: no older version takes its place. Where batches behind it are lost, it shows what was
-//! there before. That may have been given up since, and other batches lie there: then the block is
-//! lost, and told of ([`Former::used_again`]).
+//! The checkpoint has everything up to its LSN, including trims, zeroes, deletions, references to
+//! shared content and earlier moves. Of batches only newer ones count. If it shows a block at an
+//! address in an unreadable batch, reads of the block fail: no older version takes its place. If
+//! later batches are lost, it shows the older version of their blocks. That address may have been
+//! freed and overwritten since: then the block is reported as lost ([`Former::used_again`]).
 
 use super::super::chain::Taken;
 use super::super::load;
@@ -25,30 +24,30 @@ use std::ops::Range;
 use windrow_format::superblock::{CheckpointRoot, Superblock};
 use windrow_types::{BatchSeq, Lsn, MAX_STREAMS, SegmentId};
 
-/// Where what counts of batches begins.
+/// Positions from which batches count.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Start {
-    /// Orders and births up to this one do not count: all of that is known.
+    /// LSNs and births up to this one do not count: the base has all of them.
     pub(super) lsn: Lsn,
-    /// Of each stream, batches of moves with lower numbers do not count.
+    /// For each stream the number below which batches of moves do not count.
     pub(super) first: [BatchSeq; MAX_STREAMS],
 }
 
-/// What a rebuild begins with.
+/// Start state of a salvage.
 pub(super) struct Ground {
     /// Number of the checkpoint, 0 without one.
     pub(super) checkpoint: u64,
     pub(super) start: Start,
-    /// Its tables, or empty ones.
+    /// The checkpoint's tables, or empty ones.
     pub(super) tables: Tables,
     pub(super) former: Option<Former>,
 }
 
 impl Ground {
-    /// The newest checkpoint, if one can be read as a whole.
+    /// Loads the newest checkpoint, if one is completely readable.
     ///
     /// # Errors
-    /// [`OpenError::MapMemory`] if its maps are larger than the bound; a member ends the attempt.
+    /// [`OpenError::MapMemory`] if its maps exceed the limit; a member error ends the attempt.
     pub(super) fn find(
         reader: &mut Reader<'_>,
         superblock: &Superblock,
@@ -66,7 +65,7 @@ impl Ground {
         }
     }
 
-    /// No checkpoint.
+    /// Start state without a checkpoint.
     pub(super) fn bare(reader: &Reader<'_>, superblock: &Superblock, map_bytes: u64) -> Self {
         let segments = Segments::new(reader.zones, victim_rule(&superblock.properties));
         let volumes = Volumes::new(recovery_bytes(map_bytes));
@@ -93,7 +92,7 @@ struct Base {
 }
 
 impl Base {
-    /// Where what is not in it begins.
+    /// Positions after which batches are not in it.
     fn start(&self) -> Start {
         let first = self.root.replay.map(|position| {
             if position.segment == SegmentId::NONE {
@@ -108,7 +107,7 @@ impl Base {
         }
     }
 
-    /// The segments to which it refers.
+    /// Segments to which it refers.
     fn used(&self) -> BTreeSet<SegmentId> {
         let (volumes, codec) = (&self.tables.volumes, self.tables.codec);
         let pages = (0..volumes.arena.slots())
@@ -131,7 +130,7 @@ impl Base {
     }
 
     /// Its tables as if they had been gathered: no segment is in use, and no page has an image.
-    /// Pages of the index of deduplication are left out: it begins anew.
+    /// Deduplication index pages are dropped: the index starts empty.
     fn into_ground(self, superblock: &Superblock) -> Ground {
         let start = self.start();
         let used = self.used();
@@ -153,30 +152,30 @@ impl Base {
     }
 }
 
-/// Segments as the checkpoint knew them.
+/// Segment table of the checkpoint.
 pub(super) struct Former {
     segments: Segments,
     start: Start,
-    /// Those to which it refers.
+    /// Segments to which the checkpoint refers.
     used: BTreeSet<SegmentId>,
 }
 
 impl Former {
-    /// True if the checkpoint refers to something in it.
+    /// True if the checkpoint refers to data in the segment.
     pub(super) fn is_used(&self, id: SegmentId) -> bool {
         self.used.contains(&id)
     }
 
-    /// Stream and last number of what was in it.
+    /// Stream and last number of the segment's batches.
     pub(super) fn last_of(&self, id: SegmentId) -> (u8, BatchSeq) {
         let former = self.segments.get(id);
         (former.stream, former.last_seq)
     }
 
-    /// What can not be read of segments in which something is in use is a part of them all the
-    /// same, batch by batch: payload in it may still be readable. Not of those that were used
-    /// again: nothing of what they held is in use. (Batches of another stream that were found in it
-    /// are of a life that ended earlier: see [`Former::used_again`].)
+    /// Enters unreadable ranges of segments in use batch by batch: payload in them may still be
+    /// readable. Segments that were reused are left out: none of their old content is in use.
+    /// (Batches of another stream in them are of an incarnation that ended earlier: see
+    /// [`Former::used_again`].)
     pub(super) fn enter(&self, found: &Scan, again: &BTreeSet<SegmentId>, tables: &mut Tables) {
         let mut last: BTreeMap<SegmentId, u64> = BTreeMap::new();
         for entry in tables.volumes.payloads() {
@@ -219,12 +218,17 @@ impl Former {
         }
     }
 
-    /// Segments that it refers to and that were used again since: they bear batches of another
-    /// stream than it knew there, or only newer ones that can not follow on what it knew, or a
-    /// newer life behind former batches; or a segment of another layout has their extents. (Batches
-    /// of another stream that come before the checkpoint are what is left of a life that ended
-    /// earlier: they show where the only batch of the present one can not be read.) What is torn
-    /// says as much: it lies over what the checkpoint knew.
+    /// Segments that the checkpoint refers to and that were reused since. A segment was reused in
+    /// these cases:
+    ///
+    /// - Its batches are of another stream than the checkpoint has.
+    /// - Its batches are all newer ones that cannot continue those that the checkpoint has.
+    /// - A newer incarnation follows its earlier batches.
+    /// - A segment of another layout has its extents.
+    ///
+    /// Batches of another stream from before the checkpoint are left from an earlier incarnation.
+    /// They are visible where the only batch of the present one is unreadable. A torn batch proves
+    /// reuse as well: it overwrote what the checkpoint has.
     pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
         let mut first: BTreeMap<SegmentId, (usize, BatchSeq, u32)> = BTreeMap::new();
         let of_streams = found
@@ -250,7 +254,7 @@ impl Former {
         }
         let differs = |id: &SegmentId, (stream, seq, row): &(usize, BatchSeq, u32)| {
             let former = self.segments.get(*id);
-            // (Each row takes a number at most.)
+            // Each row holds at most one batch number.
             let more = seq
                 .0
                 .checked_sub(former.last_seq.0)
@@ -275,8 +279,8 @@ impl Former {
             .collect()
     }
 
-    /// Of each segment, how many rows of it are known of: from batches that were found, or where it
-    /// is as it was.
+    /// Number of known rows of each segment: from batches found, or from the checkpoint where the
+    /// segment is unchanged.
     pub(super) fn known_rows(&self, found: &Scan, again: &BTreeSet<SegmentId>) -> Vec<u32> {
         let of_former = |id| {
             if again.contains(&SegmentId(id)) {
@@ -293,8 +297,8 @@ impl Former {
         rows
     }
 
-    /// Of segments that are in the life that the checkpoint knew: batches of another stream are of
-    /// a life that ended earlier, where a member missed what was written over them.
+    /// Drops batches of another stream in segments that are in the checkpoint's incarnation. They
+    /// are of an earlier incarnation, visible where a member missed the overwrite.
     fn forget_incarnations(
         &self,
         streams: &[Vec<Taken>],
@@ -341,11 +345,11 @@ mod tests {
     use windrow_geometry::{Redundancy, Zone, ZoneMap};
     use windrow_policy::select::Rule;
 
-    /// The header of a batch of users could not be read, and before it stood what was left of a
-    /// checkpoint: the segment passed for one of checkpoints, and what lives in it was counted
-    /// nowhere (seed 10240462). Batches of the present life behind that stay.
+    /// The header of a user batch is unreadable, and before it are batches of an earlier checkpoint
+    /// incarnation. The segment must not count as one of checkpoints, or its live data is not
+    /// counted (seed 10240462). Later batches of the present incarnation stay.
     #[test]
-    fn what_a_former_life_left_says_nothing_about_the_segment() {
+    fn batches_of_an_earlier_incarnation_do_not_decide_the_stream_of_a_segment() {
         let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
         let zones = ZoneMap::new(vec![Zone {
             members: 0b11,

@@ -1,17 +1,17 @@
-//! Where the log ends, and what the journal has behind it.
+//! End of the log, and the journal's operations after it.
 //!
-//! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on
-//!   from there: it lists everything that was promised behind a gap, so there only its records
-//!   count. That is the end if log and journal together have everything that was durable. 2 If not,
-//!   journal devices that have left service may have it, and are read as well.
-//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest
-//!     order, where records count only behind that: whichever loses fewer promises,
-//!   and if both lose as many, the one that reaches further.
+//! 1. As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal
+//!    continues from there. It lists every durable operation after a gap, so only its records count
+//!    there. That is the end if log and journal together have everything durable.
+//! 2. If not, journal devices that have left service may have it, and are read as well.
+//! 3. Else something is lost. Either the log ends before the gap all the same, or it ends with its
+//!    highest LSN and records count only after that. Salvage chooses the end that loses fewer
+//!    durable operations; if both lose the same number, the later one.
 //!
-//! What was promised and is not taken from either is told of as [`LostLsns`]. (Records of the gap
-//! beside batches behind it would have to be compared with these block by block.) Volumes that only
-//! the journal tells of are made for it ([`super::room`]); what there is no room for all the same
-//! is told of in the same way.
+//! Durable operations that neither has are reported as [`LostLsns`]. (Records of the gap in
+//! addition to batches after it would have to be compared block by block.) Volumes that only the
+//! journal knows are created for it ([`super::room`]). Operations without room are reported in the
+//! same way.
 
 use super::super::chain::Durable;
 use super::super::journal::{self, Readmitted};
@@ -27,21 +27,21 @@ use windrow_format::superblock::Superblock;
 use windrow_io::BufPool;
 use windrow_types::{BatchSeq, Lsn, MAX_STREAMS, VolumeId};
 
-/// Operations that were promised to be durable, are in no batch that can be read, and could not be
-/// taken from a journal: its records are lost as well, or speak of volumes that are known to be
-/// deleted. Nobody knows which blocks they wrote.
+/// Durable operations in no readable batch that could not be taken from a journal. The journal's
+/// records of them are lost as well, or are of deleted volumes. The blocks that they wrote are
+/// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostLsns {
-    /// The first one.
+    /// First lost LSN.
     pub first: Lsn,
-    /// The last one.
+    /// Last lost LSN.
     pub last: Lsn,
-    /// How many of those between are lost.
+    /// Number of lost LSNs between them, both included.
     pub count: u64,
 }
 
 impl LostLsns {
-    /// These, and one more.
+    /// `lost` and one more LSN.
     fn and(lost: Option<Self>, lsn: Lsn) -> Self {
         let none = Self {
             first: lsn,
@@ -61,17 +61,17 @@ impl LostLsns {
 pub(super) struct LogEnd {
     pub(super) covered: Lsn,
     pub(super) journal: journal::Found,
-    /// The last order in effect, and the highest one that a record names.
+    /// Last LSN in effect, and the highest LSN of any record.
     pub(super) journalled: Lsn,
     pub(super) highest_journalled: Lsn,
-    /// Batches count up to `covered` only, as at a start.
+    /// True if batches count up to `covered` only, as at a start.
     pub(super) is_exact: bool,
     pub(super) lost: Option<LostLsns>,
 }
 
 impl LogEnd {
-    /// Lets what only the journal has take effect; gives what is to be readmitted. What there is no
-    /// room for all the same is lost.
+    /// Applies the operations that only the journal has; returns those to be readmitted.
+    /// Operations without room are added to the lost ones.
     pub(super) fn apply_journal(
         &mut self,
         superblock: &Superblock,
@@ -113,15 +113,15 @@ pub(super) fn end_of_log(
     log.end(reader, superblock, found)
 }
 
-/// What batches of users bring.
+/// LSNs of the user batches.
 struct Log {
-    /// The last order of the checkpoint.
+    /// Last LSN of the checkpoint.
     root: Lsn,
-    /// Ranges of orders behind it, those among them that a fence skipped; sorted.
+    /// Sorted ranges of LSNs after it, including those that a fence skipped.
     ranges: Vec<(u64, u64)>,
-    /// The last order before the first gap.
+    /// Last LSN before the first gap.
     gapless: Lsn,
-    /// The highest one of any batch.
+    /// Highest LSN of any batch.
     highest: Lsn,
 }
 
@@ -183,7 +183,7 @@ impl Log {
         superblock: &Superblock,
         found: &Scan,
     ) -> Result<LogEnd, OpenError> {
-        // (What a fence skipped may lie behind all batches.)
+        // LSNs that a fence skipped may be after all batches.
         if self.gapless >= self.highest {
             return self.end_at(reader, superblock, found, self.highest);
         }
@@ -193,8 +193,8 @@ impl Log {
         }
         let reaching = self.end_at(reader, superblock, found, self.highest)?;
         let count = |end: &LogEnd| end.lost.map_or(0, |lost| lost.count);
-        // Where as many promises are lost either way, batches behind the gap bring what nobody was
-        // promised.
+        // If both ends lose the same number, batches after the gap bring operations that were not
+        // durable.
         Ok(if count(&exact) < count(&reaching) {
             exact
         } else {
@@ -202,7 +202,7 @@ impl Log {
         })
     }
 
-    /// If the log ends with `covered`, before a gap or with its highest order.
+    /// The state if the log ends with `covered`, before a gap or with its highest LSN.
     fn end_at(
         &self,
         reader: &mut Reader<'_>,
@@ -234,7 +234,7 @@ impl Log {
                 (first, last)
             }
         });
-        // (What a fence skipped is not missing, wherever it is.)
+        // LSNs that a fence skipped are nowhere missing.
         let skipped = superblock
             .fences
             .iter()
@@ -255,7 +255,7 @@ impl Log {
     }
 }
 
-/// The orders behind `root` up to `through` that are in none of these ranges.
+/// LSNs after `root` up to `through` that are in none of these ranges.
 fn missing(root: Lsn, there: impl Iterator<Item = (u64, u64)>, through: Lsn) -> Option<LostLsns> {
     let mut there: Vec<(u64, u64)> = there.filter(|(first, last)| first <= last).collect();
     there.sort_unstable();
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_what_no_range_has() {
+    fn lsns_in_no_range_are_missing() {
         let of = |root: u64, there: &[(u64, u64)], through: u64| {
             missing(Lsn(root), there.iter().copied(), Lsn(through))
                 .map(|lost| (lost.first.0, lost.last.0, lost.count))
@@ -292,7 +292,7 @@ mod tests {
             of(10, &[(5, 12), (15, 16), (19, 40)], 20),
             Some((13, 18, 4))
         );
-        // Nothing behind what was promised is lost, and an empty range brings nothing.
+        // Nothing after the durable LSNs is lost, and an empty range has no LSNs.
         assert_eq!(of(10, &[(11, 12), (30, 40)], 12), None);
         assert_eq!(of(10, &[(13, 12), (12, 12)], 13), Some((11, 13, 2)));
     }

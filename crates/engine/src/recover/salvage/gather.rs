@@ -1,16 +1,18 @@
-//! From batches to tables: for every block the newest entry, for every volume what is known of it.
+//! Gathers the tables from batches: the newest entry of every block, and everything known of each
+//! volume.
 //!
-//! 1 Volumes: the newest image of the volume table that is left in a checkpoint batch, then the
-//!   volume operations. 2 Blocks: user entries, then moves in the order in which they were written
-//!   ([`super::moves`]); an entry installs if its birth is not older than what is there, so that of
-//!   equal births (a block and its moved copies) the last copy stays. A move out of the very place
-//!   that is shown, with the same bytes, installs whatever its birth: repairs of former versions
-//!   have none. Streams of moves lie in each other: where there are several, what has been moved
-//!   out of the place shown is looked for again.
-//!   3 Ranges and smaller sizes: each takes what is older than it.
+//! 1. Volumes: the newest image of the volume table in a checkpoint batch, then the volume
+//!    operations.
+//! 2. Blocks: user entries, then moves in the order in which they were written ([`super::moves`]).
+//!    An entry installs if its birth is not older than that of the installed one. So of equal
+//!    births (a block and its moved copies) the last copy stays. A move out of exactly the address
+//!    shown, with the same bytes, installs whatever its birth: repairs of earlier versions have
+//!    none. Moved blocks may be moved again by other streams: with several streams, moves out of
+//!    the address shown are searched for again.
+//! 3. Ranges and smaller sizes: each removes older blocks.
 //!
-//! Records lie in segments that are used again once everything before them is in a checkpoint:
-//! those that are gone can not be honoured, and blocks they had trimmed come back.
+//! Segments with records are reused once everything before them is in a checkpoint. Records that
+//! are gone cannot be honoured, and blocks that they had trimmed come back.
 
 use super::super::chain::Taken;
 use super::super::reader::Reader;
@@ -32,7 +34,7 @@ use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::Superblock;
 use windrow_types::{Address, BLOCK_BYTES, Lba, Lsn, VolumeId};
 
-/// What is known of a volume.
+/// Known properties of a volume.
 #[derive(Clone, Debug, Default)]
 struct Known {
     name: Option<String>,
@@ -42,16 +44,16 @@ struct Known {
     compression: Compression,
     dedup: Dedup,
     deleted: bool,
-    /// Operations up to this order are in what is known already.
+    /// Operations up to this LSN are included.
     as_of: Lsn,
-    /// Order of the last change of its size that is known beside that.
+    /// LSN of the last change of its size after that.
     sized: Lsn,
     /// Highest block seen, plus one.
     end: u64,
 }
 
 impl Known {
-    /// As an image of the table says that has everything up to `as_of`.
+    /// From an image of the table with everything up to `as_of`.
     fn of(record: VolumeRecord, as_of: Lsn) -> Self {
         Self {
             as_of,
@@ -67,8 +69,8 @@ impl Known {
     }
 }
 
-/// Gathers; fills `tables` and returns the volumes whose names or sizes had to be made up, and how
-/// many records were honoured.
+/// Gathers into `tables`; counts the records honoured and keeps the volumes whose names or sizes
+/// were made up.
 pub(super) struct Gather<'g> {
     superblock: &'g Superblock,
     accepted: Lsn,
@@ -78,16 +80,16 @@ pub(super) struct Gather<'g> {
     /// Births of the blocks of each map page, by arena slot.
     births: Vec<[u64; MAP_PAGE_ENTRIES]>,
     pub(super) made_up: BTreeSet<VolumeId>,
-    /// Volumes that are known to be deleted.
+    /// Volumes known to be deleted.
     pub(super) deleted: BTreeSet<VolumeId>,
     pub(super) records: u64,
     map_bytes: u64,
-    /// Behind the last id that the pool can have given.
+    /// End of the ids that the pool can have allocated.
     ids_end: u64,
 }
 
 impl<'g> Gather<'g> {
-    /// Everything with an order above `accepted` is left out.
+    /// Ignores everything with an LSN above `accepted`.
     pub(super) fn new(superblock: &'g Superblock, accepted: Lsn, map_bytes: u64) -> Self {
         Self {
             superblock,
@@ -104,10 +106,10 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// `tables` are those of a checkpoint: only what is newer counts.
+    /// Starts from the `tables` of a checkpoint: only newer entries count.
     pub(super) fn stand_on(&mut self, start: Start, tables: &Tables) {
         self.start = start;
-        // (Of what the checkpoint shows the births are not known: what comes is newer.)
+        // Births of the checkpoint's blocks are unknown: later entries are newer.
         self.births = vec![[0; MAP_PAGE_ENTRIES]; tables.volumes.arena.slots() as usize];
         self.on_checkpoint = true;
         self.known = tables
@@ -122,7 +124,7 @@ impl<'g> Gather<'g> {
             .collect();
     }
 
-    /// All three steps.
+    /// Runs all three steps.
     pub(super) fn run(
         &mut self,
         reader: &mut Reader<'_>,
@@ -148,7 +150,7 @@ impl<'g> Gather<'g> {
             done += 1;
         };
         if !self.on_checkpoint {
-            // (What a checkpoint that was not completed has may never have come into force.)
+            // A checkpoint that was not completed may have entries that were never active.
             let end = self
                 .superblock
                 .checkpoints
@@ -194,7 +196,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// The newest image of each page of the volume table that can be read.
+    /// Collects the newest readable image of each page of the volume table.
     fn volumes_from_pages(
         &mut self,
         reader: &mut Reader<'_>,
@@ -253,8 +255,8 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// The entries of a batch. What `remains` of a segment whose extents another one has since is
-    /// no place for a block.
+    /// Applies the entries of a batch. An address in `remains`, a segment whose extents another one
+    /// has since, holds no block.
     fn blocks_of(
         &mut self,
         reader: &Reader<'_>,
@@ -289,8 +291,8 @@ impl<'g> Gather<'g> {
                     from,
                 } if *birth <= through => {
                     let entry = shown(&reader.codec, batch, decoded);
-                    // A checkpoint shows where everything was: a block that is not moved on from
-                    // there is newer, or was moved before.
+                    // A checkpoint shows every address: a block that is not moved from there is
+                    // newer, or was moved before.
                     match self.follow((*volume, *lba), (*birth, *from), entry, tables) {
                         true => {}
                         false if self.on_checkpoint => {
@@ -323,13 +325,12 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// True if what has this order or birth counts.
+    /// True if an entry with this LSN or birth counts.
     fn counts(&self, lsn: Lsn, through: Lsn) -> bool {
         self.start.lsn < lsn && lsn <= through
     }
 
-    /// Goes on to where the blocks of a batch were moved out of the places that are shown. True if
-    /// there were any.
+    /// Follows moves of the batch's blocks out of the addresses shown. True if there were any.
     fn follow_moves(
         &mut self,
         reader: &mut Reader<'_>,
@@ -362,8 +363,8 @@ impl<'g> Gather<'g> {
         Ok(followed)
     }
 
-    /// Installs a move out of the place that is shown. The bytes must be the same, or the birth not
-    /// older: a former version of the block may have lain in that place, too.
+    /// Installs a move out of the address shown. The bytes must be the same, or the birth not
+    /// older: an earlier version of the block may have been at that address as well.
     fn follow(
         &mut self,
         (volume, lba): (VolumeId, Lba),
@@ -404,7 +405,7 @@ impl<'g> Gather<'g> {
         true
     }
 
-    /// The checkpoint shows the block where this batch has it.
+    /// Confirms an entry that the checkpoint shows at the batch's address.
     fn confirm(
         &mut self,
         (volume, lba): (VolumeId, Lba),
@@ -433,8 +434,8 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Blocks of which only the checkpoint knows and whose place is `gone`: nothing that is left
-    /// tells more of them.
+    /// Drops blocks that only the checkpoint has and whose address is `gone`: no newer version is
+    /// known.
     pub(super) fn drop_gone(&self, gone: impl Fn(Address) -> bool, tables: &mut Tables) {
         let births = &self.births;
         let ids: Vec<VolumeId> = tables.volumes.with_hidden().map(|v| v.record.id).collect();
@@ -461,7 +462,7 @@ impl<'g> Gather<'g> {
                     if !entry.has_payload() || !gone(entry.address()) {
                         continue;
                     }
-                    // (Whoever refers to content that is not there is told of for that.)
+                    // References to missing content are reported for that reason.
                     let is_shared = id == VolumeId::SHARED;
                     v.map.replace(
                         arena,
@@ -477,8 +478,8 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// A volume operation. What the image of the table has already does not count again: an
-    /// operation that came later may be in the image alone.
+    /// Applies a volume operation. Operations in the table's image are ignored, even if a later one
+    /// is in the image alone.
     fn change(&mut self, volume: VolumeId, lsn: Lsn, change: &VolumeChange) {
         let known = self.known.entry(volume).or_default();
         if lsn <= known.as_of {
@@ -510,7 +511,7 @@ impl<'g> Gather<'g> {
         entry: MapEntry,
         tables: &mut Tables,
     ) -> Result<(), OpenError> {
-        // (Pages of the index are not worth it: which of them is the newest is in the map alone.)
+        // Index pages are not worth it: the newest one of them is known from the map alone.
         let end = if volume == VolumeId::SHARED {
             self.ids_end
         } else {
@@ -601,8 +602,8 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Blocks `first .. end` that are older than `lsn` become `entry`. Only pages with blocks in
-    /// them are looked at: a zeroed range elsewhere reads as zeroes anyway.
+    /// Sets blocks `first .. end` that are older than `lsn` to `entry`. Only pages with blocks are
+    /// visited: a zeroed range elsewhere reads as zeroes anyway.
     fn clear(
         &mut self,
         volume: VolumeId,
@@ -640,7 +641,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// The end of what was written behind a block by orders above this one, in blocks.
+    /// End in blocks of the data after a block that LSNs above this one wrote.
     fn written_beyond(
         &self,
         volume: VolumeId,
@@ -667,15 +668,15 @@ impl<'g> Gather<'g> {
         end
     }
 
-    /// Names and sizes; deleted volumes go, and blocks beyond a known size.
+    /// Settles names and sizes; removes deleted volumes, and blocks beyond a known size.
     fn settle_volumes(&mut self, tables: &mut Tables) {
         let known = std::mem::take(&mut self.known);
         let mut names: BTreeSet<String> = BTreeSet::new();
-        // The newest first: of volumes with one name it is the one that was there last.
+        // The newest first: of volumes with one name it is the one that existed last.
         for (id, known) in known.into_iter().rev() {
             let mut size_bytes = known.size_bytes;
             if let Some(size) = size_bytes.as_mut() {
-                // It was larger when they were written, and nobody knows how large.
+                // It was larger when they were written, by an unknown amount.
                 let beyond = self.written_beyond(
                     id,
                     *size / BLOCK_BYTES,
@@ -732,12 +733,12 @@ impl<'g> Gather<'g> {
     }
 }
 
-/// The name of a volume of which none is known.
+/// Made-up name of a volume without a known name.
 pub(super) fn made_up_name(id: VolumeId) -> String {
     format!("recovered-{id}")
 }
 
-/// Gives back the map pages of a volume that holds nothing.
+/// Frees the map pages of a volume that hold nothing.
 fn drop_pages(tables: &mut Tables, id: VolumeId) {
     let Some((v, arena)) = tables.volumes.get_mut(id) else {
         return;

@@ -1,23 +1,21 @@
-//! What was durable and is not there, from two sides: the rows that can not be read (gaps), and the
-//! numbers that are missing.
+//! Finds lost durable batches from two sides: unreadable rows (gaps), and missing numbers.
 //!
-//! Where the rebuild stands on a checkpoint ([`super::base`]) its maps know better: of what is
-//! older only a gap counts in which they show something. (Without one, what is left of a segment
-//! that was given up counts as well: after a discard that a power cut broke off, or on a member
-//! that was away when the others discarded it.)
+//! With a base checkpoint ([`super::base`]) its maps decide: an older gap counts only if they show
+//! something in it. (Without one, leftovers of a freed segment count as well, if a power cut
+//! interrupted its discard or a member missed it.)
 //!
-//! 1 A *gap* behind a readable batch of its segment is of that batch's stream. One at row 0 has a
-//!   number only from the first batch behind it; where the pool's roots do not vouch for that
-//!   number, that batch may be of a former life and the gap what a crash left of a new one. So it
-//!   counts only if something of the segment is still in use.
-//! 2 No segment from the oldest root's replay position on is used again, so from there up to the
-//!   highest flushed number every *number* must be there. This finds what no gap tells: a segment
-//!   of which nothing can be read. (Not of the stream of checkpoints: what it had is made anew.)
-//! 3 Below that position numbers are missing in any pool, as segments are used again. There the
-//!   maps of a checkpoint tell: blocks that they show behind the last batch that can be read in a
-//!   segment ([`silent`]). Where the checkpoint can not be read either, nobody knows what it had
-//!   ([`unread_checkpoint`]): orders up to it that no batch brings were superseded and cleaned
-//!   away, or are lost.
+//! 1. A *gap* after a readable batch of its segment is of that batch's stream. A gap at row 0 has a
+//!    number only from the first batch after it. If the pool's roots do not confirm that number,
+//!    that batch may be of an earlier incarnation, and the gap the torn start of a new one. So it
+//!    counts only if something of the segment is still in use.
+//! 2. No segment from the oldest root's replay position on is reused, so from there up to the
+//!    highest flushed number every *number* must exist. This finds losses without a gap: a
+//!    completely unreadable segment. (Not for the checkpoint stream: its content is rebuilt.)
+//! 3. Below that position numbers are missing in any pool, as segments are reused. There the maps
+//!    of a checkpoint decide: blocks that they show after the last readable batch of a segment
+//!    ([`silent`]). If the checkpoint is unreadable as well, its content is unknown
+//!    ([`unread_checkpoint`]). LSNs up to it that no batch has were superseded and cleaned, or are
+//!    lost.
 
 use super::super::chain::Taken;
 use super::super::loss::Loss;
@@ -32,18 +30,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::superblock::{CheckpointRoot, Superblock};
 use windrow_types::{BatchSeq, FULL_BLOCK_UNITS, Lsn, SegmentId};
 
-/// A checkpoint that the pool stands on and of which not everything can be read.
+/// A checkpoint of the pool that is not completely readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct UnreadCheckpoint {
     /// Its number.
     pub id: u64,
-    /// The last order in it.
+    /// Last LSN in it.
     pub lsn: Lsn,
-    /// Orders up to that which no batch brings: superseded and cleaned away, or lost.
+    /// Number of LSNs up to that one in no batch: superseded and cleaned, or lost.
     pub missing_lsns: u64,
 }
 
-/// The newest checkpoint that the superblock names, if orders in it are in no batch.
+/// The newest checkpoint of the superblock, if LSNs in it are in no batch.
 pub(super) fn unread_checkpoint(superblock: &Superblock, found: &Scan) -> Option<UnreadCheckpoint> {
     let root = superblock
         .checkpoints
@@ -72,8 +70,8 @@ pub(super) fn unread_checkpoint(superblock: &Superblock, found: &Scan) -> Option
     })
 }
 
-/// Blocks that the maps of a checkpoint show behind the last batch that can be read in a segment,
-/// or where none can: nothing comes behind them, so that no gap tells of them.
+/// Blocks that the maps of a checkpoint show after the last readable batch of a segment, or in one
+/// without any. No batch follows them, so no gap reports them.
 pub(super) fn silent(
     found: &Scan,
     tables: &Tables,
@@ -86,7 +84,7 @@ pub(super) fn silent(
         let known: &mut u32 = &mut rows[taken.segment.index()];
         *known = (taken.row + taken.rows).max(*known);
     }
-    // Where the last such block of each segment ends.
+    // End of the last such block of each segment.
     let mut beyond: BTreeMap<SegmentId, u32> = BTreeMap::new();
     for address in tables.volumes.payloads().map(|entry| entry.address()) {
         let segment = tables.codec.segment(address);
@@ -122,8 +120,8 @@ pub(super) fn silent(
     }
 }
 
-/// Lists what gaps and numbers tell of what was durable and is missing. `tables` show what is in
-/// use; `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
+/// Lists durable batches that gaps and numbers show as missing. `tables` show the data in use; with
+/// `on_checkpoint` they come from a checkpoint, so that they refer to lost data as well.
 pub(super) fn list(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
@@ -173,11 +171,11 @@ fn loss(stream: u8, seq: BatchSeq, durable_seq: BatchSeq) -> Loss {
         lsns: None,
         blocks: Vec::new(),
         more_runs: 0,
-        why: "it can not be read or rebuilt",
+        why: "it cannot be read or reconstructed",
     }
 }
 
-/// Of each gap whether the tables show something in it.
+/// For each gap: true if the tables show something in it.
 fn holds(tables: &Tables, gaps: &[Gap]) -> Vec<bool> {
     let mut holds = vec![false; gaps.len()];
     let mut by_segment: BTreeMap<SegmentId, Vec<usize>> = BTreeMap::new();
@@ -203,7 +201,7 @@ fn holds(tables: &Tables, gaps: &[Gap]) -> Vec<bool> {
     holds
 }
 
-/// The segments in which something lies that the maps show.
+/// Segments with data that the maps show.
 fn live_segments(tables: &Tables) -> BTreeSet<SegmentId> {
     tables
         .volumes
@@ -212,18 +210,18 @@ fn live_segments(tables: &Tables) -> BTreeSet<SegmentId> {
         .collect()
 }
 
-/// Whether something in a gap is in use.
+/// Use of the data in a gap.
 #[derive(Clone, Copy)]
 enum Use {
-    /// It is, or something else in its segment.
+    /// Something in it, or elsewhere in its segment, is in use.
     Certain,
     /// The maps show nothing there.
     None,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
-/// One stream.
+/// Search for losses of one stream.
 struct Search<'s> {
     superblock: &'s Superblock,
     stream: usize,
@@ -236,8 +234,8 @@ impl Search<'_> {
         self.superblock.checkpoints.iter().flatten()
     }
 
-    /// The number from which on nothing of the stream can have been used again; `None` if no root
-    /// knows the stream.
+    /// Number from which on no segment of the stream can have been reused; `None` if no root knows
+    /// the stream.
     fn floor(&self) -> Option<BatchSeq> {
         let positions = self.roots().map(|root| root.replay[self.stream]);
         positions
@@ -252,7 +250,7 @@ impl Search<'_> {
             .is_ok()
     }
 
-    /// The loss that a gap is, if it held something of this stream that was durable.
+    /// The loss of a gap, if it held durable batches of this stream.
     fn of_gap(&self, gap: &Gap, floor: Option<BatchSeq>, use_of: Use) -> Option<Loss> {
         let behind = gap
             .behind
@@ -260,8 +258,7 @@ impl Search<'_> {
             .map(|(_, seq)| BatchSeq(seq.0 - 1));
         let has_number = gap.seq.0 > 0;
         let (first, last) = if has_number {
-            // An earlier rebuild leapt over the numbers behind the ends of its day: those never
-            // existed.
+            // An earlier salvage skipped the numbers after the ends it found: those never existed.
             let existed =
                 behind.is_some() || self.flushed.0.saturating_sub(gap.seq.0) < SEQ_LEAP / 2;
             (usize::from(gap.stream) == self.stream && existed)
@@ -289,8 +286,7 @@ impl Search<'_> {
         loss(self.stream as u8, seq, durable_seq)
     }
 
-    /// Runs of numbers from `floor` on, up to the highest flushed one, that are missing: first and
-    /// last.
+    /// Runs of missing numbers from `floor` to the highest flushed one: first and last.
     fn holes(&self, floor: BatchSeq) -> Vec<(BatchSeq, BatchSeq)> {
         let first = self.batches.partition_point(|taken| taken.seq < floor);
         let there = self.batches[first..]
@@ -309,8 +305,8 @@ impl Search<'_> {
         holes
     }
 
-    /// A gap in which the hole is tells its rows; else its place is where the batch before it, or a
-    /// root, says.
+    /// Adds a run of missing numbers. A gap that contains it has its rows; else its position is
+    /// derived from the batch before it, or from a root.
     fn add_hole(
         &self,
         reader: &mut Reader<'_>,
@@ -341,7 +337,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where a batch that is missing was.
+    /// Position where a missing batch was.
     fn address_of(
         &self,
         reader: &mut Reader<'_>,

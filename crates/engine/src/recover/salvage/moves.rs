@@ -1,11 +1,10 @@
 //! Batches of moves of all streams, in the order in which they were written.
 //!
-//! A block may have been moved several times, by streams that lie in each other, and the batches in
-//! between may be gone. Of its copies, which bear one birth, the last one counts: an older one is
-//! in a segment that was given up, and parts of that may have been written over since by something
-//! of which nothing can be read any more (simulator, seed 10128799). So of the next batches of all
-//! streams the one goes first that is newer than no other one ([`Incarnation::is_newer_than`]);
-//! where that is not known both may.
+//! A block may have been moved several times by different streams, and the batches in between may
+//! be gone. Its copies have one birth, and the last copy counts. An older one is in a freed
+//! segment, parts of which may have been overwritten since by unreadable data (simulator, seed
+//! 10128799). So of the next batches of all streams a batch goes first that is newer than no other
+//! one ([`Incarnation::is_newer_than`]). Where the age is unknown either may go first.
 
 use super::super::OpenError;
 use super::super::chain::Taken;
@@ -13,7 +12,7 @@ use super::super::incarnation::Incarnation;
 use super::super::reader::Reader;
 use windrow_format::batch::DecodedBatch;
 
-/// The next batch of a stream, and those behind it.
+/// Next batch of a stream, and those after it.
 struct Stream<'s> {
     incarnation: Incarnation,
     batch: DecodedBatch,
@@ -21,14 +20,14 @@ struct Stream<'s> {
     rest: &'s [Taken],
 }
 
-/// See the module.
+/// Iterator over the batches; see the module.
 pub(super) struct Moves<'s> {
     streams: Vec<Stream<'s>>,
 }
 
 impl<'s> Moves<'s> {
-    /// Of each stream its batches, in order of their numbers. Of streams of which no order is known
-    /// the first one goes first.
+    /// Takes the batches of each stream, in order of their numbers. Of streams without a known
+    /// order the first one goes first.
     pub(super) fn new(
         reader: &mut Reader<'_>,
         streams: impl Iterator<Item = &'s [Taken]>,
@@ -58,7 +57,7 @@ impl<'s> Moves<'s> {
         }))
     }
 
-    /// The next batch.
+    /// Returns the next batch.
     pub(super) fn next(
         &mut self,
         reader: &mut Reader<'_>,
@@ -82,7 +81,7 @@ impl<'s> Moves<'s> {
     }
 }
 
-/// The first one that is newer than no other one.
+/// Index of the first one that is newer than no other one.
 fn oldest(incarnations: &[&Incarnation]) -> usize {
     incarnations
         .iter()

@@ -1,12 +1,11 @@
-//! Room for what the journal has: volumes, and sizes, that only its records tell of.
+//! Room for the journal's operations: volumes, and sizes, that only its records have.
 //!
-//! Segments with the records that made a volume, or made it larger, may have been used again, or be
-//! lost. Then its size is made up from what batches wrote ([`super::gather`]), and there may be no
-//! batch with a block of it at all. What the journal has comes later than all batches that count,
-//! and its entries take effect in their order: whatever one writes has to have been there when it
-//! was written. So the volume is made, or becomes as large as that, before the entry takes effect;
-//! a later size, or a deletion, that the journal has itself then says otherwise. Volumes that are
-//! known to be deleted do not come back.
+//! Segments with the records that created or enlarged a volume may have been reused or be lost.
+//! Then its size is made up from the blocks that batches wrote ([`super::gather`]), and there may
+//! be no batch with a block of it. The journal's entries come after all valid batches and take
+//! effect in their order. The blocks that an entry writes existed when it was written. So the
+//! volume is created, or enlarged to that, before the entry takes effect; a later resize or
+//! deletion in the journal then corrects it. Volumes that are known to be deleted do not come back.
 
 use super::super::Tables;
 use super::gather::made_up_name;
@@ -16,17 +15,17 @@ use windrow_format::batch::{Entry, RangeState, VolumeChange};
 use windrow_format::checkpoint::{VolumeRecord, VolumeState};
 use windrow_types::{BLOCK_BYTES, VolumeId};
 
-/// Makes room.
+/// Creates and enlarges volumes.
 pub(super) struct Room<'r> {
     deleted: &'r BTreeSet<VolumeId>,
-    /// Volumes that were made: their names are made up.
+    /// Volumes that were created: their names are made up.
     made: BTreeSet<VolumeId>,
-    /// Volumes of which the size was made up, and no record has told since.
+    /// Volumes whose size was made up and is in no record since.
     grown: BTreeSet<VolumeId>,
 }
 
 impl<'r> Room<'r> {
-    /// None is to be made for volumes that are `deleted`.
+    /// Volumes that are `deleted` are not created.
     pub(super) fn without(deleted: &'r BTreeSet<VolumeId>) -> Self {
         Self {
             deleted,
@@ -42,7 +41,7 @@ impl<'r> Room<'r> {
 
     /// Makes room for an entry that is about to take effect.
     pub(super) fn make(&mut self, entry: &Entry, tables: &mut Tables) {
-        // The end of what it writes, in blocks.
+        // End of the written blocks.
         let (volume, end) = match entry {
             Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } => {
                 (*volume, lba.0.saturating_add(1))
@@ -61,7 +60,7 @@ impl<'r> Room<'r> {
             Entry::Volume { volume, .. } => (*volume, 0),
             _ => return,
         };
-        // (Nothing that works writes what no volume of users can have.)
+        // A correct pool never writes what no user volume can have.
         if !volume.is_of_user()
             || end > MAX_VOLUME_BYTES / BLOCK_BYTES
             || self.deleted.contains(&volume)

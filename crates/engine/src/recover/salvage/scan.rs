@@ -1,32 +1,32 @@
-//! The scan: every batch of the pool that counts, found at the known positions of all segments.
+//! Scan: finds every valid batch of the pool at the known positions of all segments.
 //!
-//! 1 In each segment batches follow one another from row 0, and row 0 of each chunk begins one: as
-//!   long as headers can be read no other place is looked at. A header is bound to pool, epoch,
-//!   segment and row by its checksum, so a guest's image of a pool is never taken for one.
-//! 2 The batches of a segment's present life are of one stream, with consecutive numbers and epochs
-//!   that never fall: the first header that breaks this is of a former life, all of whose blocks
-//!   are dead. Behind a batch that can not be read the rows up to the end of its chunk are tried,
-//!   then the beginning of each other chunk, and where one before that is in the middle of a life,
-//!   its other rows; what lies between is lost. (There a row may hold a guest's data. For it to be
-//!   taken for a header it would have to bear the pool's identifier, epoch, segment and row in its
-//!   checksum, and a number of the stream that comes next.)
-//! 3 *Void* is what a fence says; what is of an older epoch than a checkpoint root and not before
-//!   its replay position; and every batch that another one of the stream with an equal or lower
-//!   number and a higher epoch has overtaken.
-//! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte,
-//!   as at an ordinary start.
-//! 5 Where segments of two layouts have both left batches in the same extents, the *newer life* has
-//!   them ([`Incarnation`]). The other segment had been given up before: every block of it is
-//!   elsewhere or dead, and what is left are *remains*. Of remains no block counts, and nothing is
-//!   missed; records count where they can be read. Of the newer life everything counts, and what is
-//!   missing is listed, as in any other segment.
-//! 6 Where a first column missed its write it may bear a batch that a start had refused, whose
-//!   number was given again, and of whose refusal no fence is kept any more. It was of an older
-//!   epoch than the newest: nothing of that epoch calls it flushed, or it is void by rule 3, or it
-//!   seems to be the last one of its epoch. Segments with such batches, and those with gaps, are
-//!   walked through once more; there of all headers that fit at a row, as they are read and
-//!   rebuilt, the newest counts. (For each batch of a pool that would be a read of all columns.)
-//!   What comes to light may make further ones the last of their epoch.
+//! 1. In each segment batches follow one another from row 0, and row 0 of each chunk begins one.
+//!    While headers are readable no other position is tried. A header is bound to pool, epoch,
+//!    segment and row by its checksum, so a guest's image of a pool is never taken for one.
+//! 2. The batches of a segment's present incarnation are of one stream, with consecutive numbers
+//!    and epochs that never fall. The first header that breaks this is of an earlier incarnation,
+//!    all of whose blocks are dead. After an unreadable batch the rest of its chunk and the start
+//!    of each other chunk are tried. In the middle of an incarnation the other rows of the chunks
+//!    before the start found are tried as well. Everything in between is lost. (A row there may
+//!    hold a guest's data. To pass for a header it needs pool, epoch, segment and row in its
+//!    checksum, and a number of the stream that comes next.)
+//! 3. A batch is *void* if a fence voids it. It is also void if it is of an older epoch than a
+//!    checkpoint root and not before its replay position. And it is void if another batch of the
+//!    stream with an equal or lower number has a higher epoch.
+//! 4. A batch that nothing proves durable must continue the numbers without a gap and verify to the
+//!    last byte, as at an ordinary start.
+//! 5. If segments of two layouts both have batches in the same extents, the extents belong to the
+//!    *newer incarnation* ([`Incarnation`]). The other segment had been freed before: every block
+//!    of it is elsewhere or dead, and its batches are *remains*. Of remains no block counts, and
+//!    nothing is missed; readable records count. Of the newer incarnation everything counts, and
+//!    missing batches are listed, as in any other segment.
+//! 6. A first column that missed its write may have a batch that a start had refused, whose number
+//!    was reused, and whose fence is gone. That batch is of an older epoch than the newest. Either
+//!    nothing of that epoch proves it flushed, or it is void by rule 3, or it looks like the last
+//!    one of its epoch. Segments with such batches, and those with gaps, are walked again. There
+//!    the newest of all headers that fit at a row, direct and reconstructed, counts. (For each
+//!    batch of a pool that would read all columns.) The batches found may make further ones the
+//!    last of their epoch.
 
 use super::super::OpenError;
 use super::super::chain::{Durable, Taken};
@@ -45,56 +45,55 @@ use windrow_geometry::{Shape, ZoneMap};
 use windrow_io::Buf;
 use windrow_types::{BatchSeq, Epoch, Lsn, MAX_STREAMS, SegmentId};
 
-/// Rows of which nothing is known, inside the filled part of a segment.
+/// Unknown rows inside the filled part of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     pub(super) segment: SegmentId,
     pub(super) row: u32,
     pub(super) end_row: u32,
     pub(super) stream: u8,
-    /// The first number that is missing, 0 if not known.
+    /// First missing number, 0 if not known.
     pub(super) seq: BatchSeq,
-    /// Stream and number of the batch that is read next in the segment.
+    /// Stream and number of the next readable batch in the segment.
     pub(super) behind: Option<(u8, BatchSeq)>,
 }
 
-/// What the scan found.
+/// Result of the scan.
 pub(super) struct Scan {
-    /// Batches that count, by stream, in order of their numbers.
+    /// Valid batches by stream, in order of their numbers.
     pub(super) streams: [Vec<Taken>; MAX_STREAMS],
     pub(super) gaps: Vec<Gap>,
-    /// Highest number, epoch and order of any batch, those that do not count included.
+    /// Highest number, epoch and LSN of any batch, including invalid ones.
     pub(super) highest_seq: BatchSeq,
     pub(super) highest_epoch: Epoch,
     pub(super) highest_lsn: Lsn,
-    /// The highest number of each stream that was durable.
+    /// Highest durable number of each stream.
     pub(super) flushed: [BatchSeq; MAX_STREAMS],
-    /// Every order up to this one was durable, as roots, fences and headers say.
+    /// Every LSN up to this one was durable, by roots, fences and headers.
     pub(super) durable_through: Lsn,
-    /// Segments in which a batch of any kind begins.
+    /// True for each segment in which any batch begins.
     pub(super) written: Vec<bool>,
-    /// Segments in which it can not be said whether a batch begins.
+    /// Segments in which it is unknown whether a batch begins.
     pub(super) unreadable: BTreeSet<SegmentId>,
     /// Segments that are remains.
     pub(super) remains: BTreeSet<SegmentId>,
-    /// Segments that bear a newer life behind batches of a former one.
+    /// Segments with a newer incarnation after batches of an earlier one.
     pub(super) used_again: BTreeSet<SegmentId>,
     incarnations: Vec<Option<Incarnation>>,
-    /// The first order that batches of users of each epoch bring.
+    /// First LSN of the user batches of each epoch.
     firsts: BTreeMap<Epoch, Lsn>,
-    /// The highest number of each stream that was durable in each epoch, as it was known in that
-    /// epoch.
+    /// Highest durable number of each stream in each epoch, as that epoch knew it.
     flushed_in: BTreeMap<Epoch, [BatchSeq; MAX_STREAMS]>,
     pub(super) void_batches: u64,
-    /// Batches at the end of the log that did not arrive as a whole, with their stream. They count
-    /// for nothing, but they lie over what was in their segments before.
+    /// Torn batches at the end of the log, with their stream. They are invalid, but they overwrote
+    /// the earlier content of their segments.
     pub(super) torn: Vec<(usize, Taken)>,
 }
 
-/// What is found on the way.
+/// State of the scan.
 struct Known {
     durable: Durable,
-    /// Bytes of ends that may still be kept in memory.
+    /// Bytes of heads and tails that may still be kept in memory.
     budget: usize,
 }
 
@@ -176,8 +175,8 @@ pub(super) fn scan(
 }
 
 impl Scan {
-    /// The last order or birth that counts in batches of an epoch. What a start refused is void
-    /// also when its fence is not kept any more: later epochs have given those orders again.
+    /// Last LSN or birth that counts in batches of an epoch. Operations that a start refused are
+    /// void even if its fence is gone: later epochs have reused those LSNs.
     pub(super) fn through(&self, superblock: &Superblock, epoch: Epoch) -> Lsn {
         let later = self
             .firsts
@@ -187,8 +186,8 @@ impl Scan {
         batches_through(superblock, epoch).min(later.unwrap_or(Lsn(u64::MAX)))
     }
 
-    /// Walks through a segment. `thorough` looks at all that may begin at a row, where else what is
-    /// read first and fits is taken.
+    /// Walks through a segment. With `thorough` all headers that may begin at a row are compared;
+    /// otherwise the first that fits is taken.
     fn segment(
         &mut self,
         reader: &mut Reader<'_>,
@@ -212,7 +211,7 @@ impl Scan {
                 let Some(next) = self.gap(reader, &walk, row)? else {
                     break;
                 };
-                // A gap has no number before it: whatever comes next begins the count anew.
+                // A gap has no preceding number: the batch after it starts the count again.
                 row = next;
                 walk.last = None;
                 continue;
@@ -254,8 +253,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Tells of the gap that begins at `row`. Returns the row of what comes behind it, if anything
-    /// does.
+    /// Records the gap that begins at `row`. Returns the row of the batch after it, if there is
+    /// one.
     fn gap(
         &mut self,
         reader: &mut Reader<'_>,
@@ -264,8 +263,8 @@ impl Scan {
     ) -> Result<Option<u32>, OpenError> {
         let (segment, shape, last) = (walk.segment, walk.shape, walk.last.as_ref());
         let found = walk.behind(reader, row)?;
-        // More numbers than rows are missing: what comes next is of a newer life whose beginning is
-        // not there, and what came before is dead.
+        // More numbers than rows are missing: the next batch is of a newer incarnation whose start
+        // is missing, and everything before is dead.
         let same_incarnation = last.filter(|l| {
             found.as_ref().is_none_or(|f| {
                 f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1
@@ -293,7 +292,7 @@ impl Scan {
         Ok(found.map(|f| f.header.row))
     }
 
-    /// The thorough walks of rule 6. What they find may show that further batches had been refused.
+    /// Thorough walks of rule 6. Their result may show that further batches had been refused.
     fn walk_again(
         &mut self,
         reader: &mut Reader<'_>,
@@ -328,7 +327,7 @@ impl Scan {
 
     /// Segments in which a batch may have been taken that a start had refused: see rule 6.
     fn doubtful(&mut self, zones: &ZoneMap, superblock: &Superblock) -> BTreeSet<SegmentId> {
-        // Of remains no gap counts (rule 5), and they may be most of the pool.
+        // Gaps of remains do not count (rule 5), and remains may be most of the pool.
         let remains = self.find_remains(zones);
         let mut segments: BTreeSet<SegmentId> = self
             .gaps
@@ -348,8 +347,7 @@ impl Scan {
         segments
     }
 
-    /// Takes back what the walks through these segments have found. (What their headers say stays
-    /// true.)
+    /// Drops the batches found in these segments. Claims of their headers stay valid.
     fn forget(&mut self, segments: &BTreeSet<SegmentId>, found: &mut Known) {
         for list in &mut self.streams {
             list.retain(|taken| {
@@ -372,7 +370,7 @@ impl Scan {
         self.highest_epoch = self.highest_epoch.max(h.epoch);
         self.flushed(h.epoch, &h.flushed_seq);
         let (mut seqs, mut through) = (h.flushed_seq, h.flushed_through);
-        // The fence behind it may be gone; what a later root does not have was refused.
+        // The fence after it may be gone; batches that a later root does not have were refused.
         for root in superblock
             .checkpoints
             .iter()
@@ -390,7 +388,7 @@ impl Scan {
         self.highest_lsn = self.highest_lsn.max(h.flushed_through);
     }
 
-    /// So much of each stream was durable in this epoch.
+    /// Adds flushed numbers of this epoch.
     fn flushed(&mut self, epoch: Epoch, seqs: &[BatchSeq; MAX_STREAMS]) {
         let known = self
             .flushed_in
@@ -402,7 +400,7 @@ impl Scan {
             .for_each(|(known, seq)| *known = (*known).max(*seq));
     }
 
-    /// Segments in whose place there is a newer life of another one, as far as is known.
+    /// Segments overwritten by a newer incarnation of another one, as far as is known.
     fn find_remains(&self, zones: &ZoneMap) -> BTreeSet<SegmentId> {
         if !zones.has_superseded() {
             return BTreeSet::new();
@@ -428,7 +426,7 @@ impl Scan {
             .collect()
     }
 
-    /// Finds out what is remains; of those only what verifies to the last byte is kept, for its
+    /// Finds the remains; of those only batches that verify to the last byte are kept, for their
     /// records.
     fn drop_overwritten(&mut self, reader: &mut Reader<'_>) -> Result<(), OpenError> {
         self.remains = self.find_remains(reader.zones);
@@ -460,7 +458,7 @@ impl Scan {
         self.void_batches += (before - list.len()) as u64;
     }
 
-    /// Cuts the list at the first batch that nothing calls durable and that is missing or does not
+    /// Cuts the list at the first batch that nothing proves durable and that is missing or does not
     /// verify.
     fn drop_torn(
         &mut self,
@@ -483,7 +481,7 @@ impl Scan {
                 end = at;
                 break;
             }
-            // What is left of a former life lies under something else: nothing is written there.
+            // Remains of an earlier incarnation were overwritten: nothing is written there.
             let is_its_own = !self.remains.contains(&taken.segment);
             self.streams[stream][at].incomplete = found == Found::Incomplete && is_its_own;
         }
@@ -496,7 +494,7 @@ impl Scan {
     }
 }
 
-/// Sorts batches of a stream by number, and tells which of them are not void (rule 3).
+/// Sorts batches of a stream by number and marks those that are not void (rule 3).
 fn which_count(superblock: &Superblock, stream: usize, list: &mut [Taken]) -> Vec<bool> {
     list.sort_by_key(|t| (t.seq, t.epoch));
     let mut newest = Epoch(0);
@@ -524,10 +522,9 @@ fn which_count(superblock: &Superblock, stream: usize, list: &mut [Taken]) -> Ve
     keep
 }
 
-/// Segments of those batches of a stream, sorted, that a start may have refused: the void ones,
-/// those that nothing of their epoch calls flushed, and of those that count the last one of each
-/// epoch but the newest, flushed or not: what begins behind orders that are missing is refused all
-/// the same.
+/// Segments of batches of a sorted stream that a start may have refused. These are void batches and
+/// those that nothing of their epoch proves flushed. So is the last valid one of each epoch but the
+/// newest, flushed or not. (A batch after missing LSNs is refused even if it was flushed.)
 fn refused(
     list: &[Taken],
     counts: &[bool],
@@ -547,16 +544,16 @@ fn refused(
     segments
 }
 
-/// The way through a segment.
+/// Walk through a segment.
 struct Walk<'s> {
     superblock: &'s Superblock,
     segment: SegmentId,
     shape: Shape,
     thorough: bool,
-    /// The batch that ends where the walk is.
+    /// The batch that ends at the walk's position.
     last: Option<HeaderFrame>,
-    /// Highest epoch and number of what a rebuild left that was cut off: it is of an epoch that no
-    /// superblock knows, and means nothing, whatever comes before and behind it.
+    /// Highest epoch and number left by an interrupted salvage. They are of an epoch that no
+    /// superblock has, and are ignored, whatever comes before and after.
     beyond: Cell<(Epoch, BatchSeq)>,
 }
 
@@ -571,7 +568,7 @@ impl Walk<'_> {
         h.shape == self.shape && known
     }
 
-    /// The header of the batch that begins at `row`, and the block that it is in.
+    /// Header of the batch that begins at `row`, with its block.
     fn begins(
         &self,
         reader: &mut Reader<'_>,
@@ -583,8 +580,8 @@ impl Walk<'_> {
         if self.last.is_none() {
             return Ok(newest(reader.all_headers(self.segment, row, fits)?));
         }
-        // Its number is known: no other one is taken for it. What a start refused may stand in
-        // place of what was written there since, where that write was lost.
+        // Its number is known: no other one is taken for it. A lost write may leave a batch there
+        // that a start refused.
         let saw_void = Cell::new(false);
         let counts = |frame: &HeaderFrame| {
             let void = fits(frame) && is_fenced(self.superblock, frame);
@@ -602,7 +599,7 @@ impl Walk<'_> {
         })
     }
 
-    /// The header of what comes behind the gap at `row`.
+    /// Header of the batch after the gap at `row`.
     fn behind(&self, reader: &mut Reader<'_>, row: u32) -> Result<Option<HeaderFrame>, OpenError> {
         let (segment, shape, last) = (self.segment, &self.shape, self.last.as_ref());
         let later = |frame: &HeaderFrame| {
@@ -615,8 +612,8 @@ impl Walk<'_> {
             .headers(segment, &starts, self.thorough, later)?
             .into_iter()
             .min_by_key(|f| f.header.row);
-        // What begins the next chunk can not be read either: batches inside it, and inside those
-        // behind it, may still be.
+        // The start of the next chunk is unreadable as well: batches inside it, and inside later
+        // chunks, may still be readable.
         let (next, end) = (
             shape.chunk_end(row),
             found.as_ref().map_or(shape.rows, |f| f.header.row),
@@ -635,8 +632,8 @@ impl Walk<'_> {
     }
 }
 
-/// The first header that fits in the chunks that begin at `starts`, but for the beginnings
-/// themselves. A chunk at a time: a segment may have thousands of rows.
+/// The first header that fits inside the chunks at `starts`, the chunk starts themselves excluded.
+/// It reads one chunk at a time: a segment may have thousands of rows.
 fn first_inside(
     reader: &mut Reader<'_>,
     segment: SegmentId,
@@ -664,13 +661,13 @@ fn is_fenced(superblock: &Superblock, frame: &HeaderFrame) -> bool {
     fence_of(superblock, h.epoch).is_some_and(|fence| h.seq > fence.last_seq[h.stream.index()])
 }
 
-/// True if `frame` is the batch right behind `last` in its segment.
+/// True if `frame` is the batch directly after `last` in its segment.
 fn follows(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
     let (l, h) = (&last.header, &frame.header);
     h.stream == l.stream && h.seq == l.seq.next() && h.epoch >= l.epoch
 }
 
-/// True if `frame` is a later batch of the segment's present life.
+/// True if `frame` is a later batch of the segment's present incarnation.
 fn is_later(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
     let (l, h) = (&last.header, &frame.header);
     h.stream == l.stream && h.seq > l.seq && h.epoch >= l.epoch
@@ -680,10 +677,10 @@ fn is_later(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
 mod tests {
     use super::*;
 
-    /// A batch may be flushed and yet refused, as its orders lie behind a gap that another stream
-    /// left. If a first column still bears it in the place of the one that got its number, it seems
-    /// to be the last of its epoch, and the next one seems to follow it. What comes to light is
-    /// looked at in turn.
+    /// A batch may be flushed and still refused, as its LSNs are after a gap that another stream
+    /// left. If a first column still has it in place of the batch that reused its number, it looks
+    /// like the last of its epoch. The next one then looks like its successor. The batches found
+    /// are checked in turn.
     #[test]
     fn the_last_batch_of_an_epoch_is_looked_at_twice_though_it_was_flushed() {
         let batch = |segment, seq, epoch| {
@@ -722,7 +719,7 @@ mod tests {
         assert_eq!(
             of(&list[..2], &[true, false], 99),
             [1, 2],
-            "what does not count hides nothing else, but perhaps what lies in its place"
+            "an invalid batch hides no other one, except perhaps in its own position"
         );
         assert_eq!(of(&list, &[true; 4], 8), [1, 2], "nothing calls it flushed");
         assert_eq!(of(&list[3..], &[true], 8), [0; 0], "of the newest epoch");

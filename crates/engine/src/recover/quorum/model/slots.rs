@@ -1,20 +1,20 @@
-//! Spares that come, go and take places, and journal devices that come and go: the rows of the
-//! table that the other lives do not have.
+//! Spares and journal devices that are added, removed or take slots: the rows of the state table
+//! that the other histories do not reach.
 //!
-//! Each change is one generation; power is cut when that is on any of the devices in use. What a
-//! journal device has promised is no part of it: a batch is in the log or it is not.
+//! Each change is one generation; power is cut when that is on any of the devices in use. Records
+//! of a journal device are not modelled: a batch is in the log or it is not.
 
 use super::*;
 use crate::format::journal_devices;
 
-/// What becomes of a slot that holds no data, or of a place by it.
+/// Change of a slot without data, or of a member's slot that a spare takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotChange {
     /// `pool add --spare`: a new device in this slot.
     Add(usize),
-    /// `pool remove` of a spare. Its device stays where it is, with what it bears.
+    /// `pool remove` of a spare. Its device stays present, with its content.
     GiveUp(usize),
-    /// The spare (second) takes the place of a member.
+    /// The spare (second) takes the slot of a member.
     TakePlace(usize, usize),
     /// `pool add --journal`: the spare becomes a journal device.
     Serve(usize),
@@ -23,8 +23,7 @@ pub(super) enum SlotChange {
 }
 
 impl World {
-    /// As `member/exchange.rs` and `journal/devices.rs` go about it; `None` if the change is
-    /// refused.
+    /// As `member/exchange.rs` and `journal/devices.rs` do; `None` if the change is refused.
     pub(super) fn change_slot(&mut self, change: SlotChange, cut: Option<usize>) -> Option<()> {
         match change {
             SlotChange::Add(slot) => self.add_spare(slot)?,
@@ -87,7 +86,7 @@ impl World {
         Some(())
     }
 
-    /// The slot is nobody's.
+    /// Frees the slot.
     fn forget(&mut self, slot: usize) -> Option<()> {
         let running = self.running.as_mut()?;
         running.superblock.members[slot].uuid = Uuid::default();
@@ -95,7 +94,7 @@ impl World {
         Some(())
     }
 
-    /// Members that hold nothing but a journal, by the superblock in force.
+    /// Bit mask of journal-only members, by the active superblock.
     pub(super) fn journal_devices(&self) -> u64 {
         self.running
             .as_ref()
@@ -118,7 +117,7 @@ impl World {
     }
 }
 
-/// All changes of slots of a pool of so many members with so many slots.
+/// All changes of slots of a pool with this number of members and slots.
 fn changes(members: usize, slots: usize) -> Vec<SlotChange> {
     let of_slot = |slot: usize| {
         [
@@ -135,7 +134,7 @@ fn changes(members: usize, slots: usize) -> Vec<SlotChange> {
         .collect()
 }
 
-/// Lives that lead to a pool of `members` whose first spare is in the slot behind them.
+/// Histories that lead to a pool of `members` whose first spare is in the slot after them.
 fn beginnings(members: usize) -> Vec<Vec<Step>> {
     use Step::*;
     let serve = Slot(SlotChange::Serve(members), None);
@@ -174,7 +173,7 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
             let first = beginning
                 .iter()
                 .fold(Some(World::with_spares(redundancy, members, 1)), step)
-                .expect("a life that can be");
+                .expect("a possible history");
             for change in &changes {
                 for cut in [None].into_iter().chain((0..1usize << slots).map(Some)) {
                     let Some(world) = first
@@ -202,7 +201,7 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
     );
 }
 
-/// A journal device votes neither for nor against a start, and a spare that took a place does.
+/// A journal device has no vote on a start; a spare that took a slot has one.
 #[test]
 fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     use Step::*;
@@ -216,8 +215,8 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
             .iter()
             .fold(World::with_spares(Redundancy::Copies(3), 3, 1), step)
     };
-    // Two of three are gone unseen: the one that is left is no majority, whatever journal device is
-    // with it.
+    // Two of three are missing unrecorded: the remaining one is no majority, even with a journal
+    // device.
     let serves = incarnation(&[
         Write,
         Slot(SlotChange::Serve(3), None),
@@ -233,7 +232,7 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
             .and_then(|world| world.step(Start))
             .is_some()
     );
-    // The same with one that has the place of a member.
+    // The same with one that took the slot of a member.
     let took = incarnation(&[
         Write,
         InjectedFault(2),
