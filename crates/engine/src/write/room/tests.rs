@@ -1,4 +1,4 @@
-//! The room of users does not need more segments than the reserve reckons with.
+//! The room of the user stream needs no more segments than the reserve counts.
 
 use super::*;
 use windrow_geometry::{Redundancy, Zone};
@@ -24,8 +24,8 @@ fn zone(
     }
 }
 
-/// While a pool of three grew to thirteen, the chunk of the wide layout was reckoned in segments of
-/// the narrow one: eight were taken in advance, and the reserve had three.
+/// While a pool of three grew to thirteen, the chunk of the wide layout was counted in segments of
+/// the narrow one: eight were reserved ahead, and the reserve had three.
 #[test]
 fn a_wide_layout_beside_a_narrow_one_takes_no_more_segments() {
     for rows in [8, 16, 64] {
