@@ -1,5 +1,5 @@
-//! When a victim is taken: while too little is free or coming free. Which one, the segment table
-//! says (`segment/choose.rs`).
+//! Selection time of victims: while too little is free or about to become free. The segment table
+//! selects the victim (`segment/choose.rs`).
 
 use super::Victim;
 use super::damage::Pass;
@@ -10,13 +10,13 @@ use crate::write::pace::Gain;
 use windrow_types::{BLOCK_BYTES, SegmentId};
 
 impl Engine {
-    /// True if enough is free or coming free.
+    /// True if enough is free or about to become free.
     pub(crate) fn is_clean_enough(&self) -> bool {
         let coming = self.segments.free_count() + self.segments.dead_count()
             - self.segments.dead_in_replay_count();
         let missing = (self.segments_wanted() as usize)
             .saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
-        // Each victim gives one; what it needs beyond that it takes.
+        // Each victim gives one segment back; segments that it needs beyond one count against that.
         let gives =
             (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
         coming + gives
@@ -27,11 +27,11 @@ impl Engine {
                 + self.segments_for_removal()
     }
 
-    /// Picks victims while too little is free or coming free.
+    /// Picks victims while too little is free or about to become free.
     pub(super) fn take_victims(&mut self) {
         if self.is_clean_enough() && self.has_room_for_repairs() {
-            // (What is in the way of a new layout is looked at again as often as something in it
-            // dies; elsewhere this may be much work for little.)
+            // Segments that block a new layout are checked again each time some of their data dies.
+            // Elsewhere this may be much work for little.
             let touched = self.reshape.is_active() && self.segments.release_touched();
             if self.segments.release_tried() || touched {
                 self.reshape.look_again();
@@ -43,7 +43,8 @@ impl Engine {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
-            // Without need nothing is cleaned that gains little: it would only wear the members.
+            // Without need no segment with little garbage is cleaned: that would only wear the
+            // members.
             let need =
                 self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
             let is_without_progress = self.gains_without_progress()
@@ -64,7 +65,7 @@ impl Engine {
             } else {
                 None
             } {
-                // What has died in it may have been just what could not be had.
+                // The data that died in it may be exactly what was unreadable.
                 self.begin_victim(segment);
             } else {
                 return;
@@ -72,16 +73,15 @@ impl Engine {
         }
     }
 
-    /// Segments that the moves of victims may need at the same time. Each victim may need one of
-    /// its own before any of them comes free; below what a checkpoint may need one is begun at a
-    /// time.
+    /// Segments that the moves of victims may need at the same time. Each victim may need one
+    /// before any becomes free; below a checkpoint's reserve one is begun at a time.
     pub(super) fn outputs(&mut self) -> u32 {
         self.reduce_backlog();
         let free = self.segments.free_count();
         let beyond = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_futile() {
-            // The next one may give something back, but a checkpoint must not pay for it, unless it
-            // waits for a segment itself.
+            // The next one may give something back, but not at the expense of a checkpoint, unless
+            // the checkpoint itself waits for a segment.
             return beyond
                 .max(u32::from(self.checkpoint.wants_segment() && free > 0))
                 .min(1);
@@ -130,8 +130,8 @@ impl Engine {
         self.cleaner.victims.insert(victim);
     }
 
-    /// Where there is damage and space is short, a victim is read before anything of it is moved
-    /// (`clean/damage.rs`).
+    /// True if the victim is read completely before anything of it is moved: there is damage, and
+    /// space is short (`clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
         let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
         let is_damaged =
