@@ -1,6 +1,6 @@
 //! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in
-//! use, flushes each, and is done. Whoever wants something recorded raises `wanted`; a generation
-//! that was begun later covers it.
+//! use and flushes each. A component that needs something recorded raises `wanted`; a generation
+//! that begins later covers it.
 
 use super::*;
 use windrow_format::superblock::slot_offset;
@@ -8,19 +8,19 @@ use windrow_format::superblock::slot_offset;
 /// State of the superblock writer.
 #[derive(Debug, Default)]
 pub struct SuperblockWriter {
-    /// Bumped for each wish.
+    /// Number of requests.
     pub wanted: u64,
-    /// Wishes covered by the generation being written.
+    /// Requests covered by the generation being written.
     writing: u64,
-    /// Wishes covered by generations that are durable.
+    /// Requests covered by durable generations.
     pub done: u64,
-    /// Commands of the present step not ended.
+    /// Commands of the current step that have not ended.
     left: u32,
-    /// In the flush step.
+    /// True in the flush step.
     flushing: bool,
-    /// A generation is being written.
+    /// True while a generation is being written.
     active: bool,
-    /// Content hash of the generation written last: the next one's parent.
+    /// Content hash of the last generation written: the parent of the next one.
     pub written_hash: u64,
 }
 
@@ -30,7 +30,7 @@ impl SuperblockWriter {
         self.active
     }
 
-    /// The writer that goes on after this superblock.
+    /// A writer that continues after this superblock.
     pub fn after(superblock: &Superblock) -> Self {
         Self {
             written_hash: superblock.content_hash(),
@@ -40,7 +40,7 @@ impl SuperblockWriter {
 }
 
 impl Engine {
-    /// Begins a generation if one is wanted and none is being written.
+    /// Begins a generation if one is requested and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
         if self.superblock_writer.active
             || self.superblock_writer.wanted == self.superblock_writer.done
@@ -108,7 +108,7 @@ impl Engine {
     }
 }
 
-/// The slot image of one member.
+/// Slot image for one member.
 pub(crate) fn superblock_image(
     superblock: &Superblock,
     member: MemberId,
