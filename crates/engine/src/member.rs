@@ -179,10 +179,7 @@ impl Engine {
     /// Handles the end of a member command.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
         let Some(under_way) = self.members.in_flight.remove(done.tag.0 as u32) else {
-            return self.stop(
-                StopReason::Internal("a member command came back twice"),
-                out,
-            );
+            return self.stop(StopReason::Internal("a member command returned twice"), out);
         };
         self.leave_lane(done.member, &under_way);
         let purpose = under_way.purpose;

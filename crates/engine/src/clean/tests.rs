@@ -64,12 +64,12 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
     assert_eq!(
         ends(1).head_bytes(&pool, segment, &shape),
         None,
-        "another one, which is looked at as a whole"
+        "another one, which is verified as a whole"
     );
     let narrower = Redundancy::Double.shape(4, 256, 64).unwrap();
     assert_eq!(
         ends(plan.rows).head_bytes(&pool, segment, &narrower),
         None,
-        "one of a former layout"
+        "one of a previous layout"
     );
 }

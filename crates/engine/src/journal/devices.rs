@@ -86,7 +86,8 @@ impl Engine {
         self.choose_journal();
         if self.journal_needs(member) {
             return refused(
-                "the log has not got yet what this journal device promised; try again".into(),
+                "the log does not have all that is durable on this journal device; try again"
+                    .into(),
             );
         }
         let left = self.superblock.journals.external.map(|area| JournalArea {
@@ -104,7 +105,7 @@ impl Engine {
         {
             // Without a journal the format has no operation that resets it.
             return refused(format!(
-                "it is the last journal, and without one flushes can not be set: set volume '{}' to sync=standard first",
+                "it is the last journal, and sync modes need one: set volume '{}' to sync=standard first",
                 volume.record.name
             ));
         }

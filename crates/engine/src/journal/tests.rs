@@ -20,7 +20,7 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     assert_eq!(
         (backlog.entries.len(), backlog.end),
         (3, Lsn(20)),
-        "what came before a gap is worth nothing"
+        "entries before a gap are dropped"
     );
     assert!(backlog.covers(Lsn(10), Lsn(19)) && backlog.covers(Lsn(12), Lsn(12)));
     assert!(!backlog.covers(Lsn(9), Lsn(12)) && !backlog.covers(Lsn(10), Lsn(20)));
@@ -28,7 +28,7 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     assert_eq!(
         backlog.entries.front().map(|l| l.last),
         Some(Lsn(15)),
-        "an entry goes when its last order is durable"
+        "an entry is dropped when its last LSN is durable"
     );
     backlog.clear();
     assert!(!backlog.covers(Lsn(16), Lsn(19)));

@@ -30,7 +30,7 @@ pub(crate) struct Exchanges {
     pub(crate) shadow: Option<Shadow>,
 }
 
-pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed";
+pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: writes to it would not be flushed";
 
 pub(super) type Changed = Result<(), ControlError>;
 
@@ -57,10 +57,7 @@ impl Engine {
         if self.is_being_exchanged(member)
             && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
         {
-            return Err(refused(
-                member,
-                "its device is being exchanged just now; try again",
-            ));
+            return Err(refused(member, "its device is being exchanged; try again"));
         }
         let Some(record) = self.superblock.members.get(member.index()) else {
             return Err(refused(member, "there is no such member"));
@@ -181,13 +178,13 @@ impl Engine {
         if !holds {
             return Err(refused(
                 member,
-                "the redundancy does not cover its loss beside what is lost already",
+                "the redundancy does not cover its loss in addition to the members lost already",
             ));
         }
         if must_stop {
             return Err(refused(
                 member,
-                "a growth is being put on record or taken back, and the pool could not go on without it; try again",
+                "a growth is being recorded or reverted, and the pool could not continue without it; try again",
             ));
         }
         Ok(())
@@ -198,7 +195,7 @@ impl Engine {
         if superblock.pool != self.superblock.pool || superblock.member_uuid != record.uuid {
             return Err(refused(
                 member,
-                "the device is not the one that the pool has in its place",
+                "the device is not the one that the pool has in this slot",
             ));
         }
         let found = slot_state::found(record, superblock.generation, false);
@@ -245,7 +242,7 @@ impl Engine {
         if self.journal_needs(member) {
             return Err(refused(
                 member,
-                "the log has not got yet what this journal device promised; try again",
+                "the log does not have all that is durable on this journal device; try again",
             ));
         }
         spare.map_or(Ok(()), |spare| {
@@ -296,7 +293,7 @@ impl Engine {
         {
             return Err(refused(
                 member,
-                "commands of the time when it was taken out of service have not ended",
+                "earlier commands to its device have not ended",
             ));
         }
         Ok(())

@@ -278,14 +278,14 @@ impl<T> Scheduler<T> {
                 held += lane.held.len();
                 if !lane.held.is_empty() && lane.under_way < LANE_COMMANDS_LEAST {
                     return Err(format!(
-                        "member {member}: {} commands of class {class:?} are held, and {} under way",
+                        "member {member}: {} commands of class {class:?} are held, and {} in flight",
                         lane.held.len(),
                         lane.under_way
                     ));
                 }
                 if lane.under_way == 0 && lane.cost != 0 {
                     return Err(format!(
-                        "member {member}: nothing of class {class:?} is under way, at a cost of {}",
+                        "member {member}: nothing of class {class:?} is in flight, at a cost of {}",
                         lane.cost
                     ));
                 }
@@ -316,7 +316,7 @@ impl<T> Scheduler<T> {
             })
             .collect();
         format!(
-            "{:?}, held back {} (member, lanes: under way, cost, held) {busy:?}",
+            "{:?}, held back {} (member, lanes: in flight, cost, held) {busy:?}",
             self.load, self.held
         )
     }

@@ -128,7 +128,7 @@ impl Engine {
         if !m.online || m.rebuilding || self.is_journal_device(member) {
             return Err(refused(
                 member,
-                "it is not in service, or not whole, or holds nothing but a journal",
+                "it is not in service, or not complete, or holds only a journal",
             ));
         }
         let mut others = (0..self.superblock.members.len() as u8)
@@ -303,7 +303,7 @@ impl Engine {
         if let Switch::Quiescing(id) | Switch::Draining(id) =
             std::mem::replace(&mut shadow.switch, Switch::Idle)
         {
-            control_answer(id, Err(refused(member, "the exchange was given up")), out);
+            control_answer(id, Err(refused(member, "the exchange was aborted")), out);
         }
         self.thaw(None);
         Ok(())

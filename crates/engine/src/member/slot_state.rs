@@ -119,13 +119,13 @@ use SlotState::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
 const IN_USE: Answer = Refused("it is in use; take it out first");
 const HAS_IT: Answer = Refused("it is in use already");
-const NOT_THERE: Answer = Refused("its device is not there");
+const NOT_THERE: Answer = Refused("its device is absent");
 const TOO_SMALL: Answer = Refused("its device is too small");
 const USED_APART: Answer = Refused(
-    "it was used without the pool since it left: what it holds is of another history; replace it instead",
+    "it was used without the pool since it left: its content is of another history; replace it instead",
 );
-const NO_MEMBER: Answer = Refused("it is no member that holds data");
-const HOLDS_DATA: Answer = Refused("it has a place in the pool; replace it instead");
+const NO_MEMBER: Answer = Refused("it is not a member that holds data");
+const HOLDS_DATA: Answer = Refused("it has a slot in the pool; replace it instead");
 const NO_SPARE: Answer = Refused("it is no spare");
 const TAKEN: Answer = Refused("the slot is taken");
 
@@ -243,7 +243,7 @@ pub(crate) fn change(
     let (to, missed) = match next(before, change) {
         Stays => return Ok(false),
         Refused(why) => return Err(why),
-        Never => return Err("this can not happen to it"),
+        Never => return Err("this cannot happen to it"),
         To(to, missed) => (to, missed),
     };
     record.missed_from = match (missed, before) {
