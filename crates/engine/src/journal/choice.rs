@@ -48,8 +48,8 @@ pub(super) struct Rest {
 }
 
 impl Situation<'_> {
-    /// Member bytes that so many empty data blocks cost. Cleaning has to reclaim them, at about one
-    /// block moved for each.
+    /// Member bytes that this number of empty data blocks costs. Cleaning has to reclaim them, at
+    /// about one block moved for each.
     fn waste(&self, blocks: u64) -> u64 {
         2 * blocks * BLOCK_BYTES * u64::from(self.shape.width) / u64::from(self.shape.data)
     }
