@@ -1,5 +1,4 @@
-//! What is told of a pool that fills, or promises more than it has; and which sums survive a
-//! restart.
+//! Notices of a pool that fills up or is overcommitted, and the counters that survive a restart.
 
 use crate::machine;
 
@@ -19,8 +18,8 @@ fn set(machine: &mut Machine, warn_at: [u8; 4]) -> Option<Result<ControlReply, C
     }))
 }
 
-/// Fills or trims a volume from its end so that so many per cent of the pool are in use, and not
-/// one block more.
+/// Fills or trims a volume from its end until exactly this percentage of the pool is in use, and
+/// not one block more.
 fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
     let status = machine.engine.status();
     let (usable, used) = (status.plan.usable_bytes / 4096, status.used_bytes / 4096);
@@ -70,9 +69,9 @@ fn each_crossing_is_told_once() {
     assert_eq!(fill(&mut machine, volume, 80), [80]);
     assert_eq!(machine.engine.status().warned_percent, 80);
     assert_eq!(fill(&mut machine, volume, 89), []);
-    // Two are passed at once: the higher one is worth a word.
+    // Two are passed at once: only the higher one is reported.
     assert_eq!(fill(&mut machine, volume, 96).last(), Some(&95));
-    // Below it by less than two per cent, and back: nothing new.
+    // Below it by less than two per cent, and back: no new report.
     assert_eq!(fill(&mut machine, volume, 93), []);
     assert_eq!(
         (
@@ -188,7 +187,7 @@ fn promises_beyond_what_there_is_are_told_once() {
     assert_eq!(told(&mut machine).len(), 1, "it had been over");
 }
 
-/// What reduction had done was forgotten at each start.
+/// The counters of reduction were lost at each start.
 #[test]
 fn sums_of_reduction_survive_a_restart() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);

@@ -1,5 +1,4 @@
-//! Members that keep reads waiting: the answer comes from elsewhere, and what comes late does no
-//! harm.
+//! Slow members: reads are answered from redundancy, and late answers do no harm.
 
 use crate::machine;
 mod mute;
@@ -36,7 +35,7 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// Asks for single blocks; their numbers are the ids.
+/// Reads single blocks; their numbers are the request ids.
 fn ask(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
     machine.events.extend(lbas.map(|lba| {
         Event::Request(Request {
@@ -51,7 +50,7 @@ fn ask(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
     machine.settle();
 }
 
-/// Takes the answers, which must be right; how many there were.
+/// Takes the answers, which must be right; returns their number.
 fn answers(machine: &mut Machine) -> usize {
     let answers = std::mem::take(&mut machine.completions);
     for answer in &answers {
@@ -65,7 +64,7 @@ fn answers(machine: &mut Machine) -> usize {
     answers.len()
 }
 
-/// The stalled member answers what it has got.
+/// The stalled member answers its outstanding reads.
 fn answer_late(machine: &mut Machine) {
     for command in std::mem::take(&mut machine.late) {
         machine.carry_out(command);
@@ -117,8 +116,7 @@ fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped()
     }
 }
 
-/// A member came back late while others were asked: numbers of fetches that were used again would
-/// have got its bytes.
+/// A member returned late while others were asked: reused fetch numbers would have got its bytes.
 #[test]
 fn late_answers_never_reach_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -127,7 +125,7 @@ fn late_answers_never_reach_other_reads() {
         ask(&mut machine, volume, round * 40..round * 40 + 40);
         tick(&mut machine, 60);
         answers(&mut machine);
-        // Half of what is late comes back amid new reads.
+        // Half of the late reads return amid new reads.
         let late = machine.late.split_off(machine.late.len() / 2);
         for command in std::mem::replace(&mut machine.late, late) {
             machine.carry_out(command);
@@ -170,8 +168,8 @@ fn whoever_is_right_first_answers() {
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The columns that are read around it are not right, or it fails in the end: everything that there
-/// is is tried then.
+/// The columns of the hedged read are wrong, or it fails in the end: everything that is available
+/// is tried then.
 #[test]
 fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
     for fails in [false, true] {
@@ -217,8 +215,8 @@ fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for(
     }
 }
 
-/// Reads around a member cost the others more than it saves if there are too many of them, unless
-/// they answer and it does not.
+/// Too many hedged reads cost the other members more than they save, unless these answer and the
+/// slow one does not.
 #[test]
 fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -238,7 +236,7 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
         waiting as u64,
         "all of them are late"
     );
-    // As long as it owes few it is not taken for mute.
+    // While it has few outstanding reads it does not count as unresponsive.
     let last = around.split_off(63 * 3);
     around
         .into_iter()
@@ -259,8 +257,8 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The budget may be used up when a slow member becomes mute, and then nobody would ever earn
-/// anything.
+/// The budget may be used up when a slow member becomes unresponsive, and then no read would ever
+/// earn any.
 #[test]
 fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -287,7 +285,7 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
         around += answers(&mut machine);
     }
     assert!(around > 64);
-    // From now on it is mute.
+    // From now on it does not answer.
     let waiting = of_slow.len() - around % of_slow.len();
     tick(&mut machine, 9);
     assert_eq!(answers(&mut machine), 0);
@@ -308,7 +306,7 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     );
 }
 
-/// Clients that wait for answers before they ask again would all end up at the mute member.
+/// Clients that wait for answers before they ask again would all end up at the unresponsive member.
 #[test]
 fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
     for (redundancy, members) in CODES {
