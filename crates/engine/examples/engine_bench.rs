@@ -1,16 +1,15 @@
-//! What the engine's own thread costs for each user block placed and for each block moved: `apply`
-//! alone, without jobs, copying, parity and device time.
+//! Cost of the engine's own thread per user block placed and per block moved: `apply` alone,
+//! without jobs, copying, parity and device time.
 //!
-//! 1 Fill a volume of `blocks` blocks. 2 Overwrite at random while there is fresh space: the cost
-//!   of a user block. 3 Go on until
-//! cleaning has settled, then measure: what is beyond the cost of the user blocks is the cost of
-//! the moved ones.
+//! 1. Fill a volume of `blocks` blocks.
+//! 2. Overwrite at random while there is fresh space: the cost of a user block.
+//! 3. Continue until cleaning is in a steady state, then measure: the cost beyond that of the user
+//!    blocks is the cost of the moved ones.
 //!
 //! Jobs run on a thread of their own, as workers do. Members remember a block of known content by
-//! its number, so that ten million blocks fit in memory; this needs redundancy 0, as parity is
-//! never known content. The number of columns, which is what the engine's thread works with, is the
-//! same. Times are processor times of the thread.
-//! `cargo run --release -p windrow-engine --example engine_bench [blocks] [overwrites in each phase]`
+//! its number, so that ten million blocks fit in memory. This needs redundancy 0, as parity is
+//! never known content. The number of columns, which determines the work of the engine's thread, is
+//! the same. Times are processor times of the thread.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_that_were_never_used_count_when_all_before_them_do() {
+    fn lsns_that_were_never_used_count_when_all_before_them_do() {
         let mut lsns = LsnClock::resume(Lsn(10), Lsn(14), Lsn(20));
         assert_eq!(
             (lsns.committed(), lsns.durable(), lsns.last()),

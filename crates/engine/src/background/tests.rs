@@ -35,7 +35,7 @@ fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u
 }
 
 #[test]
-fn without_users_members_are_never_idle() {
+fn without_foreground_io_members_are_never_idle() {
     let (done, at_work) = run(5 * MS, 4, false, 0, 1 << 20);
     assert!(
         at_work > 990 && done > (4 * 1900) << 20,
@@ -46,7 +46,7 @@ fn without_users_members_are_never_idle() {
 
 /// Whatever the speed of the members, foreground I/O has them to itself for most of the time.
 #[test]
-fn with_users_it_gives_way() {
+fn with_foreground_io_it_gives_way() {
     for took in [MS, 5 * MS, 50 * MS] {
         let (done, at_work) = run(took, 4, true, 0, 1);
         assert!((150..=334).contains(&at_work), "{took}: {at_work}");

@@ -155,7 +155,7 @@ mod tests {
     /// A full pool with a member that answered no reads forced one checkpoint after the other, each
     /// of which freed the segments of the previous one.
     #[test]
-    fn what_is_forced_in_vain_ends_until_something_changes() {
+    fn forcing_without_progress_ends_until_something_changes() {
         let mut rest = Rest::default();
         let forced = |rest: &mut Rest<u32>, seen, free| {
             let more = !rest.rests(seen, free, 3);

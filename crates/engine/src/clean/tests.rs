@@ -7,7 +7,7 @@ use windrow_types::{Epoch, Lba, MAX_STREAMS, StreamId, Uuid};
 /// that, the head of the short current batch seemed to span more columns than there are. Where one
 /// of them had to be reconstructed, the pool stopped with a panic.
 #[test]
-fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
+fn the_table_of_a_stale_batch_does_not_locate_the_head() {
     let (pool, segment, shape) = (
         Uuid::from_random([7; 16]),
         SegmentId(3),

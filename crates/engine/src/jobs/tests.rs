@@ -249,7 +249,7 @@ fn a_piece_in_two_rows_has_its_own_wrong_columns_in_each() {
 /// which is right only for padding. So a block was returned that the offline check, which assumes
 /// nothing, rightly declares lost (seed 750028 beyond redundancy).
 #[test]
-fn a_row_that_can_not_be_read_is_not_taken_for_padding() {
+fn an_unreadable_row_is_not_taken_for_padding() {
     let shape = shape(Code::P, 4, 3);
     let rebuilt = |lost: Vec<(u8, u8)>, own_is_right: bool| {
         let mut columns = columns(&shape, 2);
@@ -314,7 +314,7 @@ fn regular(length: usize, seed: u64) -> Vec<u8> {
 /// A batch with uncompressed and compressed payload decodes, its blocks have the checksums of the
 /// table, each payload is at its address, and every byte has a cause.
 #[test]
-fn a_batch_with_packed_payload_is_what_its_table_says() {
+fn a_batch_with_compressed_payload_matches_its_table() {
     let shape = Shape {
         width: 4,
         data: 3,

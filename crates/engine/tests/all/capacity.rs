@@ -135,7 +135,7 @@ fn verify(machine: &mut Machine, volume: VolumeId, seeds: &[u64], noise: usize) 
 /// compress. With `capacity` it takes what fits: here more than twice the number. At its limit it
 /// cleans, trims, takes trimmed data again, and is the same after a crash.
 #[test]
-fn what_packs_well_fills_a_pool_of_capacity_with_more() {
+fn compressible_data_fills_a_pool_of_capacity_with_more() {
     let (mut machine, volume) = pool();
     let spare = fill(&mut machine, volume, 1000);
     assert_eq!(spare, machine.engine.status().plan.usable_bytes / 4096);
@@ -181,7 +181,7 @@ fn what_packs_well_fills_a_pool_of_capacity_with_more() {
 /// Payloads of three units each: entries and checksums take more space than they do. The pool is
 /// full of them, and each victim still gains.
 #[test]
-fn a_pool_full_of_tiny_payloads_goes_on() {
+fn a_pool_full_of_tiny_payloads_makes_progress() {
     let (mut machine, volume) = pool();
     assert_eq!(
         set(&mut machine, Reduction::Capacity),
@@ -219,7 +219,7 @@ fn an_overwrite_in_a_full_pool_needs_what_the_block_lacks_of_a_whole_one() {
         .expect("an end");
     assert!(
         !put(&mut machine, volume, 3, &block(4096, 77)),
-        "random bytes over a packed block"
+        "random bytes over a compressed block"
     );
     assert!(machine.read(volume, 3 * 4096, 4096) == block(1000, 3));
     let refused = machine.engine.status().refused_space;

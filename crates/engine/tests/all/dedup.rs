@@ -170,7 +170,7 @@ fn duplicates_within_a_request_are_found() {
 }
 
 #[test]
-fn content_goes_with_the_last_reference() {
+fn content_is_freed_with_the_last_reference() {
     let (mut machine, volume) = pool(Dedup::Hash);
     write(&mut machine, volume, 0, &[1, 2, 3, 1, 2, 3]);
     write(&mut machine, volume, 0, &[4]);
@@ -255,7 +255,7 @@ fn the_flag_is_durable_before_the_first_volume_shares() {
             dedup: Dedup::Hash
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
     machine.release();
@@ -461,7 +461,7 @@ fn an_older_write_does_not_get_the_id_that_a_younger_trim_made_free() {
 /// overwritten by an older write that commits, and is durable before the trim. The trim may still
 /// be lost, so the address of the content is not free before the trim is durable.
 #[test]
-fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durable() {
+fn content_keeps_its_address_until_the_trim_of_its_last_but_one_reference_is_durable() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let plain = create(&mut machine, "plain", MIB, Dedup::Off);
     write(&mut machine, volume, 0, &[1, 1]);
@@ -499,7 +499,7 @@ fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durab
 /// A pool full to the last block, all of it one content. Overwriting a block frees nothing, but
 /// must succeed.
 #[test]
-fn a_full_pool_of_one_content_can_be_written_anew() {
+fn a_full_pool_of_one_content_can_be_overwritten() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = create(&mut machine, "v", 256 * MIB, Dedup::Hash);
     let blocks = machine.engine.status().plan.usable_bytes / 4096;
@@ -539,7 +539,7 @@ fn a_full_pool_of_one_content_can_be_written_anew() {
                 volume,
                 lba,
                 &[2000 + round * blocks + lba],
-                "written anew",
+                "rewritten",
             );
         }
     }
@@ -583,7 +583,7 @@ fn a_pool_too_full_for_a_second_map_is_refused() {
 /// A member returns wrong bytes of content with many references. All references read correct bytes,
 /// and one repair serves all.
 #[test]
-fn a_member_that_lies_about_shared_content_is_put_right_once() {
+fn wrong_shared_content_on_a_member_is_repaired_once() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let numbers: Vec<u64> = (0..30).collect();
     for first in [0, 100, 200] {
@@ -595,7 +595,7 @@ fn a_member_that_lies_about_shared_content_is_put_right_once() {
     let status = rest(&mut machine, volume);
     assert!(
         status.written.moved + status.written.repair > 0,
-        "what was wrong is logged anew"
+        "wrong blocks are rewritten"
     );
     machine.out.notices.clear();
     for first in [0, 100, 200] {
@@ -606,14 +606,14 @@ fn a_member_that_lies_about_shared_content_is_put_right_once() {
         .notices
         .iter()
         .any(|notice| matches!(notice, Notice::Repaired { .. }));
-    assert!(!repaired, "nothing is wrong any more, for nobody");
+    assert!(!repaired, "no reference reads wrong bytes any more");
     verify(&mut machine.crash(), volume, 200, &numbers, "after a crash");
 }
 
 /// All checkpoints are gone, and the map is salvaged from batches. A reference to content that was
 /// replaced since is an error, never other bytes.
 #[test]
-fn references_are_rebuilt_from_batches() {
+fn references_are_salvaged_from_batches() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let numbers: Vec<u64> = (0..40).map(|i| i % 13).collect();
     write(&mut machine, volume, 0, &numbers);
@@ -670,7 +670,7 @@ fn references_are_rebuilt_from_batches() {
 /// Regression: a salvage reported unreadable shared content as lost although no block referred to
 /// it any more: losses without any block.
 #[test]
-fn content_that_nobody_refers_to_is_not_missed() {
+fn unreferenced_content_is_not_missed() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
     let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
     let numbers: Vec<u64> = (0..200).collect();
@@ -718,7 +718,7 @@ fn content_that_nobody_refers_to_is_not_missed() {
 /// Regression: repairs of shared content had birth 0, and thus incarnation 0. When their source
 /// address had been rewritten, a salvage made an error of every block that refers to the content.
 #[test]
-fn repaired_content_keeps_its_life_over_a_rebuild() {
+fn repaired_content_keeps_its_incarnation_in_a_salvage() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
     let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
     let numbers: Vec<u64> = (0..60).collect();
@@ -800,7 +800,7 @@ fn repaired_content_keeps_its_life_over_a_rebuild() {
 /// The batch with the last version of two blocks is lost, so a salvage finds only their earlier
 /// references. That content has been replaced since, so the blocks are errors.
 #[test]
-fn a_rebuild_gives_nobody_the_content_of_another() {
+fn a_salvage_gives_no_block_the_content_of_another() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let plain = create(&mut machine, "plain", MIB, Dedup::Off);
     write(&mut machine, volume, 0, &[500, 501]);
@@ -878,7 +878,7 @@ fn a_rebuild_gives_nobody_the_content_of_another() {
         );
     }
     write(&mut machine, volume, 0, &[9, 10]);
-    verify(&mut machine, volume, 0, &[9, 10], "written anew");
+    verify(&mut machine, volume, 0, &[9, 10], "rewritten");
     rest(&mut machine, volume);
 }
 
@@ -1019,11 +1019,11 @@ fn neighbours_are_compared_by_one_read() {
         .collect();
     assert!(
         reads.len() <= 5,
-        "one for each column, and one where packed blocks begin in the middle of one: {reads:?}"
+        "one for each column, and one where compressed blocks begin in the middle of one: {reads:?}"
     );
     assert!(
         reads.iter().sum::<usize>() < 22 * 4096,
-        "15 whole blocks, and 15 packed into less than four: {reads:?}"
+        "15 uncompressed blocks, and 15 compressed into less than four: {reads:?}"
     );
     machine.release();
     assert_eq!(rest(&mut machine, volume).dedup.sums.found, 30);
@@ -1033,7 +1033,7 @@ fn neighbours_are_compared_by_one_read() {
 /// Part of the content read together is lost: nothing refers to that part, and no block reads wrong
 /// bytes.
 #[test]
-fn what_is_lost_among_neighbours_is_stored_anew() {
+fn lost_content_among_neighbours_is_stored_again() {
     let (mut machine, volume) = pool(Dedup::Verify);
     let numbers: Vec<u64> = (0..30).collect();
     write(&mut machine, volume, 0, &numbers);

@@ -111,7 +111,7 @@ fn found(machine: &Machine) -> u64 {
 const SMALL: u64 = 32 << 10;
 
 #[test]
-fn what_memory_has_forgotten_is_found_on_flash() {
+fn entries_evicted_from_memory_are_found_on_flash() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let (mut machine, volume) = pool(dedup, SMALL);
         let numbers: Vec<u64> = (0..4000).collect();
@@ -151,7 +151,7 @@ fn what_memory_has_forgotten_is_found_on_flash() {
 }
 
 #[test]
-fn after_a_start_the_index_is_won_back() {
+fn after_a_start_the_index_is_restored() {
     for index_bytes in [64 << 10, 64 << 20] {
         let (mut machine, volume) = pool(Dedup::Hash, index_bytes);
         let numbers: Vec<u64> = (0..2704).collect();
@@ -181,7 +181,7 @@ fn after_a_start_the_index_is_won_back() {
 
 /// Pages name content that was removed, and whose ids have other content now.
 #[test]
-fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
+fn page_entries_of_removed_content_are_not_trusted() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let (mut machine, volume) = pool(dedup, SMALL);
         let old: Vec<u64> = (0..1690).collect();
@@ -228,7 +228,7 @@ fn collisions_are_told_apart_by_their_bytes() {
 
 /// A pool that is older than the pages, or too full for them, keeps its index in memory only.
 #[test]
-fn pages_are_written_behind_a_durable_flag() {
+fn pages_are_written_after_a_durable_flag() {
     let (machine, _) = pool(Dedup::Hash, SMALL);
     let flag = Features::SHARED | Features::DEDUP_INDEX;
     assert!(
@@ -246,7 +246,7 @@ fn pages_are_written_behind_a_durable_flag() {
 /// Regression: blocks that waited for a page continued when it arrived, but their candidates were
 /// never read, as no other event followed in the pool (seed 1023).
 #[test]
-fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
+fn blocks_that_waited_for_a_page_are_compared_without_further_events() {
     let (mut machine, volume) = pool(Dedup::Verify, SMALL);
     let numbers: Vec<u64> = (0..3380).collect();
     write(&mut machine, volume, 0, &numbers);
@@ -303,7 +303,7 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     );
     assert!(
         status.sums.pages_written >= 35 && status.index_pages < 40,
-        "the damaged ones are written anew: {status:?}"
+        "the damaged ones are rewritten: {status:?}"
     );
     verify(&mut machine, volume, 0, &numbers, "first");
     verify(&mut machine, volume, 5000, &numbers, "second");
@@ -404,7 +404,7 @@ fn a_count_of_shared_content_ends_while_contents_come() {
 /// contents are found after the next start. That start continues the page, so that pages of a few
 /// contents each do not accumulate.
 #[test]
-fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
+fn content_written_just_before_a_shutdown_is_found_after_the_start() {
     for flushed in [true, false] {
         let (mut machine, volume) = pool(Dedup::Hash, SMALL);
         let mut numbers: Vec<u64> = (0..200).collect();

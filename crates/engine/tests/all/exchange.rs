@@ -176,7 +176,7 @@ fn what_was_taken_out_stays_out_until_it_is_brought_back() {
 }
 
 #[test]
-fn a_new_device_takes_the_place_of_a_member() {
+fn a_new_device_takes_the_slot_of_a_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         let text = why(change(
@@ -218,7 +218,7 @@ fn a_new_device_takes_the_place_of_a_member() {
 /// Power loss at any moment of an exchange: the pool starts with or without the new device, and
 /// takes no data from it that it does not have yet.
 #[test]
-fn an_exchange_may_be_cut_off_anywhere() {
+fn an_exchange_survives_power_loss_at_any_moment() {
     for carried_out in 0..30 {
         let (mut machine, volume) = filled(Redundancy::Double, 5);
         take_out(&mut machine, 3);
@@ -374,7 +374,7 @@ fn no_device_takes_the_place_of_a_spare() {
 /// A member joins while another is being rebuilt: segments rebuilt for the first alone do not count
 /// as rebuilt for both.
 #[test]
-fn a_second_member_comes_in_while_the_first_is_rebuilt() {
+fn a_second_member_joins_while_the_first_is_rebuilt() {
     for steps in 0..12 {
         let (mut machine, volume) = filled(Redundancy::Double, 5);
         take_out(&mut machine, 1);
@@ -547,7 +547,7 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
 /// Regression: a segment that was free at a start is rebuilt on no member. It stayed stale on each
 /// member that was exchanged, and a checkpoint has room for four (simulator, seed 981390).
 #[test]
-fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
+fn a_free_segment_is_not_stale_on_completed_members() {
     let (mut machine, volume) = filled(Redundancy::Single, 6);
     (2..4).for_each(|round| write(&mut machine, volume, 0..BLOCKS, round));
     (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), DONE));
@@ -620,7 +620,7 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
 
 /// A batch sealed without the member and committed after its return must reach it, too.
 #[test]
-fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
+fn batches_in_flight_when_a_member_returns_reach_it() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 0);
     machine.held = Some(Vec::new());
@@ -633,7 +633,7 @@ fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
     assert!(
         kept.iter()
             .any(|command| matches!(command.op, windrow_io::MemberOp::Write { .. })),
-        "batches are on their way"
+        "batches are in flight"
     );
     bring_back(&mut machine, 0);
     pass(&mut machine, 50);
@@ -676,7 +676,7 @@ fn another_device_is_not_brought_back() {
 /// The old device returns after its replacement, and the new one is gone: a start must not refuse
 /// the whole pool for it.
 #[test]
-fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
+fn a_device_that_was_replaced_is_not_used_and_does_not_block_a_start() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         take_out(&mut machine, 1);
@@ -733,7 +733,7 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
 /// Regression: a member counted as complete before that was recorded. After a power loss it was
 /// rebuilt again, and data of the member taken out instead was missing.
 #[test]
-fn a_member_counts_as_whole_when_that_is_on_record() {
+fn a_member_counts_as_complete_when_that_is_recorded() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 1);
     exchange(&mut machine, 1);
@@ -753,7 +753,7 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
     }
     assert!(
         machine.held.as_ref().is_some_and(|held| !held.is_empty()),
-        "it waits to be put on record"
+        "it waits to be recorded"
     );
     assert!(!machine.out.notices.contains(&Notice::MemberRebuilt {
         member: MemberId(1)
@@ -844,7 +844,7 @@ fn a_new_device_has_its_label_before_any_superblock_names_it() {
 /// recorded as absent since generation 0, every superblock on it would be newer. It would count as
 /// used without the pool, and stay out for ever.
 #[test]
-fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest() {
+fn an_older_image_of_a_member_is_rebuilt_after_another_one_was_replaced_in_a_closed_pool() {
     let (mut machine, volume) = filled(Redundancy::Double, 5);
     let old = machine.memory.data[1].clone();
     write(&mut machine, volume, 0..100, 2);
@@ -872,7 +872,7 @@ fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest()
 
 /// The same for a member that was in rebuild during a salvage.
 #[test]
-fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
+fn a_member_in_rebuild_returns_after_a_salvage() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 1);
     machine.stalled = vec![0];
@@ -902,7 +902,7 @@ fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
 /// as damaged, and its data was rewritten (simulator, seed 10564191). Then the same with a failure
 /// of the other member, so that all are asked again.
 #[test]
-fn what_was_bad_on_the_old_device_is_not_held_against_the_new_one() {
+fn damage_on_the_old_device_is_not_attributed_to_the_new_one() {
     for fails in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let start = machine.engine.status().plan.zones[0].start as usize;

@@ -267,7 +267,7 @@ fn trims_of_a_part_of_each_segment_make_room() {
 /// Whatever the pattern of damage: no request waits for ever, admitted data is written, checkpoints
 /// and the shutdown complete.
 #[test]
-fn nobody_waits_for_ever_however_damage_lies() {
+fn no_request_waits_for_ever_whatever_the_damage() {
     let mut exhausted = 0;
     // Members, MiB, rows of chunk and segment; pattern of damage. (In the last one each checkpoint
     // brought a victim in reach that gave less than the checkpoint took.)
@@ -410,7 +410,7 @@ fn an_exhausted_pool_can_be_started_after_a_crash() {
 /// Regression: unreadable blocks held their segments until the next start, even if they became
 /// readable again.
 #[test]
-fn what_can_be_read_again_is_moved() {
+fn data_that_is_readable_again_is_moved() {
     let (mut machine, volume, usable) = damaged();
     assert_eq!(
         overwrite(&mut machine, volume, usable, MANY, 6),

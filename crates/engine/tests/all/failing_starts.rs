@@ -13,7 +13,7 @@ use windrow_io::BufPool;
 /// one were ignored in the search for the newest superblock but counted for the quorum, the pool
 /// would continue from the state before the second member left.
 #[test]
-fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written() {
+fn a_returned_member_does_not_prevail_because_the_other_one_is_not_writable() {
     for vanishes in [false, true] {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
         let volume = machine.volume(8 << 20);
@@ -52,7 +52,7 @@ fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written
 /// If the other member is up to date, the pool starts with it. This holds even if a crash let the
 /// newest superblock reach only the failing one.
 #[test]
-fn the_other_one_goes_on_if_it_has_missed_nothing() {
+fn the_other_one_continues_if_it_has_missed_nothing() {
     for (vanishes, lags) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
         let volume = machine.volume(8 << 20);

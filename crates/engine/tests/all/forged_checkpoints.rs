@@ -169,7 +169,7 @@ fn a_forged_pool_that_nothing_was_changed_in_starts() {
 
 /// Regression: the tables were sized by the highest page that a leaf named: 26 TB.
 #[test]
-fn a_leaf_of_pages_that_can_not_be_makes_no_room_for_them() {
+fn a_leaf_of_impossible_pages_allocates_nothing() {
     let (memory, volume) = pool();
     for object in [
         OBJECT_VOLUMES,
@@ -228,7 +228,7 @@ fn a_leaf_that_is_there_twice_does_not_count() {
 
 /// The next volume has an invalid id, or that of the index.
 #[test]
-fn a_volume_that_can_not_be_is_none() {
+fn an_impossible_volume_is_invalid() {
     let (memory, volume) = pool();
     for id in [VolumeId::INDEX.0, u32::MAX] {
         let mut memory = memory.clone();
@@ -250,7 +250,7 @@ fn a_volume_that_can_not_be_is_none() {
 }
 
 #[test]
-fn behind_the_last_number_no_volume_is_made() {
+fn no_volume_is_created_after_the_last_id() {
     let (mut memory, volume) = pool();
     change_root(&mut memory, |root| root.last_volume = VolumeId::INDEX.0 - 2);
     let mut machine = Machine::open(memory);
@@ -277,7 +277,7 @@ fn behind_the_last_number_no_volume_is_made() {
 /// A superblock with a volume id beyond the limit is invalid: its predecessor counts, or the start
 /// is refused.
 #[test]
-fn a_superblock_of_more_volumes_than_there_can_be_is_none() {
+fn a_superblock_with_too_many_volumes_is_invalid() {
     for last in [VolumeId::INDEX.0, u32::MAX] {
         let (mut memory, volume) = pool();
         change_root(&mut memory, |root| root.last_volume = last);

@@ -103,7 +103,7 @@ fn unreadable(
 /// it reconstructed both head and tail of a batch, one of them from a wrong column. It had neither,
 /// quarantined segment after segment, and stalled when none was left.
 #[test]
-fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
+fn cleaning_moves_live_data_and_not_stale_data() {
     for (redundancy, members) in CODES {
         for liar in [0, members - 1] {
             let (memory, volume, blocks) = empty(redundancy, members);
@@ -133,7 +133,7 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
 /// A stale batch with other blocks at the same addresses contradicts nothing in the map. The live
 /// data there was left behind, and its segment was cleaned again and again without end.
 #[test]
-fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
+fn a_stale_batch_of_other_blocks_does_not_hide_live_data_at_its_address() {
     for (redundancy, members) in CODES {
         let (memory, volume, blocks) = empty(redundancy, members);
         let former = life(&memory, volume, blocks..blocks * 2, 1);
@@ -156,7 +156,7 @@ fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
 /// reported block by block, and nothing loops: when all moves are done nothing is in progress any
 /// more.
 #[test]
-fn what_more_members_lost_than_the_redundancy_covers_is_named() {
+fn data_lost_on_too_many_members_is_reported() {
     for (redundancy, members) in CODES {
         for other_blocks in [false, true] {
             let (memory, volume, blocks) = empty(redundancy, members);

@@ -43,7 +43,7 @@ fn named(machine: &mut Machine) -> Vec<(VolumeId, u64)> {
 /// Regression: the second salvage counted nothing. It starts from a checkpoint in which these
 /// blocks are lost already.
 #[test]
-fn a_rebuild_counts_what_an_earlier_one_gave_up() {
+fn a_salvage_counts_blocks_that_an_earlier_one_declared_lost() {
     let (mut memory, volume, first) = given_up::pool();
     let all = GIVEN_UP.map(|lba| (volume, Lba(lba)));
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_rebuild_counts_what_an_earlier_one_gave_up() {
 /// Regression: a scrub reported no damage. It proceeds from batch to batch, and no batch refers to
 /// these blocks.
 #[test]
-fn a_scrub_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
+fn a_scrub_lists_blocks_lost_in_a_salvage_until_they_are_written_or_trimmed() {
     let (memory, volume, _) = given_up::pool();
     let mut machine = Machine::open(memory);
     for again in 0..2 {

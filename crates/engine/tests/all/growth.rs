@@ -184,7 +184,7 @@ impl Fragile {
 }
 
 #[test]
-fn power_may_go_at_any_time_of_a_growth() {
+fn a_growth_survives_power_loss_at_any_time() {
     for (redundancy, members, spares, every) in [
         (Redundancy::Single, 3, vec![12, 12], 29),
         (Redundancy::Copies(2), 3, vec![12], 37),
@@ -459,7 +459,7 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
 }
 
 #[test]
-fn what_can_not_grow_is_refused_in_words() {
+fn an_impossible_growth_is_refused_with_a_reason() {
     let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 2, 1]);
     let why = |answer: Option<Result<ControlReply, ControlError>>| match answer {
         Some(Err(error)) => error.to_string(),
@@ -494,7 +494,7 @@ fn what_can_not_grow_is_refused_in_words() {
 }
 
 #[test]
-fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
+fn the_map_is_salvaged_from_the_batches_of_both_layouts() {
     for rounds in [1, 2, 4, 6] {
         let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
         let volume = machine.volume(1 << 30);
@@ -634,7 +634,7 @@ fn shared_extents(memory: &Memory) -> (Batches, Batches) {
 /// A salvage in the middle of a growth took segments of both layouts that share extents for one
 /// another's remains. It silently skipped what it could not read in either.
 #[test]
-fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_are_not_missed() {
+fn a_lost_batch_of_the_new_layout_is_listed_and_remains_of_the_old_one_are_not() {
     for (redundancy, members, spares) in [
         (Redundancy::Single, 3, vec![12, 12]),
         (Redundancy::Copies(2), 3, vec![12]),
@@ -673,7 +673,7 @@ fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_a
 /// Blocks whose moved copies in the new layout were lost came back from the segments that they had
 /// been moved out of. So segments of both layouts were in use over the same extents.
 #[test]
-fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
+fn no_two_segments_in_use_share_an_extent_after_a_salvage() {
     for (redundancy, members, spares) in [
         (Redundancy::Single, 3, vec![12, 12]),
         (Redundancy::Copies(2), 3, vec![12]),
@@ -710,7 +710,7 @@ fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
 /// pool that has been overwritten for long, hardly any new segment has all of them: a salvage found
 /// too few to write its checkpoint to.
 #[test]
-fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
+fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_salvaged() {
     for (mib, percent) in [(5, 97), (6, 97), (7, 92), (8, 97)] {
         let mut machine = Machine::with(Redundancy::Copies(2), 3, mib, 100);
         machine.add_spare(mib);
@@ -750,7 +750,7 @@ fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
 }
 
 #[test]
-fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
+fn an_idle_pool_moves_to_the_last_segment() {
     for (redundancy, members) in [(Redundancy::Single, 4), (Redundancy::Copies(2), 3)] {
         let mut machine = with_spares(redundancy, members, 12, &[12]);
         let volume = machine.volume(1 << 30);
@@ -855,7 +855,7 @@ fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
 /// back reserved space. A large write in chunked admission was refused in the middle (simulator,
 /// seed 37291).
 #[test]
-fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
+fn an_activated_layout_takes_no_reserved_space() {
     let mut lowered = Vec::new();
     for rounds in 0..16 {
         let mut machine = Machine::with_rows(Redundancy::None, 2, 6, 4, 20);
@@ -895,7 +895,7 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
     }
     assert!(
         lowered.is_empty(),
-        "(rounds of the first growth, bytes promised, bytes there) {lowered:?}"
+        "(rounds of the first growth, bytes reserved, bytes available) {lowered:?}"
     );
 }
 
@@ -956,7 +956,7 @@ fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layou
 
 /// A reshape gives way to foreground I/O like a rebuild, and has the rate limits of a rebuild.
 #[test]
-fn restriping_gives_way_to_users_and_keeps_its_rates() {
+fn a_reshape_gives_way_to_foreground_io_and_keeps_its_rates() {
     let took = |rebuild_rate, rebuild_rate_min| {
         let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
         let volume = machine.volume(1 << 30);
@@ -1038,7 +1038,7 @@ fn is_growth(command: &MemberCommand) -> bool {
 /// pool continues without a pause. The new members, when they return, are spares, whatever
 /// superblock they hold. Otherwise the pool would stop, and start only with them.
 #[test]
-fn a_growth_whose_new_members_fail_is_taken_back() {
+fn a_growth_whose_new_members_fail_is_reverted() {
     for (redundancy, members, spares, lost) in [
         (Redundancy::Single, 4, vec![12, 12], vec![4, 5]),
         (Redundancy::None, 2, vec![12], vec![2]),

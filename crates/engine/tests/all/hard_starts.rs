@@ -20,7 +20,7 @@ fn page(number: u64) -> u64 {
 /// their slots were reused without a check of the limit, the map would outgrow the reserve of its
 /// image. A block that only the journal had would find no page at the next start.
 #[test]
-fn what_a_start_gave_back_is_beyond_the_bound() {
+fn pages_freed_by_a_start_are_beyond_the_limit() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
     let most = machine.engine.status().map_pages_max;
     let volume = machine.volume(1 << 40);
@@ -106,7 +106,7 @@ fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, st
 /// accepted it, so a later start took it from their records. Data that clients had seen discarded
 /// came back in part.
 #[test]
-fn what_was_given_up_stays_so_though_the_devices_come_back() {
+fn discarded_data_stays_discarded_when_the_devices_return() {
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, false);
     let volume = machine.volume(8 << 20);
     machine.write(volume, 1500, 1);
@@ -452,7 +452,7 @@ fn pages_for_ids_are_taken_all_or_none() {
 /// That one counts when both are there. The administrator must be told that data acknowledged
 /// meanwhile was on the first one.
 #[test]
-fn a_device_of_another_history_is_told_of() {
+fn a_device_of_another_history_is_reported() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
     let volume = machine.volume(1 << 20);
     machine.write(volume, 1, 1);

@@ -291,7 +291,7 @@ fn one_copy_that_arrived_is_made_three_before_it_counts() {
 }
 
 #[test]
-fn promised_blocks_survive_two_lost_members() {
+fn durable_blocks_survive_two_lost_members() {
     for lost in [(0, 1), (1, 2), (0, 2), (3, 5)] {
         let (mut machine, volume) = pool(MIB);
         (0..40).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
@@ -314,7 +314,7 @@ fn promised_blocks_survive_two_lost_members() {
 }
 
 #[test]
-fn a_member_that_fails_in_a_round_is_on_record_before_the_answer() {
+fn a_member_that_fails_in_a_round_is_recorded_before_the_answer() {
     let (mut machine, volume) = pool(MIB);
     let mut failed = 0;
     for lba in 0..30u64 {
@@ -329,7 +329,7 @@ fn a_member_that_fails_in_a_round_is_on_record_before_the_answer() {
 }
 
 #[test]
-fn a_pool_whose_promised_records_are_all_lost_is_refused() {
+fn a_pool_whose_durable_records_are_all_lost_is_refused() {
     let (mut machine, volume) = pool(MIB);
     (0..4).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     // The first of these records is damaged in all its copies; later ones state that it was
@@ -355,7 +355,7 @@ fn a_pool_whose_promised_records_are_all_lost_is_refused() {
 }
 
 #[test]
-fn a_replaced_member_is_whole_only_when_no_needed_record_is_older() {
+fn a_replaced_member_is_complete_only_when_no_needed_record_is_older() {
     let (mut machine, volume) = pool(MIB);
     (0..10).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let superblock = Box::new(machine.memory.superblock_of(1));
@@ -423,7 +423,7 @@ fn without_flushes_nothing_is_kept_and_nothing_journalled() {
 }
 
 #[test]
-fn an_open_batch_is_sealed_in_the_end_although_it_is_promised() {
+fn an_open_batch_is_sealed_in_the_end_although_it_is_durable_in_the_journal() {
     let (mut machine, volume) = pool(MIB);
     sync(&mut machine, volume, 7, 70);
     pass(&mut machine, 3);
@@ -471,7 +471,7 @@ fn set_sync(machine: &mut Machine, volume: VolumeId, sync: SyncMode) {
 }
 
 #[test]
-fn a_volume_says_what_its_flushes_do_and_the_pool_remembers() {
+fn a_volume_shows_its_sync_mode_and_the_pool_remembers_it() {
     let (mut machine, volume) = pool(MIB);
     set_sync(&mut machine, volume, SyncMode::Always);
     machine.write(volume, 7, 70);
@@ -512,7 +512,7 @@ fn a_volume_says_what_its_flushes_do_and_the_pool_remembers() {
     assert_eq!(
         (machine.byte(volume, 7), machine.byte(volume, 9)),
         (70, 0),
-        "in order: what came last is lost"
+        "in order: the last one is lost"
     );
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -541,7 +541,7 @@ fn a_pool_without_a_journal_has_ordinary_flushes() {
 /// A flush found its data durable while a loss was being recorded. It must be answered afterwards;
 /// otherwise a shutdown waits for it for ever.
 #[test]
-fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
+fn a_flush_that_arrives_while_a_loss_is_recorded_is_answered() {
     let (mut machine, volume) = pool(MIB);
     sync(&mut machine, volume, 1, 11);
     machine.held = Some(Vec::new());
@@ -557,7 +557,7 @@ fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
     machine.flush(volume);
     assert!(
         machine.completions.is_empty(),
-        "the loss is not on record yet"
+        "the loss is not recorded yet"
     );
     machine.release();
     assert_eq!(
@@ -576,7 +576,7 @@ fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
 /// the journal holds it. A start must not silently continue from the previous superblocks, without
 /// flushed data, and reuse the number of the lost epoch.
 #[test]
-fn records_of_an_epoch_that_no_superblock_knows_are_not_passed_over() {
+fn records_of_an_epoch_that_no_superblock_knows_are_not_ignored() {
     let (mut machine, volume) = pool(MIB);
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -634,7 +634,7 @@ fn coarse(memory: &mut machine::Memory) -> impl MemberIo {
 /// it went to, and the pool stopped at each start. Now the journal is only read, and flushes go to
 /// the log.
 #[test]
-fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
+fn a_pool_that_was_copied_to_larger_sectors_continues_without_its_journal() {
     let (mut machine, volume) = pool(MIB);
     (0..20).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let mut memory = machine.memory;
@@ -696,7 +696,7 @@ fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
 /// the start took healthy members out of service. They get whole sectors now. Bytes after the
 /// records in the last sector stay, or become zeroes if they are unreadable.
 #[test]
-fn copies_are_made_whole_on_larger_sectors() {
+fn copies_are_completed_on_larger_sectors() {
     let (mut machine, volume) = pool(MIB);
     (0..19).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let before = machine.memory.clone();

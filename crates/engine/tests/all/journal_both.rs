@@ -86,7 +86,7 @@ fn is_there_also(machine: &mut Machine, volume: VolumeId) -> bool {
 }
 
 #[test]
-fn nothing_is_promised_before_the_rows_in_front_of_the_records_are_durable() {
+fn records_are_not_durable_before_the_rows_preceding_them() {
     let (mut machine, volume) = pool(true);
     fill(&mut machine, volume);
     machine.held = Some(Vec::new());

@@ -120,7 +120,7 @@ fn a_device_that_is_added_takes_the_small_flushes() {
 }
 
 #[test]
-fn a_second_device_has_what_the_first_one_promises_from_then_on() {
+fn a_second_device_has_the_durable_records_of_the_first_one_from_then_on() {
     let (mut machine, volume) = pools().remove(2);
     fill(&mut machine, volume, 0..10);
     let device = spare(&mut machine, 8 * MIB);
@@ -199,7 +199,7 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
 /// Flushes arrive without a pause, so a round is always in progress: the device joins between two
 /// of them.
 #[test]
-fn a_device_comes_in_while_flushes_never_end() {
+fn a_device_joins_while_flushes_never_end() {
     let (mut machine, volume) = pools().remove(1);
     fill(&mut machine, volume, 0..4);
     let device = spare(&mut machine, 4 * MIB);
@@ -282,7 +282,7 @@ fn what_does_not_fit_the_journal_is_refused_in_words() {
 /// Power loss after any member command from the request on, while a device joins and while it
 /// leaves.
 #[test]
-fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
+fn power_loss_at_any_time_while_a_device_joins_and_leaves() {
     for leaves in [false, true] {
         for left in 0..40 {
             for (mut machine, volume) in pools() {
@@ -347,7 +347,7 @@ fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
 
 /// A flush waits as long as a change of devices does. It must continue when the change is refused.
 #[test]
-fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
+fn a_flush_that_waited_for_a_change_continues_when_that_is_refused() {
     let (mut machine, volume) = pools().into_iter().nth(2).expect("the pool with a device");
     let small = spare(&mut machine, MIB);
     machine.write(volume, 0, 1);
@@ -357,7 +357,7 @@ fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
     assert_eq!(
         change(&mut machine, small, SERVE),
         None,
-        "a round is under way"
+        "a round is in progress"
     );
     machine.write(volume, 1, 2);
     machine.flush(volume);
@@ -422,7 +422,7 @@ fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
 
 /// Growth of a pool with journal devices: its data members are not consecutive then.
 #[test]
-fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
+fn a_pool_with_a_journal_device_grows_and_keeps_durable_data() {
     let mut cuts = 0;
     for (mut machine, volume) in pools() {
         if !machine.engine.status().journal.external {

@@ -86,7 +86,7 @@ fn data_members_get_nothing_for_a_flush() {
 
 /// Many flushes share a round; without this test only benchmarks show that.
 #[test]
-fn flushes_that_come_while_a_round_is_under_way_share_the_next_one() {
+fn flushes_that_arrive_during_a_round_share_the_next_one() {
     let (mut machine, volume) = pool(false);
     let before = machine.engine.status();
     machine.completions.clear();
@@ -149,7 +149,7 @@ fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
 }
 
 #[test]
-fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
+fn durable_data_on_lost_devices_is_missed_even_if_their_loss_is_recorded() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     DEVICES
@@ -180,7 +180,7 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
 /// "Missing: bring them back" was reported for devices that were plugged in, which did not show
 /// what to look for.
 #[test]
-fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
+fn old_copies_of_the_devices_are_distinguished_from_absent_devices() {
     let (mut machine, volume) = pool(false);
     let old = DEVICES.map(|device| machine.memory.data[device].clone());
     (0..3)
@@ -201,7 +201,7 @@ fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
 }
 
 #[test]
-fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are_given_up() {
+fn a_start_without_the_devices_is_refused_unless_they_were_empty_or_are_discarded() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let memory = machine.memory.clone();
@@ -257,7 +257,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
 }
 
 #[test]
-fn a_device_that_comes_back_is_used_when_it_is_whole() {
+fn a_device_that_returns_is_used_when_it_is_complete() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
     let superblocks: Vec<_> = DEVICES
@@ -326,7 +326,7 @@ fn a_journal_device_has_no_vote() {
 /// There is no other journal. Data that was durable on the only device was left to the age of the
 /// open batch, and `status` showed nothing at risk.
 #[test]
-fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
+fn when_the_only_journal_is_gone_the_log_takes_over_at_once() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -342,7 +342,7 @@ fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
 /// One unreadable sector after the records made the whole chunk unreadable, as it was read in one
 /// piece. The pool silently started in its state before them.
 #[test]
-fn a_bad_sector_takes_no_more_than_its_block() {
+fn a_bad_sector_loses_only_its_block() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -418,7 +418,7 @@ fn start(memory: &Memory) -> Result<OpenReport, OpenError> {
 /// The pool was refused although the records were there: a device with a recorded loss was not
 /// read.
 #[test]
-fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_promised() {
+fn a_device_that_failed_in_service_is_read_when_the_log_lacks_its_durable_data() {
     let (machine, volume) = failed_and_cut();
     let report = start(&machine.memory).expect("opens");
     assert!(
@@ -469,7 +469,7 @@ fn look(memory: &Memory) -> RebuildReport {
 /// Data that only the journal had is lost with it. No batch is missing then, so a salvage has to
 /// report that loss from other evidence.
 #[test]
-fn a_rebuild_tells_of_promises_that_are_nowhere() {
+fn a_salvage_reports_durable_data_that_is_nowhere() {
     let (machine, _) = failed_and_cut();
     let mut memory = machine.memory;
     let whole = look(&memory);
@@ -482,7 +482,7 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
         .iter()
         .for_each(|device| memory.data[*device].fill(0xee));
     let report = look(&memory);
-    let lost = report.lost_lsns.expect("promised, and nowhere");
+    let lost = report.lost_lsns.expect("durable, and nowhere");
     assert!(
         report.losses.is_empty() && lost.last == whole.recovery_lsn,
         "{report:?}"
@@ -496,7 +496,7 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
 /// A record in the middle of the journal is damaged on all devices. Those after it do not count any
 /// more, but show what was durable.
 #[test]
-fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
+fn a_salvage_reports_lost_durable_records_after_a_damaged_one() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let mut memory = machine.memory;
@@ -515,7 +515,7 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
         ),
         "a start is refused"
     );
-    let lost = look(&memory).lost_lsns.expect("promised, and damaged");
+    let lost = look(&memory).lost_lsns.expect("durable, and damaged");
     // No later record confirms the durability of the last one.
     assert!(
         lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count),
@@ -526,7 +526,7 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
 /// The superblock of a device must be of this pool's own past: by content, not by the number of its
 /// generation.
 #[test]
-fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
+fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_suffice() {
     let (machine, volume) = failed_and_cut();
     let mut memory = machine.memory.clone();
     memory.present[5] = false;
@@ -555,7 +555,7 @@ fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
 
 /// A lone device that reads but fails every write counts as present, once.
 #[test]
-fn a_start_takes_what_a_device_has_that_can_not_be_written() {
+fn a_start_reads_a_device_that_is_not_writable() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -571,7 +571,7 @@ fn a_start_takes_what_a_device_has_that_can_not_be_written() {
 
 /// A device must not be released for exchange while it alone has durable data.
 #[test]
-fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
+fn a_device_is_released_when_the_log_has_its_durable_data() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);

@@ -106,7 +106,7 @@ fn check(memory: Memory, volume: VolumeId, blocks: std::ops::Range<u64>) {
 /// The start was repeated without the device, found nothing missing as the durable LSN was not
 /// recorded, and silently voided the records for ever.
 #[test]
-fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
+fn durable_records_are_read_from_a_device_that_fails_the_start() {
     let (mut memory, volume) = pool();
     let (engine, report) = Engine::open(
         &mut failing(&mut memory, Fails::Flushes),
@@ -156,7 +156,7 @@ fn a_pool_whose_journal_goes_during_the_start_is_refused() {
 }
 
 #[test]
-fn a_rebuild_of_the_map_reads_it_too() {
+fn a_salvage_reads_it_too() {
     for (fails, (mut memory, volume), blocks) in [
         (Fails::Flushes, pool(), 0..10),
         (Fails::Writes, lagging(), 100..110),
@@ -243,6 +243,6 @@ fn a_device_that_is_read_is_flushed() {
     assert_eq!(machine.byte(volume, 10), 11);
     assert!(
         machine.memory.flushed[DEVICE.index()] > flushes,
-        "it is durable before anybody is told so"
+        "it is durable before it is reported so"
     );
 }

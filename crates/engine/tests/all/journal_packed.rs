@@ -65,7 +65,7 @@ fn taken(machine: &mut Machine, volume: VolumeId, lba: u64, random: usize) -> u6
 }
 
 #[test]
-fn a_block_takes_what_it_is_packed_into() {
+fn a_compressed_block_takes_only_its_stored_bytes() {
     let (mut machine, volume) = pool(512);
     assert_eq!(taken(&mut machine, volume, 0, 0), 512, "beside the table");
     assert_eq!(taken(&mut machine, volume, 1, 2000), 2560);
@@ -86,7 +86,7 @@ fn a_block_takes_what_it_is_packed_into() {
 }
 
 #[test]
-fn what_was_packed_comes_back_after_a_crash() {
+fn compressed_records_survive_a_crash() {
     for granule in [512, 4096] {
         let (mut machine, volume) = pool(granule);
         let random = |lba: u64| (lba as usize * 131) % 4097;
@@ -124,7 +124,7 @@ fn records_follow_one_another_without_a_gap() {
     (0..100).for_each(|lba| sync(&mut machine, volume, lba, 64));
     assert!(
         used(&machine) <= 2,
-        "a hundred packed records fit into a chunk or two: {}",
+        "a hundred compressed records fit into a chunk or two: {}",
         used(&machine)
     );
     let mut machine = machine.crash();

@@ -45,7 +45,7 @@ fn told(machine: &Machine) -> Vec<MemberId> {
 }
 
 #[test]
-fn a_damaged_label_is_written_again_and_told_and_a_right_one_never() {
+fn a_damaged_label_is_rewritten_and_reported_and_a_valid_one_never() {
     let mut machine = Machine::with_journal_devices(Redundancy::Double, 6, 24, 1, false);
     let labels: Vec<Label> = (0..7)
         .map(|member| label(&machine, member).expect("a label"))
@@ -224,7 +224,7 @@ fn with_spare() -> (Machine, usize) {
 /// A spare holds only its label, and is not accessed before it is needed. One whose label was lost
 /// was silently no spare after the next start.
 #[test]
-fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told() {
+fn the_label_of_a_spare_is_rewritten_and_a_spare_that_rejects_it_is_reported() {
     let (mut machine, slot) = with_spare();
     // The host would have written it.
     assert_eq!(

@@ -295,7 +295,7 @@ fn records_of_the_journal_overtake_what_is_held_of_cleaning() {
 /// An endless sequence of reads is always answered first; of the rest one command ends for sixteen
 /// of them.
 #[test]
-fn cleaning_goes_on_under_endless_reads() {
+fn cleaning_continues_under_endless_reads() {
     let mut load = Load::new();
     load.until_held(3);
     let cleaned = load.machine.engine.status().segments_cleaned;
@@ -333,7 +333,7 @@ fn cleaning_goes_on_under_endless_reads() {
 /// A member that never ends a command: commands held for it end as failed when it is taken out,
 /// without having been sent.
 #[test]
-fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
+fn commands_held_for_an_unresponsive_member_end_when_it_is_taken_out() {
     let mut load = Load::new();
     let hung = MemberId(2);
     load.until_held(3);
@@ -429,7 +429,7 @@ fn end_at(machine: &mut Machine, ms: u64) {
 /// One write, its flush, its sealing to the log, and its read, with members that take a known time
 /// for each.
 #[test]
-fn stages_tell_where_the_time_went() {
+fn stages_show_where_the_time_went() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 32, 1 << 20);
     let volume = machine.volume(1 << 20);
     let stage = |machine: &Machine, name: &str| {

@@ -54,11 +54,8 @@ fn a_lost_durable_batch_is_not_a_torn_tail() {
         loss.durable_seq > loss.seq,
         "later batches say that it was durable"
     );
-    let (first, last) = loss.lsns.expect("orders are known");
-    assert!(
-        first == Lsn(5) && last >= Lsn(30),
-        "orders {first} to {last}"
-    );
+    let (first, last) = loss.lsns.expect("LSNs are known");
+    assert!(first == Lsn(5) && last >= Lsn(30), "LSNs {first} to {last}");
 }
 
 /// The pool is refused. Before that, a member whose superblock was one generation behind was given
@@ -105,7 +102,7 @@ fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
 /// The same batch, lost before its durability was recorded anywhere, is a torn tail: a power loss
 /// may leave that.
 #[test]
-fn what_nothing_calls_durable_is_a_torn_tail() {
+fn a_batch_not_known_as_durable_is_a_torn_tail() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 1);
@@ -128,7 +125,7 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
 /// With a member absent, and one that had lost its write of another row, an intact batch was taken
 /// for torn (simulator, seed 38241).
 #[test]
-fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
+fn a_bad_sector_loses_no_other_rows_of_a_batch() {
     let mut machine = Machine::with(Redundancy::Double, 5, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 1);
@@ -167,7 +164,7 @@ fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
 /// LSNs between two epochs were given out and lost at the power loss. The fence records that, and
 /// no later start may call them damage.
 #[test]
-fn orders_behind_a_fence_are_not_lost() {
+fn lsns_after_a_fence_are_not_lost() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     for round in 0..6u8 {
@@ -218,7 +215,7 @@ fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory,
 /// later header knew that batch, so it was taken for a torn tail and flushed data was silently
 /// gone. But the root of the unused checkpoint shows how far the log was durable.
 #[test]
-fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
+fn a_lost_checkpoint_still_shows_the_durable_lsn() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 50, 7);
@@ -362,14 +359,14 @@ fn own_batches(memory: &Memory) -> Vec<(SegmentId, u32)> {
 /// opened; its next checkpoint was written over the pages after that header, and the next start was
 /// refused.
 #[test]
-fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
+fn pages_after_a_lost_header_of_their_checkpoint_are_not_overwritten() {
     let (memory, volume) = with_checkpoints();
     let own = own_batches(&memory);
     let segments: std::collections::BTreeSet<SegmentId> =
         own.iter().map(|(segment, _)| *segment).collect();
     assert!(
         own.len() > 3 && segments.len() > 1,
-        "the checkpoint goes on in another segment: {own:?}"
+        "the checkpoint continues in another segment: {own:?}"
     );
     for (segment, row) in own {
         let mut memory = memory.clone();
@@ -396,7 +393,7 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
             machine.command(Control::Shutdown { export: false }),
             Some(Ok(ControlReply::Done))
         );
-        let report = open(&mut machine.memory).expect("whole again");
+        let report = open(&mut machine.memory).expect("complete again");
         assert!(report.notes.is_empty(), "{:?}", report.notes);
         // Nothing in use is at the damaged addresses.
         let root = machine.memory.superblock().checkpoints[0].expect("a checkpoint");
@@ -435,7 +432,7 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
 /// A read of a block with a damaged only copy was in flight while the block was rewritten: it
 /// reported the block as lost, which it is no longer.
 #[test]
-fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
+fn a_failed_read_does_not_report_a_block_rewritten_since() {
     for (anew, flushed) in [(false, false), (true, false), (true, true)] {
         let mut machine = Machine::with(Redundancy::None, 2, 16, 100);
         let volume = machine.volume(1 << 30);
@@ -518,7 +515,7 @@ fn flushed_until(
 /// The lost batch is the last but one, and no chunk begins after it. Reading only the beginnings of
 /// chunks, the pool opened without both.
 #[test]
-fn what_follows_in_its_chunk_tells_that_a_batch_is_lost() {
+fn a_later_batch_in_its_chunk_shows_that_a_batch_is_lost() {
     let (mut memory, _, [(segment, row, lost), _], _) = flushed_until(3, 1, false);
     memory.overwrite(segment, row..row + lost.rows, 0);
     let error = open(&mut memory).expect_err("the loss is found");
@@ -536,7 +533,7 @@ fn what_follows_in_its_chunk_tells_that_a_batch_is_lost() {
 /// that write: one fault, which redundancy covers. Headers after the end of a chain were used as
 /// read, without reconstruction. And a salvage discarded the last batch with the lost one.
 #[test]
-fn a_header_that_missed_its_write_is_rebuilt_behind_a_lost_batch() {
+fn a_header_that_missed_its_write_is_reconstructed_after_a_lost_batch() {
     is_rebuilt_behind_a_lost_batch(3, 1);
     // A row of the next chunk makes no sense in the column order of this one.
     is_rebuilt_behind_a_lost_batch(5, 6);

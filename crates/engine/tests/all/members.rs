@@ -168,7 +168,7 @@ fn a_member_with_a_history_of_its_own_is_not_taken_back() {
 }
 
 #[test]
-fn a_rebuild_that_is_cut_off_goes_on_at_the_next_start() {
+fn a_rebuild_that_is_cut_off_resumes_at_the_next_start() {
     for (redundancy, members) in CODES {
         let (machine, volume) = filled(redundancy, members);
         let mut machine = without(machine, &[0]);
@@ -334,7 +334,7 @@ fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u3
 /// A bad sector under dead payload, in a segment that cleaning never chose: the member stayed in
 /// rebuild, and counted as lost, for ever.
 #[test]
-fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
+fn a_rebuild_ends_although_dead_payload_is_unreadable() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 32);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
@@ -359,7 +359,7 @@ fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
 /// The same in the open user segment: it is no victim before it is full, and without writes it
 /// never is. So the stream leaves it (simulator, seed 9971860).
 #[test]
-fn a_rebuild_ends_although_dead_payload_in_an_open_segment_can_not_be_had() {
+fn a_rebuild_ends_although_dead_payload_in_an_open_segment_is_unreadable() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 128);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..20, 1);
@@ -389,7 +389,7 @@ fn a_rebuild_ends_although_dead_payload_in_an_open_segment_can_not_be_had() {
 /// members but that one had the block, and the reader got an error, as each was asked only once
 /// (simulator, seed 9801443).
 #[test]
-fn a_read_that_failed_for_a_moment_is_tried_again_before_it_is_given_up() {
+fn a_transient_read_failure_is_retried_before_the_read_fails() {
     let (machine, volume) = filled(Redundancy::Single, 4);
     let mut machine = Machine::open(machine.memory);
     let reads = |machine: &mut Machine| -> Vec<MemberCommand> {

@@ -81,7 +81,7 @@ fn without(mut machine: Machine, away: &[usize]) -> Machine {
 /// An unresponsive member kept the pool from answering flushes although it had been taken out: its
 /// write was awaited.
 #[test]
-fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
+fn an_unresponsive_member_delays_no_request_once_it_is_taken_out() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![1];
@@ -138,7 +138,7 @@ fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
 
 /// Only the administrator takes it out, and must be able to see which member the pool waits for.
 #[test]
-fn it_is_told_and_shown_which_member_hangs() {
+fn an_unresponsive_member_is_reported_and_shown() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let told = |machine: &mut Machine, seconds: u64| {
         let mut told = Vec::new();
@@ -159,7 +159,7 @@ fn it_is_told_and_shown_which_member_hangs() {
         }
         told
     };
-    assert_eq!(told(&mut machine, 100), [], "nothing is under way");
+    assert_eq!(told(&mut machine, 100), [], "nothing is in flight");
     machine.mute = vec![2];
     write(&mut machine, volume, 0..10, 2);
     assert_eq!(told(&mut machine, 9), []);
@@ -220,7 +220,7 @@ fn it_is_told_and_shown_which_member_hangs() {
     assert_eq!(
         (told(&mut machine, 20), hangs(&machine)),
         (vec![], vec![0; 4]),
-        "nobody waits for it any more"
+        "no request waits for it any more"
     );
     answers_again(&mut machine);
     assert_eq!(told(&mut machine, 20), [], "and it is known to be out");
@@ -229,7 +229,7 @@ fn it_is_told_and_shown_which_member_hangs() {
 /// Writes acknowledged without the member wait until its loss is recorded: it may be there again
 /// after a crash while others are not.
 #[test]
-fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
+fn writes_without_an_unresponsive_member_wait_for_the_record() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![1];
@@ -278,7 +278,7 @@ fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
 /// A superblock generation that the member received and never answers completes without it; it
 /// takes effect there hours later.
 #[test]
-fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
+fn a_superblock_generation_does_not_wait_for_an_unresponsive_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![0];
@@ -323,7 +323,7 @@ fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
 
 /// Discards and writes sent to it earlier take effect in a segment that has been reused since.
 #[test]
-fn what_a_mute_member_does_late_is_rebuilt_over() {
+fn late_commands_of_an_unresponsive_member_are_overwritten_by_the_rebuild() {
     let discards = Properties {
         discard: true,
         ..machine::PROPERTIES
@@ -378,7 +378,7 @@ fn what_a_mute_member_does_late_is_rebuilt_over() {
 /// A shutdown waits for an unresponsive member. `pool offline` must not be refused because of the
 /// shutdown.
 #[test]
-fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
+fn a_shutdown_that_waits_ends_when_the_member_is_taken_out() {
     for export in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         write(&mut machine, volume, 0..40, 2);
@@ -412,7 +412,7 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
 
 /// Its reads are answered by others at once, and say nothing about its speed.
 #[test]
-fn reads_of_a_mute_member_end_when_it_is_taken_out() {
+fn reads_of_an_unresponsive_member_end_when_it_is_taken_out() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         let unbounded = Properties {
@@ -434,7 +434,7 @@ fn reads_of_a_mute_member_end_when_it_is_taken_out() {
         let waiting = BLOCKS as usize - answered(&mut machine);
         assert!(
             waiting > 0,
-            "{redundancy:?}: there is no bound, so nobody reads around it"
+            "{redundancy:?}: there is no bound, so no read is hedged"
         );
         machine.now_ns += 100_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
@@ -467,7 +467,7 @@ fn nothing_is_disowned_where_the_redundancy_does_not_cover_it() {
 
 /// A member that has failed before may still have outstanding commands.
 #[test]
-fn a_member_that_failed_lets_go_of_the_rest_when_it_is_taken_out() {
+fn outstanding_commands_of_a_failed_member_are_disowned_when_it_is_taken_out() {
     let (mut machine, volume) = filled(Redundancy::Double, 5);
     machine.mute = vec![1];
     machine.completions.clear();
@@ -490,7 +490,7 @@ fn a_member_that_failed_lets_go_of_the_rest_when_it_is_taken_out() {
 
 /// A journal device does not answer a record: synchronous writes continue without it.
 #[test]
-fn a_mute_journal_device_holds_no_promise_up() {
+fn an_unresponsive_journal_device_delays_no_flush() {
     for devices in [1, 2] {
         let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, devices, false);
         let volume = machine.volume(1 << 30);
@@ -570,7 +570,7 @@ fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
 /// A whole shelf of new members stops answering while it is recorded. As spares, which they are
 /// again, they could not be taken out, and the generation waited for the last of them.
 #[test]
-fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
+fn a_growth_onto_unresponsive_members_is_reverted_and_waits_for_none_of_them() {
     let (mut machine, volume) = with_spares(3);
     growing_over_mute_ones(&mut machine, &[3, 4, 5]);
     machine.completions.clear();
@@ -598,7 +598,7 @@ fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
 /// The generation that introduces a spare waits for it, and `pool offline` was refused: it is no
 /// member.
 #[test]
-fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
+fn a_spare_that_is_unresponsive_while_it_is_introduced_is_released() {
     let (mut machine, volume) = with_spares(1);
     machine.mute = vec![3];
     assert_eq!(machine.command(grow(&[3])), None, "it waits");
@@ -617,10 +617,7 @@ fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
     assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
     answers_again(&mut machine);
     let text = why(change(&mut machine, 3, MemberChange::TakeOut));
-    assert!(
-        text.contains("no member"),
-        "with nothing on its way: {text}"
-    );
+    assert!(text.contains("no member"), "with nothing in flight: {text}");
     assert_eq!(machine.command(grow(&[3])), DONE);
     verify(&mut machine, volume, 0..40, 2);
 }
@@ -642,7 +639,7 @@ fn with_a_spare_that_hangs_with_its_label() -> Machine {
 
 /// A shutdown waited for the label of a spare that does not answer.
 #[test]
-fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
+fn a_spare_with_an_unanswered_label_command_does_not_block_a_shutdown() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -656,7 +653,7 @@ fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
 /// The last generation of an exported pool is not answered by a member. When that was taken out,
 /// the export was answered while the next generation was in flight to all others.
 #[test]
-fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
+fn a_pool_is_exported_when_none_of_its_last_generations_is_in_flight() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     post(&mut machine, 1, Control::Shutdown { export: true });
     machine.held = Some(Vec::new());
@@ -685,7 +682,7 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
         machine.settle();
         assert!(
             machine.control.iter().all(|c| c.id != ControlId(1)) && !machine.engine.is_stopped(),
-            "something is on its way"
+            "something is in flight"
         );
         let held = machine.held.replace(Vec::new()).unwrap_or_default();
         if held.is_empty() {
@@ -704,7 +701,7 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
     assert_eq!(
         (answers(&mut machine), machine.engine.is_stopped()),
         (vec![(12, true)], false),
-        "what hangs may still land"
+        "an unanswered command may still take effect"
     );
     hanging
         .into_iter()
@@ -752,7 +749,7 @@ fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
 /// A member that leaves the pool for good stops answering at some moment of that. It is taken out,
 /// and leaves all the same.
 #[test]
-fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
+fn a_removal_does_not_wait_for_an_unresponsive_member_once_it_is_taken_out() {
     for turns in (0..400).step_by(7) {
         let mut machine = Machine::with(Redundancy::Single, 5, 24, 100);
         let volume = machine.volume(1 << 30);
@@ -797,7 +794,7 @@ fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
 /// A spare was removed while a scrub read its label: the scrub and the shutdown waited for that
 /// read.
 #[test]
-fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
+fn a_removed_unresponsive_spare_blocks_no_request() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(change(&mut machine, 3, MemberChange::GiveUp), DONE);
     pass(&mut machine, 40);
@@ -821,7 +818,7 @@ fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
 /// reverted, and its device is a spare again, with a superblock in flight to it. As a member of the
 /// next growth it would get that over a newer one.
 #[test]
-fn a_spare_is_not_used_while_commands_of_the_time_before_are_on_their_way() {
+fn a_spare_is_not_used_while_earlier_commands_are_in_flight() {
     let (mut machine, volume) = with_spares(3);
     growing_over_mute_ones(&mut machine, &[3, 4]);
     leave(&mut machine, 3);

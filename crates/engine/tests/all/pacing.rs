@@ -232,7 +232,7 @@ fn a_light_load_never_waits_for_a_victim() {
 /// Members answer in any order, flushes seal open batches, and clients pause now and then. Every
 /// write is answered, and a trim of everything restores the pool.
 #[test]
-fn tiny_pools_that_are_wholly_full_never_stand_still() {
+fn completely_full_tiny_pools_never_stall() {
     let pools = [
         (Redundancy::None, 1, 6, [16, 16]),
         (Redundancy::Single, 3, 4, [4, 8]),
@@ -333,7 +333,7 @@ fn a_shutdown_under_load_completes_everything() {
 /// Without writes cleaning quiesces, also in pools of the smallest segments, where a victim gains
 /// little more than its moves cost.
 #[test]
-fn cleaning_of_full_pools_comes_to_rest() {
+fn cleaning_of_full_pools_quiesces() {
     let pools = [
         (Redundancy::Copies(2), 2, 6, [4, 8]),
         (Redundancy::None, 1, 6, [8, 8]),

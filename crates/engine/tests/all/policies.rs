@@ -351,7 +351,7 @@ fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
 }
 
 #[test]
-fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
+fn streams_with_a_journal_leave_gaps_that_a_start_closes() {
     let story = with_a_gap_and(|memory, report| {
         lsns_of_batches(memory)
             .iter()
@@ -402,7 +402,7 @@ fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
 /// ones. Power fails again and again while they are written to the log: of each LSN only the new
 /// batch counts, and trimmed blocks stay trimmed.
 #[test]
-fn crashes_in_a_row_take_each_order_from_one_batch_only() {
+fn repeated_crashes_take_each_lsn_from_one_batch_only() {
     for writes in [0, 1, 3, 4, 6, 9, 12, 200] {
         let Story {
             machine,
@@ -433,7 +433,7 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
             // too.
             assert!(
                 report.void_lsns >= void,
-                "what lay behind the gap counts again: {what}"
+                "a block after the gap counts again: {what}"
             );
             void = report.void_lsns;
         }
@@ -452,7 +452,7 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
 /// Without any checkpoint: in a salvage the log ends before its gap, too. The journal's entries
 /// after it are applied, trims included.
 #[test]
-fn a_rebuild_from_batches_ends_at_the_gap() {
+fn a_salvage_ends_at_the_gap() {
     let Story {
         machine,
         volume,
@@ -470,7 +470,7 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
     }
     assert!(
         Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(),
-        "without its checkpoints the pool can not be opened"
+        "without its checkpoints the pool cannot be opened"
     );
     let report = Engine::rebuild_map(
         &mut memory,
@@ -504,7 +504,7 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
 /// reach further than the durable LSN: blocks in the gap had their previous content (simulator,
 /// seed 9778387).
 #[test]
-fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
+fn a_salvage_reads_a_device_that_left_for_data_missing_in_the_gap() {
     const DEVICE: usize = 4;
     let mut story = Story::of(Machine::with_rows_and_device(
         Redundancy::Single,
@@ -594,7 +594,7 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
 /// again by cleaning. A salvage must take the last copy, not the damaged one, so it reads the
 /// streams in the order of replay.
 #[test]
-fn a_rebuild_from_batches_takes_the_last_copy_of_all_streams() {
+fn a_salvage_takes_the_last_copy_of_all_streams() {
     for after in [0, 3_000] {
         let mut story = Story::new();
         assert_eq!(
@@ -721,7 +721,7 @@ fn a_small_pool_has_the_streams_that_it_can_afford() {
 }
 
 #[test]
-fn what_there_is_not_is_refused() {
+fn unknown_policies_are_refused() {
     let mut machine = Machine::new(4, 8, 100);
     for (properties, why) in [
         (

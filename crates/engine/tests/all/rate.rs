@@ -70,7 +70,7 @@ fn verified(machine: &Machine, member: usize) -> usize {
 }
 
 #[test]
-fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
+fn an_idle_pool_has_many_batches_in_progress_and_a_busy_one_has_one() {
     let (mut machine, volume) = returned(0, 64 << 10);
     machine.held = Some(Vec::new());
     tick(&mut machine, 1);
@@ -99,7 +99,7 @@ fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
 }
 
 #[test]
-fn users_slow_a_rebuild_down_and_never_stop_it() {
+fn foreground_io_slows_a_rebuild_down_and_never_stops_it() {
     let took = |rate, rate_min| {
         let (mut machine, volume) = returned(rate, rate_min);
         let ms = rebuild_beside_users(&mut machine, volume);
@@ -281,7 +281,7 @@ fn two_members_are_rebuilt_together() {
 /// A member that flushes serves no read: clients noticed a rebuild by its flush for each sixteen
 /// segments.
 #[test]
-fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
+fn a_rebuild_flushes_seldom_with_foreground_io_and_every_flush_counts_for_it() {
     let (mut machine, volume) = returned_to(
         Machine::with_rows_only(Redundancy::Double, 5, 32, 8, 8),
         0,
@@ -377,7 +377,7 @@ fn largest_commands(beside_users: bool) -> (usize, usize) {
 
 /// A whole column in flight delayed user reads longer than anything else (docs/lab/benchmarks.md).
 #[test]
-fn beside_users_columns_go_in_pieces() {
+fn with_foreground_io_columns_go_in_pieces() {
     assert_eq!(largest_commands(false), (256 << 10, 256 << 10));
     assert_eq!(largest_commands(true), (64 << 10, 64 << 10));
 }

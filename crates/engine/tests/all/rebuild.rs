@@ -65,7 +65,7 @@ fn compare(machine: &mut Machine, volume: VolumeId, model: &BTreeMap<u64, u8>) {
 /// The main case: reused segments, blocks moved by cleaning, several epochs, no trims. Every block
 /// has its content.
 #[test]
-fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
+fn a_pool_without_any_checkpoint_is_salvaged_to_the_last_block() {
     for (seed, members) in [(11, 3), (12, 4)] {
         let (machine, volume, mut model) = worn(seed, members, 4);
         assert!(
@@ -89,7 +89,7 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
             Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
         assert!(
             refused.is_err(),
-            "without its checkpoints the pool can not be opened"
+            "without its checkpoints the pool cannot be opened"
         );
         let before = memory.data.clone();
         let looked = rebuild(&mut memory, false).expect("a look");
@@ -128,7 +128,7 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
 /// as without one. Blocks that had been trimmed or set to ones had their earlier content, and a
 /// volume got the size of the oldest record left.
 #[test]
-fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
+fn a_salvage_from_a_checkpoint_forgets_nothing_in_it() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..400).for_each(|lba| machine.write(volume, lba, 5));
@@ -236,7 +236,7 @@ fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> 
 /// more, and a read of one divided by zero rows or asked for columns that no segment has. Reads
 /// return something that was written there, or an error.
 #[test]
-fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
+fn whatever_is_lost_after_a_checkpoint_no_block_reads_as_another() {
     let (mut told, mut on_checkpoints, mut lost_blocks) = (0, 0, 0);
     for seed in 0..12 {
         let (mut machine, volume, model) = worn(100 + seed, 3, 2);
@@ -300,7 +300,7 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
 /// Trims with readable records are applied; volumes keep name and size while their records are
 /// readable; a deleted volume stays deleted.
 #[test]
-fn records_that_are_left_are_honoured() {
+fn readable_records_are_applied() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     let other = match machine.command(Control::VolumeCreate {
@@ -415,7 +415,7 @@ impl MemberIo for Failing<'_> {
 /// Power loss in the middle of the writing, at every kind of address. The superblock is unchanged,
 /// and a repeated salvage gives the same pool, also after several such attempts.
 #[test]
-fn a_rebuild_that_is_cut_short_can_be_done_again() {
+fn a_salvage_that_is_cut_short_can_be_repeated() {
     let (mut machine, volume, model) = worn(21, 3, 2);
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
@@ -463,7 +463,7 @@ fn a_rebuild_that_is_cut_short_can_be_done_again() {
 /// pool. The salvage is repeated without the member; where the redundancy does not cover that, the
 /// superblock stays unchanged.
 #[test]
-fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
+fn a_member_that_fails_writes_is_left_out_of_the_salvage() {
     let (mut machine, volume, model) = worn(23, 4, 2);
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
@@ -502,7 +502,7 @@ fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
 
 /// A batch of user data is lost as well: it is listed, everything else is there.
 #[test]
-fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
+fn lost_batches_are_listed_and_the_rest_is_salvaged() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     for lba in 0..80 {
@@ -642,7 +642,7 @@ fn a_lost_beginning_counts_where_the_segment_is_in_use() {
 /// A segment of which nothing is readable seemed never to have been written, and the new checkpoint
 /// went there first.
 #[test]
-fn a_segment_that_can_not_be_read_is_written_over_last() {
+fn an_unreadable_segment_is_overwritten_last() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     (0..200).for_each(|lba| machine.write(volume, lba, 5));
@@ -664,7 +664,7 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
         root.replay
             .iter()
             .all(|position| position.segment != SegmentId(0)),
-        "no stream goes on there: {:?}",
+        "no stream continues there: {:?}",
         root.replay
     );
     assert!(
@@ -696,7 +696,7 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
 /// that of the previous incarnation was used, and the live data there did not count, although the
 /// redundancy covers it.
 #[test]
-fn a_header_of_a_former_life_hides_nothing() {
+fn a_header_of_a_previous_incarnation_hides_nothing() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
     let before = machine.memory.data[0].clone();
     let mut numbers = Numbers(77);
@@ -726,7 +726,7 @@ fn a_header_of_a_former_life_hides_nothing() {
 /// Without any checkpoint, and with blocks, trims and a volume that only the journal has: durable
 /// data is there after the salvage.
 #[test]
-fn what_only_the_journal_has_survives_a_rebuild() {
+fn data_only_in_the_journal_survives_a_salvage() {
     let mut machine = Machine::journalled(windrow_geometry::Redundancy::Double, 6, 24, 1 << 20);
     let volume = machine.volume(16 << 20);
     let mut model: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, lba as u8 | 1)).collect();
@@ -769,7 +769,7 @@ fn what_only_the_journal_has_survives_a_rebuild() {
     assert!(destroy_checkpoints(&mut memory) > 0);
     assert!(
         Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(),
-        "without its checkpoints the pool can not be opened"
+        "without its checkpoints the pool cannot be opened"
     );
     let before = memory.data.clone();
     let looked = rebuild(&mut memory, false).expect("a look");
@@ -796,7 +796,7 @@ fn what_only_the_journal_has_survives_a_rebuild() {
 /// The last batch did not reach one of the members before the power loss. A start completes it. The
 /// salvage called it complete and left it so, and the next loss of a member took durable data.
 #[test]
-fn a_batch_that_one_member_missed_is_made_whole() {
+fn a_batch_that_one_member_missed_is_completed() {
     let mut machine = Machine::new(4, 32, 100);
     let volume = machine.volume(8 << 20);
     (0..300).for_each(|lba| machine.write(volume, lba, (lba % 250) as u8 + 1));
@@ -833,7 +833,7 @@ fn a_batch_that_one_member_missed_is_made_whole() {
 /// salvage took an older version of the block that was still in the log, or nothing where an
 /// earlier trim was.
 #[test]
-fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
+fn repaired_blocks_are_the_newest_ones_after_a_salvage() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
     let live = model.len() as u64;
     for lba in (0..live).step_by(3) {
@@ -987,7 +987,7 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
             })
             .count()
     };
-    assert_eq!(images(&machine), 1, "it was made in this life");
+    assert_eq!(images(&machine), 1, "it was written since this start");
     for _ in 0..3 {
         machine = machine.crash();
         machine.write(volume, 7, 1);
@@ -998,7 +998,7 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
                 Some(Ok(ControlReply::Done))
             )
         });
-        assert_eq!(images(&machine), 1, "once in each life");
+        assert_eq!(images(&machine), 1, "once since each start");
     }
 }
 
@@ -1006,7 +1006,7 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
 /// table had nothing of that segment. When none of it was readable, a salvage made a map of it that
 /// stopped the pool with a panic at the first read.
 #[test]
-fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can_not_be_read() {
+fn blocks_mapped_in_an_unreadable_segment_opened_meanwhile_are_errors() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     machine.flush(volume);

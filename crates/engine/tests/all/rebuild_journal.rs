@@ -269,7 +269,7 @@ fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Lsn {
 /// The journal has a block of a volume that batches show as deleted (no correct engine writes
 /// that). There is no room for it, but it is reported.
 #[test]
-fn what_there_is_no_room_for_is_told_of() {
+fn data_without_room_is_reported() {
     let mut machine = Machine::journalled(Redundancy::Single, 3, 32, MIB);
     let [volume, gone] = ["v", "gone"].map(|name| create(&mut machine, name, 8 * MIB));
     assert_eq!(

@@ -165,7 +165,7 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
     );
     let of_phase = |number: u64| of_users.iter().filter(|other| **other == number).count();
     assert!((1..6).all(|number| of_phase(number) >= 2), "{of_users:?}");
-    assert_eq!(of_phase(0), 0, "nobody missed it");
+    assert_eq!(of_phase(0), 0, "no member missed it");
     let stale: BTreeSet<SegmentId> = phases
         .iter()
         .filter(|(_, number)| **number > 0)

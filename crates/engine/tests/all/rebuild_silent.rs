@@ -54,7 +54,7 @@ fn blank(memory: &mut Memory, segment: SegmentId) {
 /// is left to leave a gap, and it is far below the replay position. The salvage must report the
 /// loss.
 #[test]
-fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
+fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_reported() {
     let (mut memory, _) = used();
     assert_eq!(look(&mut memory).losses, []);
     let (segment, _, _) = memory
@@ -82,7 +82,7 @@ fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
 /// A segment was wiped after its first batch. The resulting gap was reported only to the end of a
 /// chunk.
 #[test]
-fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
+fn the_wiped_end_of_a_segment_is_reported_to_its_last_row() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..20).for_each(|lba| machine.write(volume, lba, 5));
@@ -117,7 +117,7 @@ fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
 /// `check` called the pool sound afterwards. Likewise a pool that lost only its checkpoint, and
 /// whose segments were reused, cannot be called complete.
 #[test]
-fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
+fn without_the_checkpoint_the_pool_is_not_called_complete() {
     let (mut memory, still) = used();
     for segment in zones(&memory).segments().collect::<Vec<_>>() {
         blank(&mut memory, segment);
@@ -149,7 +149,7 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
 /// The same must be reported if the checkpoint is not used: `--without-checkpoint` reported no
 /// loss, whatever had been in unreadable segments.
 #[test]
-fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
+fn losses_known_only_to_an_unused_checkpoint_are_reported() {
     let (mut memory, _) = used();
     let work = RebuildWork {
         without_checkpoint: true,
@@ -175,7 +175,7 @@ fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
 /// A young pool: every LSN is in a batch, so nothing can be missing although the checkpoint is
 /// gone.
 #[test]
-fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
+fn where_every_lsn_is_there_nothing_is_missing_without_the_checkpoint() {
     let mut machine = Machine::new(3, 32, 100);
     let volume = machine.volume(64 << 20);
     (0..100).for_each(|lba| machine.write(volume, lba, 5));
@@ -251,7 +251,7 @@ fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
 /// only the beginnings of other chunks are tried after an unreadable batch, the two others are not
 /// found, nor the durable LSN in them, and no loss is reported.
 #[test]
-fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
+fn batches_of_the_same_chunk_are_found_after_a_lost_one() {
     let (mut memory, _, behind) = small_batches(3);
     let (segment, row, header) = &behind[0];
     let in_chunk =
@@ -326,7 +326,7 @@ fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
 /// number of durable LSNs as continuing, so it ended there, and complete batches after the lost one
 /// were dropped.
 #[test]
-fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
+fn unflushed_batches_stay_where_an_earlier_one_is_lost() {
     let (memory, volume, _) = small_batches(0);
     let mut machine = Machine::open(memory);
     machine.write(volume, 100, 6);

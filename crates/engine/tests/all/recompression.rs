@@ -168,7 +168,7 @@ fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
             compression: Compression::Lz4ThenZstd
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(
         machine.engine.status().volumes[0].compression,
@@ -366,7 +366,7 @@ fn answer(machine: &mut Machine) {
 /// Workers are slow with moved blocks: their victims wait for them, and are empty when they have
 /// returned.
 #[test]
-fn victims_wait_for_what_is_packed_anew() {
+fn victims_wait_for_recompression() {
     let (mut machine, volume, rounds) = kept_waiting();
     machine.flush(volume);
     pass(&mut machine, 50);
@@ -381,7 +381,7 @@ fn victims_wait_for_what_is_packed_anew() {
     );
     assert!(
         after.written.moved >= before.written.moved + after.reduction.repacked_to_bytes,
-        "what was packed was moved"
+        "recompressed blocks were moved"
     );
     verify(&mut machine, volume, &rounds, content);
 }
@@ -389,7 +389,7 @@ fn victims_wait_for_what_is_packed_anew() {
 /// The same, but meanwhile all blocks are rewritten: the returned blocks are stale and are not
 /// moved, the newer bytes stay.
 #[test]
-fn what_is_written_while_it_is_packed_anew_stays() {
+fn writes_during_recompression_stay() {
     let (mut machine, volume, rounds) = kept_waiting();
     let blocks = rounds.len() as u64;
     let held = machine.held_repacks.take();

@@ -87,7 +87,7 @@ fn pool(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 }
 
 #[test]
-fn blocks_take_what_they_are_packed_into() {
+fn compressed_blocks_take_only_their_stored_bytes() {
     let (mut machine, volume) = pool(Redundancy::Single, 4);
     write(&mut machine, volume, 0..100, |lba| block(1000, lba));
     machine.flush(volume);
@@ -214,7 +214,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
             compression: Compression::Lz4
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(
         machine.engine.status().volumes[0].compression,
@@ -246,7 +246,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
 /// Workers may end in any order. Blocks take effect in the order of their writes, reads see the
 /// newest, and a flush waits for all.
 #[test]
-fn orders_stay_as_they_were_given() {
+fn lsns_stay_in_order() {
     let (mut machine, compressed) = pool(Redundancy::Single, 4);
     let plain = match machine.command(Control::VolumeCreate {
         name: "plain".into(),
@@ -295,7 +295,7 @@ fn orders_stay_as_they_were_given() {
     assert_eq!(
         machine.memory.headers().len(),
         batches + 1,
-        "all in one batch: none was sealed while a part of it was under way"
+        "all in one batch: none was sealed while a worker had a part of it"
     );
     let mut machine = machine.crash();
     assert!(
@@ -349,7 +349,7 @@ fn bad_sectors_in_neighbouring_rows_do_not_add_up() {
 /// The same with members that return wrong bytes. Blocks that reads had to reconstruct are
 /// rewritten in stored form, and in the end nothing is wrong any more.
 #[test]
-fn what_members_lie_about_is_rebuilt_and_put_right() {
+fn silently_wrong_data_is_reconstructed_and_repaired() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = pool(redundancy, members);
         write(&mut machine, volume, 0..300, |lba| content(lba, 1));
@@ -390,7 +390,7 @@ fn what_members_lie_about_is_rebuilt_and_put_right() {
             volume,
             0..300,
             |lba| content(lba, 1),
-            &format!("{redundancy:?} behind the scrub"),
+            &format!("{redundancy:?} after the scrub"),
         );
     }
 }
@@ -453,7 +453,7 @@ fn cleaning_moves_what_is_stored() {
 /// A part of a compressed block is written: the rest of it is read, decompressed, and written
 /// again.
 #[test]
-fn a_part_of_a_packed_block_is_changed() {
+fn a_part_of_a_compressed_block_is_changed() {
     let (mut machine, volume) = pool(Redundancy::Double, 5);
     write(&mut machine, volume, 0..20, |lba| block(1200, lba));
     machine.flush(volume);
@@ -477,7 +477,7 @@ fn a_part_of_a_packed_block_is_changed() {
 /// Blocks that only the journal has after a crash are compressed like any other when they go to the
 /// log.
 #[test]
-fn what_a_start_readmits_is_packed() {
+fn readmitted_blocks_are_compressed() {
     let mut machine = Machine::journalled(Redundancy::Double, 6, 24, MIB);
     let volume = machine.volume(16 * MIB);
     compress(&mut machine, volume, Compression::Lz4);
@@ -513,7 +513,7 @@ fn what_a_start_readmits_is_packed() {
 /// padding. They had been admitted into the room that the padding took, and could not all be placed
 /// any more.
 #[test]
-fn padding_takes_no_room_from_what_is_being_packed() {
+fn padding_takes_no_room_from_blocks_under_compression() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 24, 8, 16);
     let compressed = machine.volume(8 * MIB);
     compress(&mut machine, compressed, Compression::Lz4);
@@ -564,7 +564,7 @@ fn padding_takes_no_room_from_what_is_being_packed() {
 /// One bad bit in a block of several compressed payloads: the scrub called all of them lost and did
 /// not move them, although clients could read all but one.
 #[test]
-fn a_scrub_loses_no_packed_payload_that_can_be_read() {
+fn a_scrub_loses_no_readable_compressed_payload() {
     let (mut machine, volume) = pool(Redundancy::None, 3);
     write(&mut machine, volume, 0..300, |lba| content(lba, 1));
     machine.flush(volume);

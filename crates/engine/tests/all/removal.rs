@@ -269,7 +269,7 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
 }
 
 #[test]
-fn what_can_not_leave_is_refused_with_figures() {
+fn an_impossible_removal_is_refused_with_figures() {
     let mut machine = Machine::new(3, 12, 100);
     assert!(why(remove(&mut machine, 1)).contains("2 members would be left, redundancy 5 needs 3"));
     assert!(why(remove(&mut machine, 9)).contains("no such member"));
@@ -500,7 +500,7 @@ fn cut_everywhere(
 }
 
 #[test]
-fn power_may_go_at_any_time_of_a_removal() {
+fn a_removal_survives_power_loss_at_any_time() {
     let mut all = [0u32; 3];
     for (redundancy, members, leaves, journal, every) in [
         (Redundancy::Single, 4, 1usize, false, 307),
@@ -663,7 +663,7 @@ fn members_may_be_lost_while_one_leaves() {
 /// ones, and flushes stay durable all the time. Data durable in the journal alone is in the log
 /// before the journal moves.
 #[test]
-fn what_the_old_journal_has_promised_is_not_lost_when_it_moves() {
+fn durable_data_of_the_old_journal_is_not_lost_when_it_moves() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 12, 1 << 20);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..40, 1);
@@ -737,7 +737,7 @@ fn the_journal_inside_the_members_moves_along() {
 /// a crash undid the trims, and the pool held more data than it has room for. It wrote checkpoints
 /// for ever, and clients stalled.
 #[test]
-fn what_made_room_is_durable_before_the_layout_is() {
+fn trims_are_durable_before_the_layout_that_needs_their_room() {
     for (redundancy, members, leaves) in [(Redundancy::Single, 4, 1), (Redundancy::Copies(2), 3, 2)]
     {
         let (mut machine, volume, blocks) = full(Machine::with(redundancy, members, 12, 30));
@@ -770,7 +770,7 @@ fn what_made_room_is_durable_before_the_layout_is() {
 /// With a smaller member the zones of mirrors may be such that one row more or less decides: then
 /// nothing of the new layout is activated before everything is moved.
 #[test]
-fn layouts_that_lie_across_each_other_are_refused() {
+fn layouts_with_entangled_zones_are_refused() {
     let machine_of = |rows: usize| {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 12, 100);
         let small = (1 << 20) + rows * 32768;
@@ -811,7 +811,7 @@ fn layouts_that_lie_across_each_other_are_refused() {
 /// Unreadable blocks keep so much space that nothing can move any more: the pool is idle then,
 /// instead of forcing one checkpoint after the other.
 #[test]
-fn a_removal_that_can_not_go_on_rests() {
+fn a_blocked_removal_becomes_idle() {
     let (mut machine, volume, blocks) = full(Machine::with(Redundancy::None, 3, 12, 30));
     let excess = too_many(&mut machine, 1);
     machine.request(
@@ -952,7 +952,7 @@ fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches()
             assert_eq!(
                 refused,
                 Ok(()),
-                "{turns_between} turns between, {turn} behind"
+                "{turns_between} turns between, {turn} after"
             );
         }
         opened_streams += machine.engine.status().user_streams - 1;

@@ -91,7 +91,7 @@ fn a_healthy_pool_has_nothing_wrong_and_nothing_moves() {
 /// Proof of a repair: afterwards the maximum number of other members that the redundancy covers may
 /// be wrong.
 #[test]
-fn after_a_scrub_the_redundancy_is_whole_again() {
+fn after_a_scrub_the_redundancy_is_restored() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         let tolerance = redundancy.tolerance();
@@ -123,7 +123,7 @@ fn after_a_scrub_the_redundancy_is_whole_again() {
 /// A pass ended when its repairs had been handed to the log. A scrub that followed at once found
 /// the old addresses again, and after a power loss only those were left.
 #[test]
-fn a_pass_ends_when_all_that_it_moved_is_durable_in_its_new_place() {
+fn a_pass_ends_when_all_moved_blocks_are_durable_at_their_new_address() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         assert_eq!(
@@ -237,7 +237,7 @@ fn what_cannot_be_repaired_is_listed_or_counted_and_nothing_is_made_up() {
 /// wrong, live blocks in the row stay there without any redundancy, and the pass ends with three
 /// zeroes.
 #[test]
-fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
+fn live_blocks_next_to_lost_dead_blocks_are_moved() {
     for (redundancy, members, lost) in [
         (Redundancy::Single, 4, 2),
         (Redundancy::Double, 5, 3),
@@ -315,7 +315,7 @@ fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
 }
 
 #[test]
-fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
+fn it_stops_when_paused_continues_when_resumed_and_survives_a_restart() {
     let (mut machine, volume) = fill(Redundancy::Double, 5);
     for round in 0..10u64 {
         (BLOCKS..BLOCKS * 20).for_each(|lba| machine.write(volume, lba, (lba + round) as u8));
@@ -465,7 +465,7 @@ fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
 /// An unreadable batch counted as damage although all its blocks had been rewritten elsewhere: each
 /// scrub ended with an alarm.
 #[test]
-fn batches_that_can_not_be_had_count_only_if_anything_in_them_lives() {
+fn unreadable_batches_count_only_with_live_data() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(1 << 30);
     // Each flush ends a batch, and all of them are in one segment.
@@ -507,7 +507,7 @@ fn batches_that_can_not_be_had_count_only_if_anything_in_them_lives() {
 /// Batches that had lost their tables were counted but not listed, and their readable data stayed
 /// in places that no table described.
 #[test]
-fn what_lives_in_batches_without_tables_is_moved_or_named() {
+fn live_data_in_batches_without_tables_is_moved_or_reported() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         let headers = machine.memory.headers();
@@ -600,7 +600,7 @@ fn pages_in_batches_without_tables_are_written_elsewhere() {
 }
 
 #[test]
-fn the_end_is_remembered_if_somebody_told_the_time() {
+fn the_end_time_is_remembered_if_the_time_is_known() {
     let (mut machine, volume) = fill(Redundancy::Single, 4);
     machine.command(Control::WallClock { unix_s: 1000 });
     begin(&mut machine, 64 << 10);
@@ -686,7 +686,7 @@ fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
 /// compared its findings with another incarnation of the segment: an alarm for damage that did not
 /// exist.
 #[test]
-fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
+fn a_segment_rewritten_meanwhile_is_not_in_doubt() {
     for doubted in [false, true] {
         let (mut machine, volume, segments) = small_segments();
         let (first, count) = (segments[0][0].0, segments[0].len() as u64);
@@ -761,7 +761,7 @@ fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
 /// A segment with a doubtful batch became doubtful completely, too, if the last doubtful batch was
 /// of another segment when its last batch had been read. So lost blocks counted twice.
 #[test]
-fn a_batch_in_doubt_is_one() {
+fn a_doubtful_batch_counts_once() {
     let (mut machine, _, segments) = small_segments();
     let (one, other) = (&segments[0], &segments[1]);
     for (segment, row, _) in [one[2], other[0]] {
@@ -827,7 +827,7 @@ fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
 /// In an idle pool without a rate something was always in progress, and the position stayed where
 /// the scrub began: a restart lost all of the work.
 #[test]
-fn the_position_moves_on_while_batches_are_under_way() {
+fn the_position_advances_while_batches_are_in_progress() {
     let (mut machine, _, segments) = small_segments();
     assert!(segments.len() > 4);
     let last = segments[segments.len() - 2][0].0;

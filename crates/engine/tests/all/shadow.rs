@@ -320,7 +320,7 @@ fn the_spare_takes_the_place_of_a_member_that_fails_in_the_middle() {
 }
 
 #[test]
-fn a_replacement_is_called_off() {
+fn a_replacement_is_cancelled() {
     for copied in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let spare = begin(&mut machine);
@@ -364,7 +364,7 @@ fn a_replacement_is_called_off() {
 /// Writes wait for a copy that does not answer. After it is cancelled they do not, and its content
 /// belongs to no member.
 #[test]
-fn a_copy_that_hangs_is_called_off() {
+fn an_unresponsive_copy_is_cancelled() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let spare = begin(&mut machine);
     machine.mute = vec![spare];
@@ -416,7 +416,7 @@ fn a_copy_that_hangs_is_called_off() {
 /// While the devices are exchanged, nothing that depends on them is answered; when the exchange is
 /// aborted everything continues.
 #[test]
-fn a_switch_that_is_given_up_loses_nothing() {
+fn an_aborted_switch_loses_nothing() {
     let (mut machine, volume, spare) = begun_and_copied(Redundancy::Single, 4);
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Switch), DONE);
     let written = machine.memory.written[MEMBER];
@@ -449,7 +449,7 @@ fn a_switch_that_is_given_up_loses_nothing() {
 /// A column that only the old device has received, because it waited for its turn at the new one,
 /// goes to the new one when that takes the slot.
 #[test]
-fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
+fn writes_only_on_the_old_device_go_to_the_new_one() {
     let (machine, volume) = filled(Redundancy::Single, 4);
     // Few commands are in flight at a member, the others wait.
     let limits = Limits {
@@ -575,7 +575,7 @@ fn a_restart_begins_again_or_finds_the_new_device() {
 /// Power loss after each single command around the switch, while data is written and flushed: data
 /// of an answered flush is kept, with all members and with one absent.
 #[test]
-fn the_power_may_go_anywhere_around_the_switch() {
+fn power_loss_anywhere_around_the_switch() {
     for carried_out in (0..60).step_by(4) {
         let (mut machine, volume, spare) = begun_and_copied(Redundancy::Single, 4);
         machine.held = Some(Vec::new());

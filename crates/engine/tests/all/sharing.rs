@@ -111,14 +111,14 @@ fn three(machine: &mut Machine) -> [VolumeId; 3] {
 /// The exclusive bytes of a volume are freed with it, to the byte, in whatever order volumes are
 /// deleted.
 #[test]
-fn what_a_volume_keeps_for_itself_goes_with_it() {
+fn exclusive_bytes_are_freed_with_their_volume() {
     for first in 0..3 {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let volumes = three(&mut machine);
         let mut stored_now = stored(&mut machine, volumes[0]);
         for at in (first..first + 3).map(|at| at % 3) {
             let sharing = count(&mut machine);
-            assert!(sharing.exact, "nobody wrote meanwhile");
+            assert!(sharing.exact, "nothing was written meanwhile");
             let alone = exclusive(&sharing, volumes[at]);
             assert!(alone > 0 && alone <= stored_now);
             assert_eq!(
@@ -142,7 +142,7 @@ fn what_a_volume_keeps_for_itself_goes_with_it() {
 /// The same after a crash, computed by hand: content 20 to 39 is in two volumes, 61 to 64 in one
 /// except for 63, and unshared blocks are exclusive.
 #[test]
-fn what_several_volumes_refer_to_is_nobodys_alone() {
+fn content_of_several_volumes_is_exclusive_to_none() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volumes = three(&mut machine);
     let mut machine = machine.crash();
@@ -168,7 +168,7 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
 /// A count runs in parallel with writes. A write between its start and its end is not in all of it,
 /// and the result reports that.
 #[test]
-fn a_count_that_was_disturbed_says_so() {
+fn a_disturbed_count_reports_it() {
     for disturbed in [true, false] {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let [a, _, c] = three(&mut machine);
@@ -199,7 +199,7 @@ fn a_count_that_was_disturbed_says_so() {
 
 /// A pool that stops, or is open read-only, answers.
 #[test]
-fn whoever_asks_is_answered() {
+fn a_count_is_answered_in_every_state_of_the_pool() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let [a, ..] = three(&mut machine);
     let sharing = count(&mut machine);
@@ -254,7 +254,7 @@ fn lose(machine: &mut Machine, volume: VolumeId, lba: u64) -> Vec<u64> {
 /// repair the block was acknowledged, and got a reference to the lost content: with `hash` the
 /// bytes found through the index are not compared.
 #[test]
-fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
+fn bytes_rewritten_after_their_content_was_lost_are_stored_again() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let [a, b] = ["a", "b"].map(|name| create(&mut machine, name, dedup));
@@ -331,7 +331,7 @@ fn blocks_that_refer_to_lost_content_are_named() {
                     assert!(ids.contains(&content));
                     assert!(
                         named.insert((round, volume, lba)),
-                        "told once by each scrub"
+                        "reported once by each scrub"
                     );
                 }
                 _ => {}

@@ -422,7 +422,7 @@ fn small_trims_are_applied_at_once() {
 
 /// The delete of a large volume sent the discards of all its segments at once.
 #[test]
-fn discards_under_way_are_bounded() {
+fn discards_in_flight_are_bounded() {
     let mut machine = Machine::new(3, 64, 100);
     machine.command(Control::SetProperties(Properties {
         discard: true,
@@ -774,7 +774,7 @@ fn of_two_changes_of_properties_the_later_one_stays() {
 /// In service a map page without entries is freed. A start kept all pages that it had met, so it
 /// needed more than the limit, and the pool could not be started at all (simulator, seed 601476).
 #[test]
-fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
+fn a_start_needs_no_more_map_pages_than_there_were() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let most = machine.engine.status().map_pages_max;
     let volume = machine.volume(64 << 30);
@@ -854,7 +854,7 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
 /// Pages of blocks that were trimmed in flight stayed until the next start. Each took a map page
 /// for nothing, until an almost empty pool refused writes.
 #[test]
-fn what_is_trimmed_on_its_way_leaves_no_page() {
+fn blocks_trimmed_in_flight_leave_no_page() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
     let volume = machine.volume(1 << 40);
     let (before, most) = (
@@ -888,7 +888,7 @@ fn what_is_trimmed_on_its_way_leaves_no_page() {
 /// nor freed: a block written and trimmed in each GiB of 256 TiB left 1 GiB of them, and each trim
 /// and block status walked them all.
 #[test]
-fn what_is_trimmed_leaves_no_memory_of_the_directory() {
+fn trims_free_the_memory_of_the_directory() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 48);
     machine.write(volume, 0, 1);
@@ -938,7 +938,7 @@ fn what_is_trimmed_leaves_no_memory_of_the_directory() {
 /// With one write in flight, each block status of a thin volume walked its holes block by block, on
 /// the engine's thread.
 #[test]
-fn status_skips_pages_that_are_not_there_also_beside_writes() {
+fn status_skips_absent_pages_also_with_writes_in_flight() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 40);
     machine.held = Some(Vec::new());
@@ -1018,7 +1018,7 @@ fn one_answer_looks_at_a_bounded_part_of_the_map() {
 /// The rest of a block was read, the block was cut off, and the volume grew over it again: the
 /// write restored the old bytes.
 #[test]
-fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
+fn blocks_cut_off_do_not_return_with_a_waiting_write() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(10 * 4096);
     machine.write(volume, 7, 9);

@@ -174,7 +174,7 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
         .lbas
         .iter()
         .find(|lba| **lba > LEAF_BLOCKS * 20)
-        .expect("a block behind what was trimmed");
+        .expect("a block after the trimmed ones");
     machine.completions.clear();
     machine.request(
         full.volume,

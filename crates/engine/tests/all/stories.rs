@@ -73,7 +73,7 @@ fn a_generation_that_only_a_minority_has_does_not_rule() {
 /// Edge blocks in memory were read at once, and each finished write admitted the next one
 /// recursively.
 #[test]
-fn thousands_of_unaligned_writes_do_not_eat_the_stack() {
+fn thousands_of_unaligned_writes_do_not_overflow_the_stack() {
     let mut machine = Machine::new(8, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.held = Some(Vec::new());
@@ -309,7 +309,7 @@ fn with_a_past(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 /// three or four copies only two were tried. With P and Q the head of a batch was unreadable when
 /// its own column and another data column were wrong. Reads failed, and the pool did not open.
 #[test]
-fn members_that_lie_are_seen_through_up_to_the_redundancy() {
+fn silently_wrong_members_are_corrected_up_to_the_redundancy() {
     for (redundancy, members) in [
         (Redundancy::Copies(3), 3),
         (Redundancy::Copies(4), 4),
@@ -347,7 +347,7 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
 
 /// One more member is wrong than the redundancy covers: unverifiable data is an error, never bytes.
 #[test]
-fn too_many_members_that_lie_give_errors_and_no_bytes() {
+fn too_many_wrong_members_give_errors_and_no_bytes() {
     for (redundancy, members) in [(Redundancy::Copies(3), 3), (Redundancy::Double, 5)] {
         let (mut machine, volume) = with_a_past(redundancy, members);
         (0..=redundancy.tolerance()).for_each(|member| machine.garble(member));
@@ -382,7 +382,7 @@ fn too_many_members_that_lie_give_errors_and_no_bytes() {
 /// One member took the new superblock, the next one failed, and the start was repeated without that
 /// one: the writes of the first attempt were not counted.
 #[test]
-fn what_a_start_wrote_before_it_began_anew_is_counted() {
+fn writes_of_a_repeated_start_are_counted() {
     let mut machine = Machine::new(4, 24, 100);
     let volume = machine.volume(1 << 30);
     for lba in 0..50 {
@@ -425,7 +425,7 @@ fn what_a_start_wrote_before_it_began_anew_is_counted() {
 /// previous generation still decoded, so the pool was opened in that state, and the newer state
 /// overwritten.
 #[test]
-fn what_newer_software_left_in_older_slots_is_not_the_present() {
+fn older_slots_left_by_newer_software_are_not_used() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 7);
@@ -551,7 +551,7 @@ fn bad_sectors_in_different_rows_do_not_add_up() {
 /// Of a run with a lost block only the first block was reported, whichever was lost. Each lost
 /// block must be reported, and no other; the read is an error, reads around it are not.
 #[test]
-fn each_lost_block_of_a_run_is_named() {
+fn each_lost_block_of_a_run_is_reported() {
     for (redundancy, members) in [
         (Redundancy::Double, 6),
         (Redundancy::Single, 4),

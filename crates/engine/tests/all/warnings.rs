@@ -62,7 +62,7 @@ fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
 }
 
 #[test]
-fn each_crossing_is_told_once() {
+fn each_crossing_is_reported_once() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 300);
     let volume = machine.volume(1 << 30);
     assert_eq!(fill(&mut machine, volume, 79), []);
@@ -114,7 +114,7 @@ fn warnings_are_where_they_are_set() {
     assert_eq!(
         fill(&mut machine, volume, 71),
         [70],
-        "a start tells what is so"
+        "a start reports the current state"
     );
     assert_eq!(set(&mut machine, [0; 4]), Some(Ok(ControlReply::Done)));
     assert_eq!(fill(&mut machine, volume, 99), [], "never");
@@ -147,7 +147,7 @@ fn warnings_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn promises_beyond_what_there_is_are_told_once() {
+fn overcommitment_is_reported_once() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let usable = machine.engine.status().plan.usable_bytes / 4096 * 4096;
     let told = |machine: &mut Machine| {
@@ -243,7 +243,7 @@ fn sums_of_reduction_survive_a_restart() {
     assert_eq!(
         (start.dedup.referred_bytes, start.dedup.unique_bytes),
         (40 * 4096, 10 * 4096),
-        "counted anew"
+        "counted again"
     );
     write(&mut machine, 50);
     let end = machine.engine.status();

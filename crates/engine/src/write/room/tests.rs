@@ -27,7 +27,7 @@ fn zone(
 /// While a pool of three grew to thirteen, the chunk of the wide layout was counted in segments of
 /// the narrow one: eight were reserved ahead, and the reserve had three.
 #[test]
-fn a_wide_layout_beside_a_narrow_one_takes_no_more_segments() {
+fn a_wide_layout_next_to_a_narrow_one_takes_no_more_segments() {
     for rows in [8, 16, 64] {
         let narrow = zone(Redundancy::Single, 3, rows, rows, 0, 0);
         let alone = segments_ahead(&ZoneMap::new(vec![narrow.clone()]));

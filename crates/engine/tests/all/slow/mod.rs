@@ -73,7 +73,7 @@ fn answer_late(machine: &mut Machine) {
 }
 
 #[test]
-fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped() {
+fn a_late_read_is_hedged_and_its_late_answer_is_dropped() {
     for (redundancy, members) in CODES {
         for wrong in [false, true] {
             let (mut machine, volume) = filled(redundancy, members);
@@ -138,7 +138,7 @@ fn late_answers_never_reach_other_reads() {
 }
 
 #[test]
-fn whoever_is_right_first_answers() {
+fn the_first_verified_answer_counts() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..40);
@@ -191,7 +191,7 @@ fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
 }
 
 #[test]
-fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for() {
+fn reads_wait_for_the_member_where_no_other_has_the_block_or_hedging_is_off() {
     for (redundancy, members, bound) in [(Redundancy::None, 2, 50), (Redundancy::Single, 4, 0)] {
         let (mut machine, volume) = filled(redundancy, members);
         machine.command(Control::SetProperties(Properties {
@@ -218,7 +218,7 @@ fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for(
 /// Too many hedged reads cost the other members more than they save, unless these answer and the
 /// slow one does not.
 #[test]
-fn only_a_share_of_reads_goes_around_before_others_have_answered() {
+fn only_a_share_of_reads_is_hedged_before_others_have_answered() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![2];
     ask(&mut machine, volume, 0..BLOCKS);
@@ -260,7 +260,7 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
 /// The budget may be used up when a slow member becomes unresponsive, and then no read would ever
 /// earn any.
 #[test]
-fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
+fn reads_that_wait_for_budget_proceed_without_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
@@ -292,10 +292,7 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     for _ in 0..waiting {
         machine.events.push(Event::Tick(machine.now_ns));
         machine.turn();
-        machine.now_ns = machine
-            .out
-            .wake_at_ns
-            .expect("the engine wants to be told of the time");
+        machine.now_ns = machine.out.wake_at_ns.expect("the engine asks for a tick");
         tick(&mut machine, 0);
         assert_eq!(answers(&mut machine), 1, "each in its turn");
     }
@@ -308,7 +305,7 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
 
 /// Clients that wait for answers before they ask again would all end up at the unresponsive member.
 #[test]
-fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
+fn clients_with_few_reads_in_flight_make_progress_with_an_unresponsive_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.stalled = vec![0];
@@ -333,7 +330,7 @@ fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
 }
 
 #[test]
-fn a_member_that_is_slow_for_long_is_told_of_stays_in_service_and_is_waited_for_no_more() {
+fn a_slow_member_is_reported_stays_in_service_and_is_not_waited_for() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![3];
     let mut lba = 0;

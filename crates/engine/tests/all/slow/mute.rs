@@ -52,7 +52,7 @@ type Trouble = fn(&mut Machine);
 /// on the same cable (the hedged read of the one asked the other, and was not hedged itself), a
 /// lost one, or wrong bytes on one (all others were asked, and all of them were awaited).
 #[test]
-fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
+fn an_unresponsive_member_and_one_more_fault_do_not_stall_clients() {
     let also_mute: Trouble = |machine| machine.stalled.push(1);
     let lost: Trouble = |machine| {
         drop(machine.command(Control::Member {
@@ -79,7 +79,7 @@ fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
 /// A member is skipped; then another one becomes unresponsive, and the first answers again, but was
 /// not asked.
 #[test]
-fn a_member_that_was_passed_over_is_asked_where_others_keep_waiting() {
+fn a_skipped_member_is_asked_where_others_are_late() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     owing(&mut machine, volume, 0);
     let owed = std::mem::take(&mut machine.late);
@@ -128,7 +128,7 @@ fn late_reads_are_not_forgotten_while_there_is_no_bound() {
 /// A pool whose unresponsive member was taken out of service did not stop: its outstanding reads
 /// were awaited.
 #[test]
-fn a_pool_stops_although_a_member_owes_reads() {
+fn a_pool_stops_although_late_reads_are_outstanding() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     owing(&mut machine, volume, 0);
     machine.command(Control::Member {
@@ -144,7 +144,7 @@ fn a_pool_stops_although_a_member_owes_reads() {
 /// Reads of an unresponsive member never return. Their number must not grow without bound, and it
 /// must be noticed when the member answers again.
 #[test]
-fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answers() {
+fn an_unresponsive_member_has_bounded_late_reads_and_is_asked_again_when_it_answers() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.stalled = vec![0];
@@ -205,7 +205,7 @@ fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answe
 
 /// The only correct bytes may be on a skipped member.
 #[test]
-fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
+fn a_skipped_member_is_asked_after_all_where_others_are_wrong() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     for round in 0..40 {
@@ -238,7 +238,7 @@ fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
 
 /// Exactly enough others are read; if one of them fails, further ones may be available.
 #[test]
-fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
+fn a_failed_hedged_read_continues_with_columns_not_asked_before() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![0];
     for round in 0..40 {
@@ -273,7 +273,7 @@ fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
     assert_eq!(
         (answers(&mut machine), machine.late.len()),
         (lba as usize + 1, owed),
-        "the fifth was read, and not the mute one"
+        "the fifth was read, and not the unresponsive one"
     );
     answer_late(&mut machine);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
@@ -282,7 +282,7 @@ fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
 /// One member is slow, and the other one needed for its hedged reads is unresponsive. The reads
 /// outstanding at that one are bounded, too, and when it is back it is asked.
 #[test]
-fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
+fn hedged_reads_do_not_pile_up_at_an_unresponsive_member() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
@@ -321,7 +321,7 @@ fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
     machine.stalled = vec![0];
     ask(&mut machine, volume, lba..lba + 1);
     tick(&mut machine, 60);
-    assert_eq!(answers(&mut machine), 0, "nobody to ask");
+    assert_eq!(answers(&mut machine), 0, "no member to ask");
     mute.into_iter()
         .for_each(|command| machine.carry_out(command));
     machine.settle();
