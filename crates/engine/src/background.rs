@@ -5,8 +5,8 @@
 //! 2. If it is not active, batches are begun as long as [`AHEAD_BYTES`] permit, so that no member
 //!    waits for the next command.
 //! 3. If it is active: one batch at a time, column by column in pieces (`VERIFY_PIECE_ROWS`), then
-//!    a pause of [`GIVE_WAY`] times its duration. So a member has at most one such piece of
-//!    background work in its queue, and none for most of the time, whatever its speed and the load.
+//!    a pause of [`GIVE_WAY`] times its duration. So a member has at most one such piece in its
+//!    queue, and none for most of the time. This holds whatever its speed and the load.
 //! 4. **No starvation.** However long a batch took, the next one may begin when a guaranteed rate
 //!    permits (`floor_ns`), even in parallel.
 //! 5. **Bounded**: an upper rate always applies (`bound_ns`).

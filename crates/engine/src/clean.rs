@@ -3,8 +3,8 @@
 //! 1. When too few segments are free or about to become free, the policy picks a victim.
 //! 2. The two ends of each batch are read: the table lists its blocks, the map tells which of them
 //!    are live. (For wrong ends see `clean/damage.rs`.)
-//! 3. Live blocks are read in runs (one by one where a run is unreadable), verified, and appended
-//!    as moves that keep their birth and name their old address.
+//! 3. Live blocks are read in runs (one by one where a run is unreadable), and verified. They are
+//!    appended as moves, which keep their birth and name their old address.
 //! 4. When its last move has committed, the victim is dead; it becomes free by the reuse rule.
 //!    Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes
 //!    them elsewhere.

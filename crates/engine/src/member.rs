@@ -5,9 +5,9 @@
 //! commands, `member/scheduler.rs` orders them, and `member/hangs.rs` detects unresponsive members.
 //!
 //! **A failed write or flush takes the member out of service** at once: no further command is sent
-//! to it. Before the next acknowledgement that depends on its absence (a commit that lost a column,
-//! a flush), the loss is recorded in a new superblock generation on all other members. Failed reads
-//! are only counted; the reader reconstructs the data.
+//! to it. The loss is recorded in a new superblock generation on all other members. The next
+//! acknowledgement that depends on the absence (a commit that lost a column, a flush) waits for
+//! that. Failed reads are only counted; the reader reconstructs the data.
 
 mod exchange;
 mod hangs;

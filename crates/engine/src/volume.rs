@@ -262,8 +262,8 @@ impl Volumes {
     }
 
     /// Makes the next checkpoint write every table page. A checkpoint cut off by a crash may have
-    /// left images with operations that the start refused, and a salvage without a checkpoint can
-    /// only take the newest images.
+    /// left images with operations that the start refused. A salvage without a checkpoint can only
+    /// take the newest images.
     pub fn rewrite_table(&mut self) {
         (0..self.slots.len())
             .step_by(VOLUMES_PER_PAGE)

@@ -307,7 +307,7 @@ pub struct PoolStatus {
     pub state: &'static str,
     /// Reason that it stopped, if it did.
     pub stop_reason: Option<String>,
-    /// When the pool was created, seconds since 1970; 0: not known.
+    /// Creation time of the pool, seconds since 1970; 0: unknown.
     pub created_unix_s: u64,
     /// Superblock generation.
     pub generation: u64,

@@ -20,8 +20,9 @@
 //! later pass can read is not counted as unreadable in a trial.
 //!
 //! So a victim ends in one of two ways: it is dead, or the rest of it is unreadable. Then it is
-//! quarantined. It is cleaned again only after a start, when a member is complete again, when a
-//! scrub could read everything, or when some of it has died and nothing else is left to gain.
+//! quarantined. It is cleaned again only after a start, when a member is complete again, or when a
+//! scrub could read everything. It is also taken when some of it has died and nothing else is left
+//! to gain.
 //!
 //! Quarantined victims take space and give none back. That counts as a backlog, which other victims
 //! reduce by the space they free. While the backlog is large and space is short

@@ -54,8 +54,9 @@ impl<S: PartialEq> Rest<S> {
     }
 }
 
-/// Progress of clients: the last LSN (while data is refused, the last one before that), the space
-/// of their data in segments, segments that died while quarantined, and segments of older layouts.
+/// Progress of clients: the last LSN (while data is refused, the last one before that) and the
+/// space of their data in segments. Also the number of segments that died while quarantined, and
+/// that of segments of older layouts.
 pub(super) type Users = (Lsn, u64, u64, u32);
 /// Progress of clients and cleaning, and the number of dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);

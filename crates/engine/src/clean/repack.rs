@@ -1,8 +1,8 @@
 //! Recompression: data that cleaning moves is cold, and may be compressed better on the way.
 //!
-//! 1. Blocks of volumes with such a setting (`zstd`, `lz4-then-zstd`), and shared content while any
-//!    sharing volume has one, go to workers in groups once they are read and verified. All other
-//!    blocks are ready at once.
+//! 1. Blocks of volumes with such a setting (`zstd`, `lz4-then-zstd`) go to workers in groups once
+//!    they are read and verified. So does shared content while any sharing volume has one. All
+//!    other blocks are ready at once.
 //! 2. A worker decompresses LZ4 payload, compresses with zstd, and returns the payload to store:
 //!    the new one where it saves enough, else the old one.
 //! 3. Returned blocks are ready. The order of moves does not matter, as each installs only over its

@@ -9,8 +9,8 @@
 //! **The birth of a repair.** A read does not know when the block was written, nor does a scrub
 //! where the tables are lost. Recovery needs no birth: the move installs over its old address. But
 //! a salvage of the map has nothing else to go by when that address has been rewritten. A repair
-//! must beat every earlier version of its block, and lose to every later write or trim, also to one
-//! whose LSN is reused after a crash.
+//! must beat every earlier version of its block, and lose to every later write or trim. That
+//! includes one whose LSN is reused after a crash.
 //!
 //! The last *durable* LSN has this property once the map's version of the block is durable. Every
 //! operation up to it is in the map, and none of them is newer than the block. Every later

@@ -311,7 +311,7 @@ fn regular(length: usize, seed: u64) -> Vec<u8> {
     block
 }
 
-/// A batch with uncompressed and compressed payload decodes, its blocks have the checksums of the
+/// A batch with uncompressed and compressed payload decodes. Its blocks have the checksums of the
 /// table, each payload is at its address, and every byte has a cause.
 #[test]
 fn a_batch_with_compressed_payload_matches_its_table() {

@@ -108,8 +108,8 @@ impl Segments {
 
     /// Takes the best victim out of the candidates and returns it with its price by the rule;
     /// without `need` only if it is at most 7/8 live. The placement policy gives the rate at which
-    /// the live blocks of a segment die, for the rule that uses it, and the group of segments that
-    /// is due, if any. If that group has no candidate, the rule picks among all.
+    /// the live blocks of a segment die, for the rule that uses it. It also gives the group of
+    /// segments that is due, if any. If that group has no candidate, the rule picks among all.
     ///
     /// With `need`, space is required. If the rule's choice would hardly gain any, the segment that
     /// gains most is taken instead. So no rule can keep a full pool busy without end.

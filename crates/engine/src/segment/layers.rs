@@ -2,14 +2,14 @@
 //! (docs/internals/reshape.md).
 //!
 //! 1. No two segments in use share an extent.
-//! 2. A segment of an older layout that becomes free by the reuse rule is never written again, if a
-//!    segment of the active layout can have its extents instead.
-//! 3. A segment of the active layout is *shadowed* while a segment of an older layout that shares
-//!    an extent with it is in use (its *blockers* are counted). It becomes free when the last
-//!    blocker has gone; the rest of the older layouts in its extents is *retired* then.
+//! 2. A segment of an older layout that becomes free by the reuse rule is not written again if a
+//!    segment of the active layout can have its extents.
+//! 3. A segment of the active layout is *shadowed* while a segment in use of an older layout shares
+//!    an extent with it (its *blockers* are counted). It becomes free when the last blocker has
+//!    gone; the rest of the older layouts in its extents is *retired* then.
 //!
-//! In zones with as many columns as members, each old segment shares its extents with one new one
-//! (or two), and retires as soon as it is free. Zones with more members than columns rotate: a new
+//! In zones with as many columns as members, each old segment shares its extents with one or two
+//! new ones. It retires as soon as it is free. Zones with more members than columns rotate: a new
 //! segment waits for several old ones. Until then the free ones among them are *idle*, and may be
 //! taken after all others. So no free space is lost to a segment that cannot be used yet.
 //!

@@ -1,12 +1,12 @@
 //! Admission: limits, credit, space, LSNs, acknowledgement.
 //!
 //! 1. Check the request against its volume.
-//! 2. Queue it (first in, first out) while another request waits, memory for pending writes is used
-//!    up, the log has no room (`room.rs`), cleaning must free space first (`pace.rs`), or a
-//!    read-modify-write holds one of its blocks. Requests for held blocks step aside until the
-//!    block is released. A write larger than the room is admitted in chunks (`chunked.rs`): all its
-//!    LSNs are taken at once, it is answered with its last chunk, and no other request takes LSNs
-//!    in between.
+//! 2. Queue it (first in, first out) while another request waits or memory for pending writes is
+//!    used up. It also waits while the log has no room (`room.rs`), cleaning must free space first
+//!    (`pace.rs`), or a read-modify-write holds one of its blocks. Requests for held blocks step
+//!    aside until the block is released. A write larger than the room is admitted in chunks
+//!    (`chunked.rs`): all its LSNs are taken at once, it is answered with its last chunk, and no
+//!    other request takes LSNs in between.
 //! 3. Unaligned edges: read the old block, hold it, return with whole blocks (`rmw.rs`).
 //! 4. Survey all blocks before any change: content class, whether the block held data, memory for
 //!    its map page. A request that does not fit is refused here, before the acknowledgement.
@@ -177,7 +177,7 @@ pub(crate) struct Admission {
     pub(crate) reducing: Reducing,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
-    /// If set, data is refused (`exhausted.rs`): the committed LSN when that began.
+    /// LSN committed when data began to be refused (`exhausted.rs`), if it is refused.
     pub(super) exhausted: Option<Lsn>,
     /// Pace of user writes while cleaning works.
     pub(crate) pace: Pace,

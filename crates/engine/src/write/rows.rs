@@ -24,8 +24,8 @@ pub(crate) struct FullRows {
 /// Bound on the growth of an entry that becomes the first one of its table.
 const ENTRY_WITHOUT_CONTEXT: usize = 64;
 
-/// Number of entries in the longest part of a table that fills rows from `row` of a segment to the
-/// last block and leaves room for the rest. 0: none.
+/// Number of entries in the longest part of a table that fills rows, from `row` of a segment on, to
+/// the last block. The part leaves room for the rest. 0: none.
 fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
     let mut table = TableWriter::new();
     // For each part the length of its table and its payloads, uncompressed and compressed.

@@ -204,7 +204,7 @@ fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
             "there is no room: {}",
             machine.engine.describe()
         );
-        // When all unreadable blocks are gone, the pool is normal again.
+        // All unreadable blocks are gone: the pool is normal again.
         for lba in lbas.iter().filter(|lba| MANY.has(**lba)) {
             assert!(
                 matches!(trim(&mut machine, volume, *lba, fua), Some(Ok(_))),

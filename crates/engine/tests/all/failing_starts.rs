@@ -9,9 +9,9 @@ use windrow_geometry::Redundancy;
 use windrow_io::BufPool;
 
 /// A mirror of two: the second member has been absent for long, and is back when the first one
-/// fails its first write. The loss of the second is recorded on the first one only. If the first
-/// one were ignored in the search for the newest superblock but counted for the quorum, the pool
-/// would continue from the state before the second member left.
+/// fails its first write. The loss of the second is recorded on the first one only. The first one
+/// must not be ignored in the search for the newest superblock while it counts for the quorum.
+/// Otherwise the pool would continue from the state before the second member left.
 #[test]
 fn a_returned_member_does_not_prevail_because_the_other_one_is_not_writable() {
     for vanishes in [false, true] {

@@ -230,8 +230,8 @@ fn data_lost_on_too_many_members_is_reported() {
 
 /// A batch that a start refused is on the only member that it had reached. That member missed the
 /// batch which then got its number and address, and which is longer. The fence that refused it is
-/// not kept any more. A salvage took the refused batch, as its number is the next, found nothing
-/// after it, and reported the rest of the segment as lost (simulator, seed 10164104).
+/// not kept any more. A salvage took the refused batch, as its number is the next, and found
+/// nothing after it. It reported the rest of the segment as lost (simulator, seed 10164104).
 #[test]
 fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 64, 8, 32);

@@ -449,8 +449,8 @@ fn pages_for_ids_are_taken_all_or_none() {
 }
 
 /// One half of a mirror continued without the other; then the other one was used alone for longer.
-/// That one counts when both are there. The administrator must be told that data acknowledged
-/// meanwhile was on the first one.
+/// That one counts when both are there. The start must report that data acknowledged meanwhile was
+/// on the first one.
 #[test]
 fn a_device_of_another_history_is_reported() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);

@@ -233,8 +233,8 @@ fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> 
 
 /// After the checkpoint segments were reused, and batches that show that are lost. The data that
 /// the checkpoint shows in them is gone. Such blocks had addresses in batches that do not exist any
-/// more, and a read of one divided by zero rows or asked for columns that no segment has. Reads
-/// return something that was written there, or an error.
+/// more. A read of one divided by zero rows or asked for columns that no segment has. Reads return
+/// something that was written there, or an error.
 #[test]
 fn whatever_is_lost_after_a_checkpoint_no_block_reads_as_another() {
     let (mut told, mut on_checkpoints, mut lost_blocks) = (0, 0, 0);
@@ -693,7 +693,7 @@ fn an_unreadable_segment_is_overwritten_last() {
 }
 
 /// A member silently lost all writes for a while. Where it holds the first header of a segment,
-/// that of the previous incarnation was used, and the live data there did not count, although the
+/// that of the previous incarnation was used. The live data there did not count, although the
 /// redundancy covers it.
 #[test]
 fn a_header_of_a_previous_incarnation_hides_nothing() {
@@ -830,8 +830,8 @@ fn a_batch_that_one_member_missed_is_completed() {
 }
 
 /// Repairs requested by readers had birth 0. When their source address had been rewritten, a
-/// salvage took an older version of the block that was still in the log, or nothing where an
-/// earlier trim was.
+/// salvage took an older version of the block that was still in the log. Where an earlier trim was
+/// it took nothing.
 #[test]
 fn repaired_blocks_are_the_newest_ones_after_a_salvage() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);

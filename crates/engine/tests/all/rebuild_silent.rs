@@ -249,7 +249,7 @@ fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
 
 /// Three small batches after a checkpoint, all in one chunk, and the first of them destroyed. If
 /// only the beginnings of other chunks are tried after an unreadable batch, the two others are not
-/// found, nor the durable LSN in them, and no loss is reported.
+/// found, nor the durable LSN in them. Then no loss is reported.
 #[test]
 fn batches_of_the_same_chunk_are_found_after_a_lost_one() {
     let (mut memory, _, behind) = small_batches(3);

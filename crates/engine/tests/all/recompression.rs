@@ -191,8 +191,8 @@ fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
 }
 
 /// The superblocks with the flag are lost on all members, and an older one counts. The volume is
-/// set to zstd all the same, and the next start has to set the flag again before anything else is
-/// written (seed 951456 beyond redundancy, whose offline check took what it read for lost).
+/// set to zstd all the same. The next start has to set the flag again before anything else is
+/// written (seed 951456 beyond redundancy, whose offline check took readable data for lost).
 #[test]
 fn a_start_sets_the_flag_again_that_was_lost_with_its_superblocks() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);

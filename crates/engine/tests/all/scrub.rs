@@ -682,7 +682,7 @@ fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
     )
 }
 
-/// A scrub that had paused in the middle of a segment, or with a batch whose tables were gone,
+/// A scrub had paused in the middle of a segment, or with a batch whose tables were gone. It
 /// compared its findings with another incarnation of the segment: an alarm for damage that did not
 /// exist.
 #[test]

@@ -446,8 +446,8 @@ fn an_aborted_switch_loses_nothing() {
     verify(&mut machine, volume, 1..BLOCKS, 1);
 }
 
-/// A column that only the old device has received, because it waited for its turn at the new one,
-/// goes to the new one when that takes the slot.
+/// A column waits for its turn at the new device, so only the old one has received it. It goes to
+/// the new one when that takes the slot.
 #[test]
 fn writes_only_on_the_old_device_go_to_the_new_one() {
     let (machine, volume) = filled(Redundancy::Single, 4);

@@ -772,7 +772,7 @@ fn of_two_changes_of_properties_the_later_one_stays() {
 }
 
 /// In service a map page without entries is freed. A start kept all pages that it had met, so it
-/// needed more than the limit, and the pool could not be started at all (simulator, seed 601476).
+/// needed more than the limit. The pool could not be started at all (simulator, seed 601476).
 #[test]
 fn a_start_needs_no_more_map_pages_than_there_were() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);

@@ -706,8 +706,7 @@ pub fn pass(machine: &mut Machine, times: usize) {
     }
 }
 
-/// The state of a member as status shows it.
-/// Why a change of a member was refused.
+/// Reason that a change of a member was refused.
 pub fn why(answer: Option<Result<ControlReply, ControlError>>) -> String {
     match answer {
         Some(Err(error @ ControlError::Member { .. })) => error.to_string(),

@@ -39,7 +39,7 @@ fn a_wide_layout_next_to_a_narrow_one_takes_no_more_segments() {
     }
 }
 
-/// In the smallest segments of all one edge of a write does not fit beside the chunk that must not
+/// In the smallest segments of all one edge of a write does not fit next to the chunk that must not
 /// be begun.
 #[test]
 fn the_smallest_segments_need_one_more() {

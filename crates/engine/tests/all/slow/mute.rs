@@ -48,9 +48,10 @@ fn ends_quietly(machine: &mut Machine) {
 /// Additional fault while a member is unresponsive.
 type Trouble = fn(&mut Machine);
 
-/// Reads waited for an unresponsive member although the redundancy covers two faults: a second one
-/// on the same cable (the hedged read of the one asked the other, and was not hedged itself), a
-/// lost one, or wrong bytes on one (all others were asked, and all of them were awaited).
+/// Reads waited for an unresponsive member although the redundancy covers two faults. The second
+/// fault is another member on the same cable (the hedged read asked that one, and was not hedged
+/// itself), or a lost member. Or it is wrong bytes on a member (all others were asked, and all of
+/// them were awaited).
 #[test]
 fn an_unresponsive_member_and_one_more_fault_do_not_stall_clients() {
     let also_mute: Trouble = |machine| machine.stalled.push(1);
