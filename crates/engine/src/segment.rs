@@ -212,7 +212,7 @@ pub struct Segments {
     touched: Vec<SegmentId>,
     /// Segments quarantined after a trial (`clean/damage.rs`).
     tried: Vec<SegmentId>,
-    /// Number of quarantined segments with unreadable blocks that have died, since the start.
+    /// Number of segments of user data that died while quarantined, since the start.
     died_quarantined: u64,
     discarding: u32,
     /// Horizon under which no dead segment could be freed; `None` if there are new dead segments or

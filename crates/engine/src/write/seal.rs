@@ -3,7 +3,7 @@
 //!
 //! The last batch of a segment names the segment in which the stream continues, so that recovery
 //! can follow the chain. It can be sealed only when there is one. [`Engine::floor`] decides which
-//! streams may take the last free segments; docs/internals/reserve.md proves that this suffices.
+//! streams may take the last free segments; docs/internals/reserve.md shows that this suffices.
 
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{
