@@ -399,8 +399,8 @@ fn until_the_property_is_in_force_both_ways_count() {
     assert!(put(&mut machine, volume, spare + 1, &block(1000, 5)));
 }
 
-/// Ids of shared content never change. In a pool that had been much larger some
-/// were above the highest id that a start accepts as possible, and the blocks were lost with them.
+/// Ids of shared content never change. In a pool that had been much larger some were above the
+/// highest id that a start accepts as possible, and the blocks were lost with them.
 #[test]
 fn members_stay_as_long_as_a_start_without_them_would_take_ids_for_damage() {
     let mut machine = Machine::with_rows(Redundancy::None, 8, 12, 16, 64);
