@@ -679,8 +679,8 @@ impl Engine {
                 // would destroy that host's data. (No further one is sent.)
                 let has_ended = !export || self.changes_have_ended();
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
-                    // Nothing to replay from here on. The host field alone decides which host may open
-                    // it next.
+                    // Nothing to replay from here on. The host field alone decides which host may
+                    // open it next.
                     self.superblock.state = PoolState::Exported;
                     if export {
                         self.superblock.host = windrow_types::Uuid::default();

@@ -459,7 +459,7 @@ fn after_cut(memory: &Memory, unflushed: &[(usize, usize, Vec<u8>)], seed: u64) 
     memory
 }
 
-/// Executes pending work. `cut` receives the state that a power loss would leave, every so many
+/// Executes pending work. `cut` receives the state that a power loss would leave, every `every`
 /// commands and at each that writes or flushes a superblock.
 fn cut_everywhere(
     machine: &mut Machine,

@@ -4,7 +4,7 @@ use super::machine::PROPERTIES;
 use super::*;
 use windrow_io::MemberOp;
 
-/// Makes the late reads outstanding at a member so many that it is skipped.
+/// Gives a member enough outstanding late reads that it is skipped.
 fn owing(machine: &mut Machine, volume: VolumeId, member: usize) {
     machine.stalled = vec![member];
     for round in 0..40 {
