@@ -232,7 +232,7 @@ impl Engine {
                 ring.unfit = true;
                 let (own, theirs) = (area.granule, sector(&member));
                 notes.push(format!(
-                    "a journal is not used: its write unit is {own} bytes, and member {member} has sectors of {theirs} bytes; flushes go to the log"
+                    "a journal is not used: it is written in units of {own} bytes, and member {member} has sectors of {theirs} bytes; flushes go to the log"
                 ));
             }
         }
